@@ -184,11 +184,7 @@ class Environment:
             "azure_ml_config",
             "storage_config",
         )
-        return cls(
-            **{
-                **document,
-                **{name: Path(document[name]) for name in paths},
-                "ports": Ports(**document["ports"]),
-                "keys": Keys(**document["keys"]),
-            }
-        )
+        parsed: dict[str, Any] = {name: Path(document[name]) for name in paths}
+        parsed["ports"] = Ports(**document["ports"])
+        parsed["keys"] = Keys(**document["keys"])
+        return cls(**{**document, **parsed})
