@@ -1,0 +1,1 @@
+"""Triggers and activities: everything that touches the world."""

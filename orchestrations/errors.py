@@ -1,0 +1,89 @@
+"""Every way in which Landfall fails on purpose.
+
+A `PermanentError` will fail the same way however often it is tried: it is returned from activities
+as a tagged outcome and ends in the dead-letter queue. A `TransientError` may pass: it is raised, so
+that the durable retry policy sees it, and after that the run is retried as a whole.
+"""
+
+from __future__ import annotations
+
+
+class LandfallError(Exception):
+    """Base of all of them."""
+
+
+class PermanentError(LandfallError):
+    """Trying again cannot help; somebody has to mend the cause first."""
+
+
+class TransientError(LandfallError):
+    """Trying again may help."""
+
+
+class InvalidEvent(PermanentError):
+    """An event that is malformed, or speaks of a place that no pipeline watches."""
+
+
+class InvalidRequest(PermanentError):
+    """A caller's request that cannot be understood; the message says how to mend it."""
+
+
+class InvalidPipeline(PermanentError):
+    """A pipeline file that breaks the schema; the message names file, line, key and value."""
+
+
+class InvalidSetting(PermanentError):
+    """An app setting that is missing or malformed; the message names it, never its value."""
+
+
+class DataRejected(PermanentError):
+    """The trainer refused the dataset: too many unreadable files, one class only, or nothing."""
+
+
+class DataChanged(PermanentError):
+    """A blob was overwritten after its manifest was frozen; the newer content gets its own run."""
+
+
+class GateNotMet(PermanentError):
+    """The new model is below the floor, or no better than the champion."""
+
+
+class QuotaExceeded(PermanentError):
+    """No rung of the compute ladder fits into the subscription's quota."""
+
+
+class JobRejected(PermanentError):
+    """Azure ML refused the job or the asset as it was described."""
+
+
+class JobFailed(TransientError):
+    """The training job ended in failure for a reason that may pass."""
+
+
+class DeadlineExceeded(TransientError):
+    """A state lasted longer than the pipeline's limits allow."""
+
+
+_BY_NAME = {
+    kind.__name__: kind
+    for kind in (
+        InvalidEvent,
+        InvalidRequest,
+        InvalidPipeline,
+        InvalidSetting,
+        DataRejected,
+        DataChanged,
+        GateNotMet,
+        QuotaExceeded,
+        JobRejected,
+        JobFailed,
+        DeadlineExceeded,
+        PermanentError,
+        TransientError,
+    )
+}
+
+
+def from_name(name: str, message: str, *, otherwise: type[LandfallError]) -> LandfallError:
+    """The error that a tagged outcome or a trainer's error.json speaks of, by its type's name."""
+    return _BY_NAME.get(name, otherwise)(message)

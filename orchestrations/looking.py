@@ -1,0 +1,36 @@
+"""The wait that every orchestrator here does: until a time, or until somebody says `look`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import datetime
+from typing import Any
+
+from azure.durable_functions import DurableOrchestrationContext
+
+LOOK = "look"
+"""The event that says "look again": it carries nothing, a listing or a GET is the truth."""
+
+
+class Lookout:
+    """Waits of one orchestration generation, one after another."""
+
+    def __init__(self, context: DurableOrchestrationContext) -> None:
+        self._context = context
+        self._look: Any = None
+
+    def wait(self, until: datetime) -> Generator[Any, Any, bool]:
+        """True when `look` was raised before `until`, False when the time is over.
+
+        No timer is left open (an instance would stay Running until it fires), and a `look` that
+        was not raised is waited for again next time (an abandoned wait would swallow the event).
+        """
+        self._look = self._look or self._context.wait_for_external_event(LOOK)
+        # Typed as the SDK's base task, which has no cancel; create_timer always gives a TimerTask.
+        timer: Any = self._context.create_timer(until)
+        winner = yield self._context.task_any([self._look, timer])
+        if winner is timer:
+            return False
+        timer.cancel()
+        self._look = None
+        return True

@@ -1,0 +1,69 @@
+"""Every effect has a name that is derived, never drawn.
+
+A crash between an effect and its checkpoint then finds the effect already there and adopts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from orchestrations.manifest import ManifestLine
+
+VERSION_HEX_DIGITS = 16
+
+
+def dataset_version(lines: Iterable[ManifestLine]) -> str:
+    """The hash of a manifest's content: path, size and MD5 of every blob, in order of path.
+
+    The ETag stands in where the service keeps no MD5 (blobs uploaded in blocks without one), so
+    that such a blob counts as changed whenever it is written.
+    """
+    digest = hashlib.sha256()
+    for line in lines:
+        content = line.md5 or line.etag
+        digest.update(json.dumps([line.path, line.size, content]).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()[:VERSION_HEX_DIGITS]
+
+
+def zone_fingerprint(blobs: Iterable[tuple[str, str]]) -> str:
+    """The hash of one listing: (path, ETag) of every blob, in order of path."""
+    digest = hashlib.sha256()
+    for path, etag in blobs:
+        digest.update(json.dumps([path, etag]).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def landing_instance(pipeline: str) -> str:
+    """The one `landing` instance that watches a pipeline's zone."""
+    return f"landing-{pipeline}"
+
+
+def request_instance(pipeline: str, idempotency_key: str) -> str:
+    """The `landing` instance of one caller's request."""
+    key = hashlib.sha256(idempotency_key.encode()).hexdigest()[:VERSION_HEX_DIGITS]
+    return f"request-{pipeline}-{key}"
+
+
+def window_id(landing: str, opened_at: datetime) -> str:
+    """One opening of a landing: an instance lands many batches, one after another."""
+    return f"{landing}@{opened_at.astimezone(UTC).isoformat(timespec='milliseconds')}"
+
+
+def run_id(pipeline: str, version: str, attempt: int) -> str:
+    """The `retraining` instance and the Azure ML job of one attempt at one dataset version."""
+    return f"{pipeline}-{version}-{attempt}"
+
+
+def model_version(frozen_at: datetime) -> int:
+    """The manifest's freeze time in Unix seconds: stable for a dataset, and it sorts."""
+    return int(frozen_at.astimezone(UTC).timestamp())
+
+
+def notification_id(run: str, kind: str) -> str:
+    """`MessageId`, CloudEvents `id` and `webhook-id` of a notification."""
+    return f"{run}:{kind}"

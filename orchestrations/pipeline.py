@@ -1,0 +1,148 @@
+"""What to train when what lands: the schema of `pipelines/<name>/pipeline.yml`.
+
+Pure: `handlers.pipelines` reads the files and turns a violation into an `InvalidPipeline` that
+names file, line, key and value.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+# Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds 20 characters to the pipeline's name, and
+# instance ids, tags and message ids are derived from it in turn.
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+# https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+Container = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]
+Prefix = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9_=.-]*[A-Za-z0-9_=-]/)*$", max_length=512)
+]
+# A webhook's retries end after 75 h: long enough for a long week-end's outage.
+DELIVERY_DELAYS_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 86400.0, 118800.0)
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, and a key that is not in the schema is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(Section):
+    """Where data lands."""
+
+    container: Container
+    prefix: Prefix = ""
+    """Ends in `/` unless it is empty (the whole container)."""
+    include: list[str] = ["*"]
+    """Shell patterns on the path below the prefix; a blob that matches none is filtered."""
+    marker: str | None = None
+    """Name of a blob below the prefix that says "the batch is whole", such as `_SUCCESS`."""
+
+    def takes(self, path: str) -> bool:
+        """Whether the blob at `path` (relative to the prefix) is data of this pipeline."""
+        return path != self.marker and any(fnmatchcase(path, pattern) for pattern in self.include)
+
+
+class Settle(Section):
+    """When a batch is whole."""
+
+    quiet_seconds: float = Field(gt=0, le=86_400)
+    maximum_wait_seconds: float = Field(gt=0, le=7 * 86_400)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Settle:
+        if self.maximum_wait_seconds < self.quiet_seconds:
+            raise ValueError("maximum_wait_seconds is shorter than quiet_seconds")
+        return self
+
+
+class DatasetSection(Section):
+    """How a frozen manifest is registered in Azure ML."""
+
+    name: Name
+    datastore: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,255}$")]
+    """The workspace's datastore on the source's container."""
+
+
+class Rung(Section):
+    """One way to get nodes. The next rung is taken on the next attempt, or when quota is short."""
+
+    cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
+    size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
+    priority: Literal["dedicated", "low_priority"] = "dedicated"
+    nodes: int = Field(ge=1, le=1000)
+    """`max_instances` that the cluster must have for the job."""
+    idle_seconds_before_scale_down: int = Field(default=120, ge=1)
+
+
+class Gate(Section):
+    """When a new model may replace the champion."""
+
+    metric: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    goal: Literal["maximize", "minimize"] = "maximize"
+    floor: float
+    """Worse than this is never registered (a ceiling when the goal is to minimize)."""
+    champion_margin: float = 0.0
+    """How much better than the champion's score on the same data; negative tolerates a loss."""
+
+
+class ModelSection(Section):
+    """How a model is registered."""
+
+    name: Name
+
+
+class Retry(Section):
+    """What happens to a run that failed for a reason that may pass."""
+
+    attempts: int = Field(default=3, ge=1, le=20)
+    delays_seconds: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(
+        default=[60.0, 600.0, 3600.0], min_length=1
+    )
+    """Before attempt 2, 3, …; the last one repeats."""
+
+
+class Limits(Section):
+    """How long a state may last before the run is ended and retried."""
+
+    queued_seconds: float = Field(default=6 * 3600, gt=0)
+    running_seconds: float = Field(default=7 * 86_400, gt=0, le=21 * 86_400)
+
+
+class Webhook(Section):
+    """A receiver of signed webhooks. Its URL and secret stand in app settings, not here."""
+
+    name: Name
+    url_setting: str
+    secret_setting: str
+
+
+class Notifications(Section):
+    """Who is told. Each channel is delivered on its own, at least once."""
+
+    event_grid: bool = True
+    service_bus: bool = True
+    webhooks: list[Webhook] = []
+
+
+class Pipeline(Section):
+    """One pipeline."""
+
+    name: Name
+    source: Source
+    settle: Settle
+    dataset: DatasetSection
+    compute: list[Rung] = Field(min_length=1)
+    gate: Gate
+    model: ModelSection
+    retry: Retry = Retry()
+    limits: Limits = Limits()
+    notify: Notifications = Notifications()
+    job: str = "job.yml"
+    """Azure ML CLI v2 command job, relative to the pipeline's folder."""
+
+    def watches(self, container: str, blob: str) -> bool:
+        """Whether a blob lies in this pipeline's landing zone."""
+        return container == self.source.container and blob.startswith(self.source.prefix)

@@ -1,0 +1,37 @@
+"""How a run waits for its job: how often it looks, and how long a state may last. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from orchestrations.contracts import Job, JobState
+from orchestrations.errors import DeadlineExceeded
+from orchestrations.pipeline import Limits
+
+FIRST_POLL_SECONDS = 15.0
+LAST_POLL_SECONDS = 300.0
+GROWTH = 1.5
+# A poll is at most eight history events: a generation stays under 500, however long the job runs.
+POLLS_PER_GENERATION = 50
+
+ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
+
+
+def poll_delay(polls: int) -> timedelta:
+    """How long to wait for an event before looking at the job for the `polls`-th time (from 0)."""
+    # The exponent is bounded so that weeks of polling cannot overflow the float.
+    return timedelta(seconds=min(FIRST_POLL_SECONDS * GROWTH ** min(polls, 50), LAST_POLL_SECONDS))
+
+
+def check_deadline(job: Job, limits: Limits, *, state_since: datetime, now: datetime) -> None:
+    """Return while the job's state may last.
+
+    Raises:
+        DeadlineExceeded: it has lasted longer than the pipeline's `limits` allow.
+    """
+    allowed = {"queued": limits.queued_seconds, "running": limits.running_seconds}.get(job.state)
+    if allowed is not None and now - state_since > timedelta(seconds=allowed):
+        raise DeadlineExceeded(
+            f"job {job.name} has been {job.state} for more than limits.{job.state}_seconds "
+            f"({allowed:.0f} s)"
+        )
