@@ -1,0 +1,103 @@
+"""Cutting a byte stream into frames, and building frames (part 2 section 2.3, part 5 section 5.3).
+
+A frame is 4 bytes size, 1 byte data offset in words of 4, 1 byte type (0 AMQP, 1 SASL), 2 bytes
+channel, then one performative and, after a transfer, the payload.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp.errors import DecodeError, FramingError
+from localazure.servicebus.amqp.performatives import Composite, from_described
+from localazure.servicebus.amqp.types import Described
+
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+HEADER_SIZE = 8
+FRAME_HEADER_SIZE = 8
+AMQP_FRAME, SASL_FRAME = 0, 1
+# No peer may ask for less (part 2 section 2.7.1).
+MIN_MAX_FRAME_SIZE = 512
+
+_FRAME_HEADER = struct.Struct(">IBBH")
+HEARTBEAT = _FRAME_HEADER.pack(FRAME_HEADER_SIZE, 2, AMQP_FRAME, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolHeader:
+    """The 8 bytes that begin a protocol layer."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame. The performative is None in a heartbeat."""
+
+    kind: int
+    channel: int
+    performative: Composite | None
+    payload: bytes = b""
+
+
+def encode_frame(
+    performative: Composite, payload: bytes = b"", *, channel: int = 0, kind: int = AMQP_FRAME
+) -> bytes:
+    """The bytes of one frame."""
+    body = performative.encode()
+    size = FRAME_HEADER_SIZE + len(body) + len(payload)
+    return _FRAME_HEADER.pack(size, 2, kind, channel) + body + payload
+
+
+class FrameDecoder:
+    """Protocol headers and frames out of a byte stream that arrives in any pieces."""
+
+    def __init__(self, max_frame_size: int) -> None:
+        self._max_frame_size = max_frame_size
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self._buffer += data
+
+    def frames(self) -> Iterator[ProtocolHeader | Frame]:
+        """Everything complete so far, in order.
+
+        Raises:
+            FramingError: the stream cannot be cut; nothing after it can be read.
+            DecodeError: a frame whose body is no performative.
+        """
+        while len(self._buffer) >= FRAME_HEADER_SIZE:
+            if self._buffer.startswith(b"AMQP"):
+                header = bytes(self._buffer[:HEADER_SIZE])
+                del self._buffer[:HEADER_SIZE]
+                yield ProtocolHeader(header)
+                continue
+            size, offset, kind, channel = _FRAME_HEADER.unpack_from(self._buffer)
+            if size > self._max_frame_size:
+                raise FramingError(f"a frame of {size} bytes; at most {self._max_frame_size}")
+            if offset < FRAME_HEADER_SIZE // 4 or offset * 4 > size:
+                raise FramingError(f"a frame of {size} bytes with data offset {offset * 4}")
+            if kind not in (AMQP_FRAME, SASL_FRAME):
+                raise FramingError(f"a frame of the unknown type {kind}")
+            if len(self._buffer) < size:
+                return
+            body = bytes(self._buffer[offset * 4 : size])
+            del self._buffer[:size]
+            yield _parse(kind, channel, body)
+
+
+def _parse(kind: int, channel: int, body: bytes) -> Frame:
+    if not body:
+        return Frame(kind, channel, None)
+    described, end = codec.decode(body)
+    if not isinstance(described, Described):
+        raise DecodeError(f"a frame holds {type(described).__name__} in place of a performative")
+    performative = from_described(described)
+    if not isinstance(performative, Composite):
+        raise DecodeError(f"unknown performative {described.descriptor!r}")
+    return Frame(kind, channel, performative, body[end:])
