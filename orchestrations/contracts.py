@@ -197,8 +197,8 @@ class FreezeManifest(Contract):
 class ClaimDataset(Contract):
     """Input of `claim_dataset`: may this window train on that version?"""
 
-    pipeline: str
-    dataset: Dataset
+    request: RunRequest
+    """The first attempt: what a run needs that was claimed but never came to be."""
     run: str
     window: str
 

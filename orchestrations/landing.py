@@ -121,11 +121,10 @@ def _claim(
     if dataset.blobs == 0:
         result = LandingResult(pipeline=name, outcome="empty")
     else:
-        run = run_id(name, dataset.version, attempt=1)
+        first_attempt = _first_attempt(request, dataset)
+        run = run_id(name, dataset.version, first_attempt.attempt)
         claim = yield from call(
-            context,
-            CLAIM_DATASET,
-            ClaimDataset(pipeline=name, dataset=dataset, run=run, window=window),
+            context, CLAIM_DATASET, ClaimDataset(request=first_attempt, run=run, window=window)
         )
         result = LandingResult(
             pipeline=name,
@@ -147,6 +146,12 @@ def _claim(
     return result
 
 
+def _first_attempt(request: LandingRequest, dataset: Dataset) -> RunRequest:
+    return RunRequest(
+        pipeline=request.pipeline, dataset=dataset, attempt=1, callback_url=request.callback_url
+    )
+
+
 def _train(
     context: DurableOrchestrationContext,
     request: LandingRequest,
@@ -159,9 +164,7 @@ def _train(
         context,
         LandingStatus(phase="training", pipeline=pipeline.name, opened_at=opened_at, run=run),
     )
-    first_attempt = RunRequest(
-        pipeline=pipeline, dataset=dataset, attempt=1, callback_url=request.callback_url
-    )
+    first_attempt = _first_attempt(request, dataset)
     # A run that was terminated or broke is told of by reconciliation. The zone goes on. (The SDK
     # raises a bare Exception.)
     with contextlib.suppress(Exception):

@@ -1,0 +1,97 @@
+"""Read and validate `pipelines/<name>/pipeline.yml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from orchestrations.errors import InvalidPipeline
+from orchestrations.pipeline import Pipeline
+
+PIPELINE_FILE = "pipeline.yml"
+
+
+def load_pipelines(folder: Path) -> Mapping[str, Pipeline]:
+    """Every pipeline below `folder`, by name (the name of its folder).
+
+    Raises:
+        InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing, or two
+            pipelines watch one place; names file, line, key and value.
+    """
+    files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
+    pipelines = {file.parent.name: parse_pipeline(file, file.read_text("utf-8")) for file in files}
+    _refuse_overlaps(pipelines)
+    return pipelines
+
+
+def parse_pipeline(file: Path, text: str) -> Pipeline:
+    """One pipeline file, named after its folder.
+
+    Raises:
+        InvalidPipeline: see `load_pipelines`.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidPipeline(f"{file}: no valid YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise InvalidPipeline(f"{file}:1: a pipeline is a mapping with the key 'source' and others")
+    try:
+        pipeline = Pipeline.model_validate({**document, "name": file.parent.name})
+    except ValidationError as error:
+        raise InvalidPipeline(
+            "\n".join(_describe(file, node, problem) for problem in error.errors())
+        ) from error
+    if not (file.parent / pipeline.job).is_file():
+        raise InvalidPipeline(
+            f"{file}:{_line(node, ('job',))}: job: {pipeline.job!r} is no file beside it"
+        )
+    return pipeline
+
+
+def _describe(file: Path, node: yaml.Node | None, problem: Mapping[str, Any]) -> str:
+    location = cast("tuple[int | str, ...]", problem["loc"])
+    key = ".".join(str(part) for part in location)
+    value = "" if problem["type"] == "missing" else f" (value: {problem['input']!r})"
+    return f"{file}:{_line(node, location)}: {key}: {problem['msg']}{value}"
+
+
+def _line(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
+    """The line (from 1) of the deepest node on the way to `location` that is there."""
+    for part in location:
+        child = _child(node, part)
+        if child is None:
+            break
+        node = child
+    return node.start_mark.line + 1 if node is not None else 1
+
+
+def _child(node: yaml.Node | None, part: int | str) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == part:
+                # A section starts on the line of its key, which is where people look.
+                return value if isinstance(value, yaml.CollectionNode) else key
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part]
+    return None
+
+
+def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:
+    named = sorted(pipelines.items())
+    for index, (name, pipeline) in enumerate(named):
+        for other_name, other in named[index + 1 :]:
+            ours, theirs = pipeline.source, other.source
+            if ours.container == theirs.container and (
+                ours.prefix.startswith(theirs.prefix) or theirs.prefix.startswith(ours.prefix)
+            ):
+                raise InvalidPipeline(
+                    f"pipelines {name} and {other_name} watch one place: container "
+                    f"{ours.container!r}, prefixes {ours.prefix!r} and {theirs.prefix!r}; "
+                    "give each a prefix of its own"
+                )
