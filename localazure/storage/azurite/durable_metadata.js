@@ -1,0 +1,169 @@
+// Preloaded into Azurite (`node --require`): makes its metadata survive kill -9.
+//
+// Azurite keeps metadata in LokiJS, in memory, and saves a snapshot every 5 s: a write acknowledged
+// since the last one is lost when the process is killed. Here every change of a LokiJS document is
+// also appended to a journal beside the snapshot, before Azurite answers, and the journal is applied
+// when the snapshot is loaded. Blob contents need no such help: Azurite writes them to files first.
+//
+// A journal line holds a document's whole new state under its $loki id, so applying a journal to a
+// snapshot that already contains it changes nothing. A save starts a new journal at the moment it
+// serializes, and deletes the older ones when the snapshot has its final name.
+//
+// The journal is written but not fsynced (neither are Azurite's contents): it survives the death of
+// the process, not of the machine.
+"use strict";
+
+const fs = require("fs");
+const path = require("path");
+const Loki = require("lokijs");
+
+const journals = new Map(); // file name of a database -> its open Journal
+const databaseOf = new WeakMap(); // collection -> the Loki it belongs to
+
+class Journal {
+  constructor(database, number) {
+    this.number = number;
+    this.descriptor = fs.openSync(`${database}.journal-${number}`, "a");
+  }
+
+  append(record) {
+    fs.writeSync(this.descriptor, JSON.stringify(record) + "\n");
+  }
+
+  close() {
+    fs.closeSync(this.descriptor);
+  }
+}
+
+function journalNumbers(database) {
+  const prefix = `${path.basename(database)}.journal-`;
+  return fs
+    .readdirSync(path.dirname(database))
+    .filter((name) => name.startsWith(prefix))
+    .map((name) => Number(name.slice(prefix.length)))
+    .sort((a, b) => a - b);
+}
+
+function readJournal(file) {
+  // What follows the last newline was being written when the process died: never acknowledged.
+  return fs.readFileSync(file, "utf8").split("\n").slice(0, -1).map((line) => JSON.parse(line));
+}
+
+/** The serialized form of a database with everything applied that its journals hold. */
+function applyJournals(database, snapshot) {
+  const collections = new Map(
+    snapshot.collections.map((collection) => [
+      collection.name,
+      { collection, documents: new Map(collection.data.map((doc) => [doc.$loki, doc])) },
+    ])
+  );
+  for (const number of journalNumbers(database)) {
+    for (const record of readJournal(`${database}.journal-${number}`)) {
+      const target = collections.get(record.collection);
+      if (record.create) {
+        const collection = { ...record.create, data: [] };
+        if (!target) collections.set(record.collection, { collection, documents: new Map() });
+      } else if (record.drop) {
+        collections.delete(record.collection);
+      } else if (!target) {
+        continue; // dropped later on, and the snapshot knows it already
+      } else if (record.put) {
+        target.documents.set(record.put.$loki, record.put);
+        target.collection.maxId = Math.max(target.collection.maxId, record.put.$loki);
+      } else {
+        for (const id of record.remove) target.documents.delete(id);
+      }
+    }
+  }
+  snapshot.collections = [...collections.values()].map(({ collection, documents }) => {
+    // LokiJS looks ids up by binary search.
+    collection.data = [...documents.values()].sort((a, b) => a.$loki - b.$loki);
+    return collection;
+  });
+  return snapshot;
+}
+
+function record(collection, change) {
+  const database = databaseOf.get(collection);
+  const journal = database && journals.get(database.filename);
+  if (journal) journal.append({ collection: collection.name, ...change });
+}
+
+/** Replace a method by `replacement(original)`. */
+function wrap(prototype, name, replacement) {
+  const original = prototype[name];
+  if (typeof original !== "function") {
+    throw new Error(`durable_metadata.js: this LokiJS has no ${name}; it knows version 1.5`);
+  }
+  prototype[name] = replacement(original);
+}
+
+wrap(Loki.prototype, "loadJSONObject", (original) => function (snapshot, options) {
+  original.call(this, applyJournals(this.filename, snapshot), options);
+  for (const collection of this.collections) collection.ensureAllIndexes(true);
+});
+
+wrap(Loki.prototype, "saveDatabaseInternal", (original) => function (callback) {
+  // Serializing is synchronous: no change falls between the new journal and the snapshot.
+  const previous = journals.get(this.filename);
+  const next = new Journal(this.filename, (journalNumbers(this.filename).pop() ?? 0) + 1);
+  journals.set(this.filename, next);
+  if (previous) previous.close();
+  original.call(this, (error) => {
+    if (!error) {
+      for (const number of journalNumbers(this.filename)) {
+        if (number < next.number) fs.unlinkSync(`${this.filename}.journal-${number}`);
+      }
+    }
+    if (callback) callback(error);
+    else if (error) throw error;
+  });
+});
+
+wrap(Loki.prototype, "addCollection", (original) => function (name, options) {
+  const known = this.collections.some((collection) => collection.name === name);
+  const collection = original.call(this, name, options);
+  databaseOf.set(collection, this);
+  if (!known) {
+    const { data, ...description } = JSON.parse(JSON.stringify(collection, this.serializeReplacer));
+    record(collection, { create: description });
+  }
+  return collection;
+});
+
+wrap(Loki.prototype, "removeCollection", (original) => function (name) {
+  const collection = this.getCollection(name);
+  original.call(this, name);
+  if (collection) {
+    const journal = journals.get(this.filename);
+    if (journal) journal.append({ collection: name, drop: true });
+  }
+});
+
+const collectionPrototype = Loki.Collection.prototype;
+
+wrap(collectionPrototype, "insertOne", (original) => function (doc, bulk) {
+  const inserted = original.call(this, doc, bulk);
+  if (inserted) record(this, { put: inserted });
+  return inserted;
+});
+
+wrap(collectionPrototype, "update", (original) => function (doc) {
+  const updated = original.call(this, doc);
+  if (!Array.isArray(doc)) record(this, { put: updated }); // of an array: once for each, by itself
+  return updated;
+});
+
+wrap(collectionPrototype, "remove", (original) => function (doc) {
+  const document = typeof doc === "number" ? this.get(doc) : doc;
+  const id = Array.isArray(document) ? undefined : document && document.$loki;
+  const removed = original.call(this, doc);
+  if (id !== undefined) record(this, { remove: [id] }); // an array goes by removeBatchByPositions
+  return removed;
+});
+
+wrap(collectionPrototype, "removeBatchByPositions", (original) => function (positions) {
+  const ids = positions.map((position) => this.data[position].$loki);
+  original.call(this, positions);
+  record(this, { remove: ids });
+});

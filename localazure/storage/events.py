@@ -1,0 +1,79 @@
+"""Blob events in the Event Grid schema. Pure: no I/O.
+
+Source: https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from localazure.environment import STORAGE_ACCOUNT
+from localazure.storage.operations import Api, Operation, Properties
+
+CREATED = "Microsoft.Storage.BlobCreated"
+DELETED = "Microsoft.Storage.BlobDeleted"
+
+
+def topic_of(subscription_id: str, resource_group: str) -> str:
+    """ARM id of the storage account, which its events carry as their topic."""
+    return (
+        f"/subscriptions/{subscription_id}/resourceGroups/{resource_group}"
+        f"/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
+    )
+
+
+def blob_event(
+    operation: Operation,
+    properties: Properties | None,
+    *,
+    event_id: str,
+    request_id: str,
+    time: datetime,
+    topic: str,
+    origin: str,
+) -> dict[str, Any]:
+    """The event of an operation that succeeded, complete but for `data.sequencer`.
+
+    Args:
+        operation: what was done.
+        properties: of the blob as created, or as it was before its deletion (None: not known).
+        event_id: the same for every copy of this event.
+        request_id: `x-ms-request-id` of the answer.
+        time: when it was done, UTC.
+        topic: ARM id of the account.
+        origin: scheme and authority of the Blob endpoint, as in `http://127.0.0.1:7080`.
+    """
+    deleted = operation.api is Api.DELETE_BLOB
+    data: dict[str, Any] = {
+        "api": operation.api.value,
+        "clientRequestId": operation.client_request_id,
+        "requestId": request_id,
+    }
+    if properties is not None:
+        if not deleted:
+            data["eTag"] = properties.etag
+        data["contentType"] = properties.content_type
+        if not deleted:
+            data["contentLength"] = properties.length
+        data["blobType"] = properties.blob_type
+    data["url"] = f"{origin}{operation.path}"
+    data["storageDiagnostics"] = {"batchId": str(uuid.uuid5(uuid.NAMESPACE_OID, event_id))}
+    return {
+        "topic": topic,
+        "subject": (
+            f"/blobServices/default/containers/{operation.container}/blobs/{operation.blob}"
+        ),
+        "eventType": DELETED if deleted else CREATED,
+        "eventTime": time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "id": event_id,
+        "data": data,
+        "dataVersion": "",
+        "metadataVersion": "1",
+    }
+
+
+def with_sequencer(event: dict[str, Any], sequence: int) -> dict[str, Any]:
+    """The event with its place in the account's order; sequencers compare as strings."""
+    return {**event, "data": {**event["data"], "sequencer": f"{sequence:032x}"}}

@@ -1,0 +1,135 @@
+"""Keeps account of the operations that pass through the proxy, so that each gets its event."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from localazure.storage.azurite_process import AzuriteProcess
+from localazure.storage.blob_service import BlobService, BlobServiceError
+from localazure.storage.events import blob_event
+from localazure.storage.operations import Api, Operation, Properties
+from localazure.storage.outbox import Intent, Outbox
+from localazure.storage.reconciliation import properties_for, took_place
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+# Deletions of one batch that are looked up at a time.
+MAX_LOOKUPS = 16
+
+
+class Ledger:
+    """Turns operations into intents before they are forwarded, and into events afterwards."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        blobs: BlobService,
+        azurite: AzuriteProcess,
+        *,
+        topic: str,
+        origin: str,
+    ) -> None:
+        self._outbox = outbox
+        self._blobs = blobs
+        self._azurite = azurite
+        self._topic = topic
+        self._origin = origin
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self, operations: Sequence[Operation]) -> list[Intent]:
+        """Note operations durably; afterwards they may be forwarded."""
+        lookups = asyncio.Semaphore(MAX_LOOKUPS)
+
+        async def before(operation: Operation) -> Properties | None:
+            # What a deletion deletes can be asked only now.
+            if operation.api is not Api.DELETE_BLOB:
+                return None
+            async with lookups:
+                headers = await self._blobs.properties(operation.path)
+            return None if headers is None else Properties.from_headers(headers)
+
+        found = await asyncio.gather(*map(before, operations))
+        return await self._outbox.intend(list(zip(operations, found, strict=True)))
+
+    async def close(
+        self, intent: Intent, request: Mapping[str, str], response: Mapping[str, str], size: int
+    ) -> None:
+        """Account for an operation that succeeded, before the client hears of it.
+
+        The event itself is committed after the client's answer: until then the intent stands for
+        it. Contents that did not pass through as one body (a block list, a copy) are looked up.
+        """
+        properties = intent.before
+        if intent.operation.api is Api.PUT_BLOB:
+            properties = Properties.of_put(request, response, size)
+        if properties is None and intent.operation.api is not Api.DELETE_BLOB:
+            headers = await self._blobs.properties(intent.operation.path)
+            properties = None if headers is None else Properties.from_headers(headers)
+        self.settle([(intent, self._event(intent, properties, response))])
+
+    def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
+        """Commit outcomes in the background, in the order of calls."""
+        if outcomes:
+            self._spawn(self._outbox.settle(outcomes))
+
+    def deleted(self, intent: Intent, response: Mapping[str, str]) -> dict[str, Any]:
+        """The event of a deletion within a batch."""
+        return self._event(intent, intent.before, response)
+
+    def reconcile_later(self, intents: Sequence[Intent]) -> None:
+        """Find out in the background what became of operations whose answer was lost."""
+        if intents:
+            self._spawn(self._reconcile(intents))
+
+    async def reconcile(self) -> None:
+        """Settle what an earlier process left unsettled."""
+        await self._reconcile(self._outbox.unsettled())
+
+    async def drain(self) -> None:
+        """Wait until everything in the background is done."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _reconcile(self, intents: Sequence[Intent]) -> None:
+        for intent in intents:
+            headers = await self._ask(intent.operation.path)
+            event = None
+            if took_place(intent, headers):
+                event = self._event(intent, properties_for(intent, headers), {})
+            await self._outbox.settle([(intent, event)])
+
+    async def _ask(self, path: str) -> Mapping[str, str] | None:
+        while True:
+            await self._azurite.ready.wait()
+            try:
+                return await self._blobs.properties(path)
+            except (aiohttp.ClientError, TimeoutError, BlobServiceError) as error:
+                log.debug("cannot look up %s yet: %s", path, error)
+                await asyncio.sleep(RETRY_S)
+
+    def _event(
+        self, intent: Intent, properties: Properties | None, response: Mapping[str, str]
+    ) -> dict[str, Any]:
+        return blob_event(
+            intent.operation,
+            properties,
+            event_id=intent.id,
+            # After a crash nobody knows which id the lost answer carried.
+            request_id=response.get("x-ms-request-id") or str(uuid.uuid4()),
+            time=datetime.now(UTC),
+            topic=self._topic,
+            origin=self._origin,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

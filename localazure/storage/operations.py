@@ -1,0 +1,158 @@
+"""Which requests to the Blob service create or delete a blob. Pure: no I/O.
+
+Sources: the REST reference (https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api)
+and the list of operations that raise events
+(https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+ROOT_CONTAINER = "$root"
+# What the service assumes when a writer names no type.
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+
+class Api(StrEnum):
+    """The operations that raise events, by the names that events call them."""
+
+    PUT_BLOB = "PutBlob"
+    PUT_BLOCK_LIST = "PutBlockList"
+    COPY_BLOB = "CopyBlob"
+    DELETE_BLOB = "DeleteBlob"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A request that creates or deletes a blob if it succeeds.
+
+    Attributes:
+        api: what it does.
+        path: the request's path as sent, still percent-encoded, with the account first.
+        client_request_id: `x-ms-client-request-id`, empty when not sent.
+    """
+
+    api: Api
+    path: str
+    client_request_id: str
+
+    @property
+    def container(self) -> str:
+        """Container name; `$root` where the path names only a blob."""
+        return split_path(self.path)[0]
+
+    @property
+    def blob(self) -> str:
+        """Blob name, decoded."""
+        return split_path(self.path)[1]
+
+    @classmethod
+    def classify(cls, method: str, target: str, headers: Mapping[str, str]) -> Self | None:
+        """The operation that a request asks for, None when it raises no event.
+
+        Args:
+            method: in upper case.
+            target: path and query as sent.
+            headers: looked up case-insensitively by the mapping itself.
+        """
+        url = urlsplit(target)
+        query = {name.lower(): values[0] for name, values in parse_qs(url.query).items()}
+        if "restype" in query or not split_path(url.path)[1]:
+            return None
+        api = None
+        if method == "PUT":
+            api = _classify_put(query.get("comp"), headers)
+        elif method == "DELETE":
+            only_snapshots = headers.get("x-ms-delete-snapshots", "").lower() == "only"
+            if not only_snapshots and not query.keys() & {"comp", "snapshot", "versionid"}:
+                api = Api.DELETE_BLOB
+        if api is None:
+            return None
+        return cls(api, url.path, headers.get("x-ms-client-request-id", ""))
+
+    def succeeded(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Whether the service's answer means that a blob was created or deleted."""
+        match self.api:
+            case Api.PUT_BLOB | Api.PUT_BLOCK_LIST:
+                return status == HTTPStatus.CREATED
+            case Api.COPY_BLOB:
+                accepted = status == HTTPStatus.ACCEPTED
+                return accepted and headers.get("x-ms-copy-status", "").lower() == "success"
+            case Api.DELETE_BLOB:
+                return status == HTTPStatus.ACCEPTED
+
+
+def _classify_put(comp: str | None, headers: Mapping[str, str]) -> Api | None:
+    if comp == "blocklist":
+        return Api.PUT_BLOCK_LIST
+    if comp is not None:  # a block, a page, metadata, properties, a lease, a snapshot …
+        return None
+    if "x-ms-blob-type" in headers:
+        return Api.PUT_BLOB
+    return Api.COPY_BLOB if "x-ms-copy-source" in headers else None
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Container and blob name, decoded, of a path-style path `/account/container/blob`.
+
+    One segment after the account is a blob of the root container. The blob is empty where the
+    path names none.
+    """
+    _, _, rest = path.removeprefix("/").partition("/")
+    container, slash, blob = rest.partition("/")
+    if not slash:
+        return ROOT_CONTAINER, unquote(container)
+    return unquote(container), unquote(blob)
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What an event says of a blob besides its name.
+
+    Attributes:
+        etag: without quotes.
+        length: in bytes.
+    """
+
+    etag: str
+    content_type: str
+    length: int
+    blob_type: str
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, str]) -> Self:
+        """Of the answer to Get Blob Properties."""
+        return cls(
+            etag=headers.get("ETag", "").strip('"'),
+            content_type=headers.get("Content-Type", DEFAULT_CONTENT_TYPE),
+            length=int(headers.get("Content-Length", 0)),
+            blob_type=headers.get("x-ms-blob-type", "BlockBlob"),
+        )
+
+    @classmethod
+    def of_put(
+        cls, request: Mapping[str, str], response: Mapping[str, str], body_bytes: int
+    ) -> Self | None:
+        """Of a blob that Put Blob created, known without asking the service.
+
+        Returns:
+            None for Put Blob From URL, whose contents did not pass through here.
+        """
+        if "x-ms-copy-source" in request:
+            return None
+        blob_type = request["x-ms-blob-type"]
+        page_bytes = int(request.get("x-ms-blob-content-length", 0))
+        return cls(
+            etag=response.get("ETag", "").strip('"'),
+            content_type=request.get(
+                "x-ms-blob-content-type", request.get("Content-Type", DEFAULT_CONTENT_TYPE)
+            ),
+            length=page_bytes if blob_type == "PageBlob" else body_bytes,
+            blob_type=blob_type,
+        )

@@ -1,0 +1,138 @@
+"""The outbox of blob events: an intent before the write, an event after it, gone once published.
+
+What a crash leaves behind: an intent without an outcome, which the next start compares with the
+blob itself (`reconciliation.py`), or an event that may have been published already and is
+published again. Nothing that a client was told of is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localazure.database import Database
+from localazure.storage.events import with_sequencer
+from localazure.storage.operations import Api, Operation, Properties
+
+MIGRATIONS = (
+    """
+    CREATE TABLE intents (
+        id TEXT PRIMARY KEY,
+        made_s REAL NOT NULL,
+        api TEXT NOT NULL,
+        path TEXT NOT NULL,
+        client_request_id TEXT NOT NULL,
+        properties TEXT
+    ) WITHOUT ROWID;
+    -- AUTOINCREMENT never uses a number twice, not even of a deleted row: it is the sequencer.
+    CREATE TABLE events (sequence INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+    """,
+)
+
+
+@dataclass(frozen=True)
+class Intent:
+    """An operation that was, or was about to be, forwarded.
+
+    Attributes:
+        id: becomes the id of its event.
+        made_s: Unix time.
+        before: properties of the blob that a deletion found, None if there was none.
+    """
+
+    id: str
+    made_s: float
+    operation: Operation
+    before: Properties | None = None
+
+
+class Outbox:
+    """The durable outbox of one storage account."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, MIGRATIONS)
+        self.filled = asyncio.Event()
+        if self.oldest(1):
+            self.filled.set()
+
+    def close(self) -> None:
+        """Finish what was handed in, then close."""
+        self._database.close()
+
+    async def intend(
+        self, operations: Sequence[tuple[Operation, Properties | None]]
+    ) -> list[Intent]:
+        """Note operations, each with the blob's properties before it, durably and in one commit."""
+        now_s = time.time()
+        intents = [Intent(str(uuid.uuid4()), now_s, *operation) for operation in operations]
+        rows = [
+            (
+                intent.id,
+                intent.made_s,
+                intent.operation.api.value,
+                intent.operation.path,
+                intent.operation.client_request_id,
+                json.dumps(dataclasses.asdict(intent.before)) if intent.before else None,
+            )
+            for intent in intents
+        ]
+
+        def insert(connection: sqlite3.Connection) -> None:
+            connection.executemany("INSERT INTO intents VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+        await self._database.write(insert)
+        return intents
+
+    async def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
+        """Replace intents by their events, or by nothing where the operation did not take place.
+
+        Calls take their place in the order of sequencers when they are made, not when they return.
+        """
+
+        def replace(connection: sqlite3.Connection) -> None:
+            for intent, event in outcomes:
+                connection.execute("DELETE FROM intents WHERE id = ?", (intent.id,))
+                if event is not None:
+                    connection.execute("INSERT INTO events (body) VALUES (?)", (json.dumps(event),))
+
+        await self._database.write(replace)
+        if any(event is not None for _, event in outcomes):
+            self.filled.set()
+
+    def unsettled(self) -> list[Intent]:
+        """Intents without an outcome, oldest first."""
+        rows = self._database.read("SELECT * FROM intents ORDER BY made_s")
+        return [
+            Intent(
+                row["id"],
+                row["made_s"],
+                Operation(Api(row["api"]), row["path"], row["client_request_id"]),
+                Properties(**json.loads(row["properties"])) if row["properties"] else None,
+            )
+            for row in rows
+        ]
+
+    def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """The events that wait longest, with their sequence numbers."""
+        rows = self._database.read("SELECT * FROM events ORDER BY sequence LIMIT ?", (limit,))
+        return [
+            (row["sequence"], with_sequencer(json.loads(row["body"]), row["sequence"]))
+            for row in rows
+        ]
+
+    async def published(self, sequences: Sequence[int]) -> None:
+        """Forget events that Event Grid has acknowledged."""
+        rows = [(sequence,) for sequence in sequences]
+
+        def delete(connection: sqlite3.Connection) -> None:
+            connection.executemany("DELETE FROM events WHERE sequence = ?", rows)
+
+        await self._database.write(delete)

@@ -1,0 +1,274 @@
+"""The reverse proxy in front of Azurite's Blob service: forwards everything, untouched.
+
+Paths stay percent-encoded as sent, bodies stream in both directions, `Host` and the signature's
+headers pass through, so that SharedKey and SAS signatures stay true. What creates or deletes a
+blob is entered into the ledger before it is forwarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from localazure.storage import batch
+from localazure.storage.azurite_process import KEEP_ALIVE_S, AzuriteProcess
+from localazure.storage.blob_service import BlobServiceError
+from localazure.storage.ledger import Ledger
+from localazure.storage.operations import Operation
+
+log = logging.getLogger(__name__)
+
+# Hop-by-hop headers (RFC 9110, section 7.6.1). `Expect` is answered on this hop.
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "expect",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+# aiohttp adds these of its own accord.
+AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+# Bodies up to here are passed on in one piece, which saves a few writes each.
+SMALL_BODY_BYTES = 64 * 1024
+# Metadata alone may have 8 KiB, a SAS URL of a long blob name some KiB more.
+MAX_HEADER_BYTES = 64 * 1024
+# How long a request waits while Azurite starts again.
+AZURITE_TIMEOUT_S = 30.0
+NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+_BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
+
+
+OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[None]]
+
+
+class Proxy:
+    """One listening proxy.
+
+    Args:
+        session: connections to Azurite; see `connections`.
+        upstream: Azurite's own origin, `http://127.0.0.1:PORT`.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        upstream: str,
+        azurite: AzuriteProcess,
+        ledger: Ledger,
+    ) -> None:
+        self._session = session
+        self._upstream = upstream
+        self._azurite = azurite
+        self._ledger = ledger
+
+    @contextlib.asynccontextmanager
+    async def listening(self, host: str, port: int) -> AsyncGenerator[None]:
+        """Accept connections; on leaving, requests under way have been answered."""
+        server = web.Server(
+            self._handle,
+            auto_decompress=False,
+            access_log=None,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            keepalive_timeout=KEEP_ALIVE_S,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=5.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_S)
+            if batch.is_batch(request.method, request.raw_path):
+                return await self._forward_batch(request)
+            operation = Operation.classify(request.method, request.raw_path, request.headers)
+            if operation is not None:
+                return await self._forward_operation(request, operation)
+            return await self._forward(request, await _Body.of(request))
+        except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
+            log.warning("%s %s: %s: %s", request.method, request.path, type(error).__name__, error)
+            return _server_busy()
+
+    async def _forward_operation(
+        self, request: web.BaseRequest, operation: Operation
+    ) -> web.StreamResponse:
+        body = await _Body.of(request)
+        (intent,) = await self._ledger.open([operation])
+        settled = False
+
+        async def on_answer(answer: aiohttp.ClientResponse) -> None:
+            nonlocal settled
+            if operation.succeeded(answer.status, answer.headers):
+                await self._ledger.close(intent, request.headers, answer.headers, body.size)
+            else:
+                self._ledger.settle([(intent, None)])
+            settled = True
+
+        try:
+            return await self._forward(request, body, on_answer)
+        finally:
+            if not settled:
+                self._ledger.reconcile_later([intent])
+
+    async def _forward_batch(self, request: web.BaseRequest) -> web.StreamResponse:
+        content = await request.content.read(batch.MAX_BATCH_BYTES + 1)
+        while len(content) <= batch.MAX_BATCH_BYTES and not request.content.at_eof():
+            content += await request.content.read(batch.MAX_BATCH_BYTES + 1 - len(content))
+        if len(content) > batch.MAX_BATCH_BYTES:
+            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestBodyTooLarge")
+        deletions = batch.deletions(request.headers.get("Content-Type", ""), content)
+        intents = dict(
+            zip(deletions, await self._ledger.open(list(deletions.values())), strict=True)
+        )
+        settled = False
+
+        async def on_answer(answer: aiohttp.ClientResponse) -> None:
+            nonlocal settled
+            statuses = batch.statuses(answer.headers.get("Content-Type", ""), await answer.read())
+            self._ledger.settle(
+                [
+                    (
+                        intent,
+                        self._ledger.deleted(intent, answer.headers)
+                        if intent.operation.succeeded(statuses.get(content_id, 0), {})
+                        else None,
+                    )
+                    for content_id, intent in intents.items()
+                ]
+            )
+            settled = True
+
+        try:
+            return await self._forward(request, _Body(content), on_answer)
+        finally:
+            if not settled:
+                self._ledger.reconcile_later(list(intents.values()))
+
+    async def _forward(
+        self, request: web.BaseRequest, body: _Body, on_answer: OnAnswer | None = None
+    ) -> web.StreamResponse:
+        """Send the request on and its answer back; `on_answer` sees the answer before the client.
+
+        Raises:
+            aiohttp.ClientError: no answer came; nothing was sent to the client.
+        """
+        async with self._session.request(
+            request.method,
+            URL(self._upstream + request.raw_path, encoded=True),
+            headers=_end_to_end(request.headers),
+            data=body.data,
+            allow_redirects=False,
+            skip_auto_headers=AUTOMATIC_HEADERS,
+        ) as answer:
+            if on_answer is not None:
+                await on_answer(answer)
+            return await _answer(request, answer)
+
+
+def connections() -> aiohttp.ClientSession:
+    """A session that adds nothing to what it forwards."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S / 2),
+        timeout=NO_TIMEOUT,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        requote_redirect_url=False,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+    )
+
+
+class _Body:
+    """A request's body: in one piece when small, else a stream that counts what it passes on.
+
+    Attributes:
+        data: what aiohttp takes; None sends no body.
+        size: bytes so far.
+    """
+
+    def __init__(self, data: bytes | web.BaseRequest | None) -> None:
+        self.size = len(data) if isinstance(data, bytes) else 0
+        self.data = self._stream(data) if isinstance(data, web.BaseRequest) else data
+
+    @classmethod
+    async def of(cls, request: web.BaseRequest) -> _Body:
+        if not request.body_exists:
+            return cls(None)
+        length = request.content_length
+        if length is not None and length <= SMALL_BODY_BYTES:
+            return cls(await request.content.readexactly(length))
+        return cls(request)
+
+    async def _stream(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        async for piece in request.content.iter_any():
+            self.size += len(piece)
+            yield piece
+
+
+def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    return CIMultiDict(
+        (name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP
+    )
+
+
+async def _answer(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    headers = _end_to_end(answer.headers)
+    length = answer.content_length
+    bodiless = request.method == "HEAD" or answer.status in _BODILESS
+    if not bodiless and length is not None and length <= SMALL_BODY_BYTES:
+        return web.Response(
+            status=answer.status, reason=answer.reason, headers=headers, body=await answer.read()
+        )
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+    if length is None and not bodiless:
+        response.enable_chunked_encoding()
+    await response.prepare(request)
+    if not bodiless:
+        try:
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            # The status is out: only a broken connection tells the client that more should follow.
+            log.warning("%s %s: the answer broke off: %s", request.method, request.path, error)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError from error
+    await response.write_eof()
+    return response
+
+
+def _error(status: HTTPStatus, code: str) -> web.Response:
+    """An error as the Blob service words it, which the SDKs understand."""
+    response = web.Response(
+        status=status,
+        text=f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code>'
+        f"<Message>{status.description}</Message></Error>",
+        content_type="application/xml",
+        headers={"x-ms-error-code": code},
+    )
+    # What is left of the request's body is not worth reading.
+    response.force_close()
+    return response
+
+
+def _server_busy() -> web.Response:
+    """503 ServerBusy: the SDKs try again."""
+    return _error(HTTPStatus.SERVICE_UNAVAILABLE, "ServerBusy")

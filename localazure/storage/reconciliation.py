@@ -1,0 +1,37 @@
+"""Finds out what became of an intent whose answer was never seen. Pure: no I/O.
+
+The blob itself is asked. An event too many is possible (the blob had been written in the same
+second by another request), one too few only for a version that was overwritten or deleted again,
+which then has an event of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from localazure.storage.operations import Api, Properties
+from localazure.storage.outbox import Intent
+
+# Last-Modified has whole seconds.
+LAST_MODIFIED_RESOLUTION_S = 1.0
+
+
+def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
+    """Whether the operation took place, judged by the blob as it is now.
+
+    Args:
+        intent: the operation and when it was about to be forwarded.
+        now: headers of Get Blob Properties, None if there is no such blob.
+    """
+    if intent.operation.api is Api.DELETE_BLOB:
+        return intent.before is not None and now is None
+    if now is None:
+        return False
+    modified_s = parsedate_to_datetime(now["Last-Modified"]).timestamp()
+    return modified_s > intent.made_s - LAST_MODIFIED_RESOLUTION_S
+
+
+def properties_for(intent: Intent, now: Mapping[str, str] | None) -> Properties | None:
+    """What the event of an intent that took place says of its blob."""
+    return intent.before if now is None else Properties.from_headers(now)
