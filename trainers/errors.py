@@ -1,0 +1,87 @@
+"""What a training program can fail with, and the exit code that tells it to whoever started it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+EX_DATAERR = 65  # sysexits.h: the input data was incorrect in some way
+EX_STOPPED = 128 + signal.SIGTERM  # what a shell reports for a process that SIGTERM ended
+EX_FAILURE = 1
+
+# error.json is read by people and travels in messages (Service Bus: 256 KB): an excerpt will do.
+LISTED_PROBLEMS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileProblem:
+    """One file of the dataset, by its path in the manifest, and what is wrong with it."""
+
+    path: str
+    reason: str
+
+
+class TrainingError(Exception):
+    """A failure with a name: its class name is the `type` in error.json.
+
+    Args:
+        message: what, where, and how to mend it.
+        problems: the files concerned; the first `LISTED_PROBLEMS` are kept.
+        total_problems: how many there were, where `problems` is already such an excerpt.
+    """
+
+    exit_code: ClassVar[int] = EX_FAILURE
+
+    def __init__(
+        self,
+        message: str,
+        problems: Sequence[FileProblem] = (),
+        *,
+        total_problems: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems[:LISTED_PROBLEMS])
+        self.total_problems = len(problems) if total_problems is None else total_problems
+
+
+class DataRejected(TrainingError):
+    """The dataset cannot be learned from. Permanent: the same data will fail again."""
+
+    exit_code: ClassVar[int] = EX_DATAERR
+
+
+class DataChanged(TrainingError):
+    """A file is no longer what the manifest froze. Permanent: a new manifest is needed."""
+
+    exit_code: ClassVar[int] = EX_DATAERR
+
+
+class TrainingDiverged(TrainingError):
+    """The loss is no longer a finite number."""
+
+
+class ModelUnreadable(TrainingError):
+    """A model folder is missing, damaged, or of a format that this version does not know."""
+
+
+class LaunchInvalid(TrainingError):
+    """The environment or the command line does not describe a run that can start."""
+
+
+class PeerFailed(TrainingError):
+    """Another rank failed with an exception that has no class here."""
+
+
+class Stopped(TrainingError):
+    """SIGTERM came. A checkpoint is saved, so that the next start goes on from here."""
+
+    exit_code: ClassVar[int] = EX_STOPPED
+
+
+# The classes that travel between ranks by name (see World.together).
+BY_NAME: dict[str, type[TrainingError]] = {
+    kind.__name__: kind
+    for kind in (DataRejected, DataChanged, TrainingDiverged, ModelUnreadable, LaunchInvalid)
+}

@@ -1,0 +1,141 @@
+"""Score a model folder on the held-out part of a dataset version.
+
+    python -m trainers.evaluate --model DIR --data DIR --manifest DIR_OR_FILE
+
+    --model             a folder that trainers.train left: model.safetensors and model.json
+    --data              the folder of labelled folders of images: DIR/<label>/<name>.png
+    --manifest          manifest.jsonl of the dataset version, or the folder that holds it
+    --max-bad-fraction  of files that may be no images (default 0.01)
+
+Prints one JSON object: accuracy, loss (null if the model lacks a class of the data),
+held_out_samples, quarantined_files, dataset_version. Exit code 65 if the data is not what the
+manifest says, or not fit to learn from; 1 for any other failure.
+
+What is held out follows from an image's content (see `trainers.images.is_held_out`), so any two
+models can be compared on it fairly, whichever dataset version each was trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainers.errors import TrainingError
+from trainers.images import Dataset, Images, load_dataset, read_samples, to_images, to_input
+from trainers.manifest import read_manifest
+from trainers.model_folder import Model, load_model
+from trainers.settings import add_data_arguments
+from trainers.world import Launch, World
+
+_BATCH = 512  # images that one rank scores at a time: small enough for any memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How a model does on held-out images."""
+
+    accuracy: float
+    loss: float
+    """Mean cross-entropy in nats; infinite if the model lacks a class that occurs."""
+    confusion: Tensor
+    """Counts of shape (classes, classes + 1): true by predicted; the last, a class that the data
+    does not have."""
+
+
+def evaluate(model: Model, images: Images, classes: Sequence[str], world: World) -> Evaluation:
+    """Score `model` on images labelled by `classes`, each rank a part of them.
+
+    The model may know other classes: what it calls by a name that is not the label is wrong, so a
+    champion that never saw a class has every image of it wrong.
+    """
+    ours = {label: number for number, label in enumerate(classes)}
+    theirs = {label: number for number, label in enumerate(model.classes)}
+    to_ours = torch.tensor([ours.get(label, len(classes)) for label in model.classes])
+    to_theirs = torch.tensor([theirs.get(label, -1) for label in classes])
+    confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
+    loss = torch.zeros(1, dtype=torch.float64)
+    model.network.eval()
+    with torch.inference_mode():
+        for numbers in world.share(torch.arange(len(images))).split(_BATCH):
+            labels = images.labels[numbers]
+            logits = model.network(to_input(images.pixels[numbers], world.device)).cpu()
+            confusion.index_put_(
+                (labels, to_ours[logits.argmax(dim=1)]), torch.ones_like(labels), accumulate=True
+            )
+            loss += _cross_entropy(logits, to_theirs[labels])
+    confusion = world.sum(confusion.to(world.device)).cpu()
+    loss = world.sum(loss.to(world.device)).cpu()
+    return Evaluation(
+        accuracy=confusion.diagonal().sum().item() / len(images),
+        loss=loss.item() / len(images),
+        confusion=confusion,
+    )
+
+
+def evaluate_champion(folder: Path, dataset: Dataset, data: Path, world: World) -> Evaluation:
+    """Score the model in `folder` on what `dataset` holds out, read as that model wants it.
+
+    Raises:
+        ModelUnreadable: there is no model of ours in the folder.
+        DataChanged: a file is no longer what it was when the dataset was read.
+    """
+
+    def load() -> tuple[Model, Images]:
+        champion = load_model(folder, world.device)
+        samples, _ = read_samples(dataset.held_out_entries, data, champion.image_format)
+        return champion, to_images(samples, dataset.classes)
+
+    champion, images = world.together("champion", load)
+    return evaluate(champion, images, dataset.classes, world)
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> float:
+    if bool((targets < 0).any()):
+        return math.inf
+    return functional.cross_entropy(logits, targets, reduction="sum").item()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line above, in one process."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", type=Path, required=True)
+    add_data_arguments(parser)
+    options = parser.parse_args(arguments)
+    world = World.join(Launch(), timeout_seconds=0)
+    try:
+        model = load_model(options.model, world.device)
+        manifest = read_manifest(options.manifest, options.dataset_version)
+        dataset = load_dataset(
+            manifest, options.data, model.image_format, max_bad_fraction=options.max_bad_fraction
+        )
+    except TrainingError as error:
+        lines = [f"{problem.path}: {problem.reason}" for problem in error.problems]
+        sys.stderr.write("\n  ".join([f"{type(error).__name__}: {error}", *lines]) + "\n")
+        return error.exit_code
+    evaluation = evaluate(model, dataset.held_out, dataset.classes, world)
+    result = {
+        "accuracy": evaluation.accuracy,
+        "loss": evaluation.loss if math.isfinite(evaluation.loss) else None,
+        "held_out_samples": len(dataset.held_out),
+        "quarantined_files": len(dataset.quarantined),
+        "dataset_version": dataset.version,
+    }
+    sys.stdout.write(json.dumps(result) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

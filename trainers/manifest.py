@@ -1,0 +1,112 @@
+"""The frozen list of files that a dataset version consists of.
+
+Format: `manifest.jsonl`, one JSON object a line, sorted by path (docs/architecture.md, "What a
+dataset version is"): `{"path": "7/1.png", "size": 123, "md5": "<hex, or null>", "etag": "0x8D"}`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from trainers.errors import DataRejected, FileProblem
+
+MANIFEST_NAME = "manifest.jsonl"
+_VERSION_HEX_DIGITS = 16
+_MD5 = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One file: its path below the data folder, its size in bytes, its MD5 (hex) if known."""
+
+    path: str
+    size: int
+    md5: str | None = None
+    etag: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A dataset version: its name and its entries, sorted by path."""
+
+    version: str
+    entries: tuple[Entry, ...]
+
+
+def read_manifest(location: Path, version: str | None = None) -> Manifest:
+    """Read the manifest at `location`: the file itself, or the folder that holds manifest.jsonl.
+
+    The version is `version` if given, else computed from the entries: Azure ML mounts inputs
+    under names of its own, so the folder's name would not tell it.
+
+    Raises:
+        DataRejected: a line is not an entry, or a path occurs twice or leads out of the folder.
+        FileNotFoundError: there is no manifest.
+    """
+    path = location / MANIFEST_NAME if location.is_dir() else location
+    entries = tuple(sorted(parse(path.read_bytes()), key=lambda entry: entry.path))
+    return Manifest(version=version or dataset_version(entries), entries=entries)
+
+
+def dataset_version(entries: Iterable[Entry]) -> str:
+    """The name of this content: a hash of path, size and MD5 (else ETag) of every entry in order.
+
+    Source: docs/architecture.md, "What a dataset version is".
+    """
+    digest = hashlib.sha256()
+    for entry in entries:
+        digest.update(json.dumps([entry.path, entry.size, entry.md5 or entry.etag]).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()[:_VERSION_HEX_DIGITS]
+
+
+def parse(content: bytes) -> Iterator[Entry]:
+    """Parse manifest.jsonl.
+
+    Raises:
+        DataRejected: at the first line that is not an entry, naming line and reason.
+    """
+    seen: set[str] = set()
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = _entry(json.loads(line))
+            if entry.path in seen:
+                raise ValueError(f"the path {entry.path!r} occurs twice")  # noqa: TRY301  # one exit for all reasons
+        except ValueError as error:
+            where = f"{MANIFEST_NAME}:{number}"
+            raise DataRejected(
+                f"{where} is not a manifest entry: {error}",
+                [FileProblem(path=where, reason=str(error))],
+            ) from error
+        seen.add(entry.path)
+        yield entry
+
+
+def _entry(value: object) -> Entry:
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  # the reason, not the type, is told
+    fields = cast("dict[str, object]", value)
+    path, size = fields.get("path"), fields.get("size")
+    md5, etag = fields.get("md5"), fields.get("etag")
+    if not isinstance(path, str) or not _is_inside(path):
+        raise ValueError(f"path {path!r} is not a relative path inside the data folder")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ValueError(f"size {size!r} is not a number of bytes")
+    if md5 is not None and not (isinstance(md5, str) and _MD5.fullmatch(md5)):
+        raise ValueError(f"md5 {md5!r} is neither 32 lower-case hex digits nor null")
+    if etag is not None and not isinstance(etag, str):
+        raise ValueError(f"etag {etag!r} is not a string")
+    return Entry(path=path, size=size, md5=md5, etag=etag)
+
+
+def _is_inside(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return bool(path) and "\0" not in path and not parts.is_absolute() and ".." not in parts.parts

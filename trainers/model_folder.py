@@ -1,0 +1,98 @@
+"""A trained model as a folder: model.safetensors and model.json. Weights only, never code.
+
+model.json: `{"format": 1, "architecture", "classes": [label, …], "image": {"size", "mode"},
+"metrics": {name: number}, "dataset_version", "seed", "versions": {package: version}}`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from trainers import resnet
+from trainers.errors import ModelUnreadable
+from trainers.files import write_atomically, write_json_atomically
+from trainers.images import ImageFormat
+
+WEIGHTS_NAME = "model.safetensors"
+DESCRIPTION_NAME = "model.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A network and what is needed to use it."""
+
+    network: nn.Module
+    architecture: str
+    classes: tuple[str, ...]
+    image_format: ImageFormat
+
+
+def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFormat) -> Model:
+    """An untrained model. Its weights follow torch's global seed."""
+    network = resnet.build(architecture, channels=image_format.channels, classes=len(classes))
+    return Model(
+        network=network, architecture=architecture, classes=classes, image_format=image_format
+    )
+
+
+def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
+    """Write the folder, the description last: with it the model is complete.
+
+    Args:
+        folder: made if need be.
+        model: what is saved.
+        about: further keys of model.json.
+    """
+    weights: dict[str, Tensor] = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in model.network.state_dict().items()
+    }
+    write_atomically(folder / WEIGHTS_NAME, safetensors.torch.save(weights))
+    write_json_atomically(
+        folder / DESCRIPTION_NAME,
+        {
+            "format": _FORMAT,
+            "architecture": model.architecture,
+            "classes": list(model.classes),
+            "image": {"size": model.image_format.size, "mode": model.image_format.mode},
+            **about,
+        },
+    )
+
+
+def load_model(folder: Path, device: torch.device) -> Model:
+    """Read what `save_model` wrote.
+
+    Raises:
+        ModelUnreadable: the folder is incomplete, damaged, or of another format.
+    """
+    try:
+        description = json.loads((folder / DESCRIPTION_NAME).read_bytes())
+        if description["format"] != _FORMAT:
+            raise ModelUnreadable(
+                f"the model in {folder} has format {description['format']!r}, not {_FORMAT}"
+            )
+        image = description["image"]
+        model = new_model(
+            description["architecture"],
+            tuple(description["classes"]),
+            ImageFormat(size=int(image["size"]), mode=image["mode"]),
+        )
+        weights = safetensors.torch.load((folder / WEIGHTS_NAME).read_bytes())
+        model.network.load_state_dict(weights)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise ModelUnreadable(
+            f"no model can be read from {folder}: {type(error).__name__}: {error}; expected "
+            f"{WEIGHTS_NAME} and {DESCRIPTION_NAME} as trainers.train leaves them"
+        ) from error
+    model.network.to(device)
+    return model

@@ -1,0 +1,138 @@
+"""What a run is told: the command line as one frozen dataclass."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainers.images import MODES, ImageFormat
+from trainers.resnet import ARCHITECTURES
+
+_NO_CHAMPION = "none"
+
+# Settings that decide the weights. A checkpoint of others is not resumed from.
+_DECISIVE = (
+    "architecture",
+    "image_size",
+    "image_mode",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "shift_pixels",
+    "seed",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The command line of `trainers.train`; see there."""
+
+    data: Path
+    manifest: Path
+    output_dir: Path
+    checkpoint_dir: Path
+    champion: Path | None
+    dataset_version: str | None
+    architecture: str
+    image_size: int
+    image_mode: str
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    shift_pixels: int
+    seed: int
+    checkpoint_every: int
+    log_every: int
+    max_bad_fraction: float
+    peer_timeout_seconds: float
+
+    @property
+    def image_format(self) -> ImageFormat:
+        """What the model takes."""
+        return ImageFormat(size=self.image_size, mode=self.image_mode)
+
+    def fingerprint(self) -> str:
+        """A hash of the settings that decide the weights."""
+        fields = dataclasses.asdict(self)
+        decisive = {name: fields[name] for name in _DECISIVE}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def parse_settings(description: str, arguments: Sequence[str] | None = None) -> Settings:
+    """Parse the command line; exits with status 2 and a usage message if it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.train",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_data_arguments(parser)
+    add = parser.add_argument
+    add("--output-dir", type=Path, required=True, help="where model, metrics or error are left")
+    add("--checkpoint-dir", type=Path, required=True, help="kept between attempts")
+    add("--champion", type=champion, default=None, help="a model folder to compare with, or none")
+    add("--architecture", choices=ARCHITECTURES, default="resnet8")
+    add("--image-size", type=_positive_integer, default=32, help="pixels; images are resized to it")
+    add("--image-mode", choices=MODES, default="rgb")
+    add("--epochs", type=_positive_integer, default=10)
+    add("--batch-size", type=_positive_integer, default=64, help="global: over all ranks")
+    add("--learning-rate", type=_positive_number, default=0.1, help="peak of the schedule")
+    add("--momentum", type=_fraction, default=0.9)
+    add("--weight-decay", type=_fraction, default=5e-4)
+    add("--shift-pixels", type=_count, default=1, help="augmentation; 0 for none")
+    add("--seed", type=_count, default=0)
+    add("--checkpoint-every", type=_positive_integer, default=100, help="steps")
+    add("--log-every", type=_positive_integer, default=10, help="steps")
+    add("--peer-timeout-seconds", type=_positive_number, default=300.0, help="for a silent rank")
+    return Settings(**vars(parser.parse_args(arguments)))
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a dataset, alike for training and evaluation."""
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="folder of <label>/<name>.png")
+    add("--manifest", type=Path, required=True, help="manifest.jsonl, or its folder")
+    add("--dataset-version", default=None, help="default: computed from the manifest")
+    add("--max-bad-fraction", type=_fraction, default=0.01, help="of files that may be bad")
+
+
+def champion(text: str) -> Path | None:
+    """The champion's folder; the literal `none` where there is none yet."""
+    return None if text == _NO_CHAMPION else Path(text)
+
+
+def _positive_integer(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def _positive_number(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not positive and finite")
+    return number
+
+
+def _fraction(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return number

@@ -1,0 +1,331 @@
+"""The ranks of a run: who started them, how they find each other and how they agree.
+
+| started by | environment it sets |
+|---|---|
+| torchrun, Azure ML `distribution: pytorch` | RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, … |
+| Open MPI's mpirun | OMPI_COMM_WORLD_RANK, …; PMIX_NAMESPACE names the job |
+| MPICH's and Intel's mpirun | PMI_RANK, PMI_SIZE, MPI_LOCALRANKID |
+| Azure ML `distribution: mpi` | as mpirun, and AZ_BATCH_MASTER_NODE or AZ_BATCHAI_MPI_MASTER_NODE |
+| nobody | nothing: one process, no process group |
+
+Sources: docs.pytorch.org (torchrun, distributed), Open MPI's manual ("Environment variables"),
+learn.microsoft.com "Distributed GPU training guide" (Azure ML).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.errors import BY_NAME, FileProblem, LaunchInvalid, PeerFailed, TrainingError
+
+Result = TypeVar("Result")
+
+_LOOPBACK = "127.0.0.1"
+# Below the ephemeral ports of Linux (32768 up) and above the well-known services.
+_FIRST_PORT = 20_000
+_PORTS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Where this process stands among the ranks, and where rank 0 listens."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    host: str = _LOOPBACK
+    port: int = 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Launch:
+        """Read what the launcher has set.
+
+        Raises:
+            LaunchInvalid: the variables are incomplete or contradict each other.
+        """
+        names = next((names for names in _LAUNCHERS if names.rank in environment), None)
+        if names is None:
+            return cls()
+        rank = _integer(environment, names.rank)
+        size = _integer(environment, names.size)
+        local_rank = _integer(environment, names.local_rank, rank)
+        local_size = _integer(environment, names.local_size, size)
+        if not 0 <= rank < size:
+            raise LaunchInvalid(
+                f"{names.rank}={rank} does not fit {names.size}={size}: the launcher's variables "
+                "must name each rank from 0 to size - 1 once"
+            )
+        if size == 1:
+            return cls()
+        host, port = _meeting_point(environment, local_size=local_size, size=size)
+        return cls(
+            rank=rank,
+            size=size,
+            local_rank=local_rank,
+            local_size=local_size,
+            host=host,
+            port=port,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Names:
+    rank: str
+    size: str
+    local_rank: str
+    local_size: str
+
+
+_LAUNCHERS = (
+    _Names(rank="RANK", size="WORLD_SIZE", local_rank="LOCAL_RANK", local_size="LOCAL_WORLD_SIZE"),
+    _Names(
+        rank="OMPI_COMM_WORLD_RANK",
+        size="OMPI_COMM_WORLD_SIZE",
+        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    _Names(
+        rank="PMI_RANK",
+        size="PMI_SIZE",
+        local_rank="MPI_LOCALRANKID",
+        local_size="MPI_LOCALNRANKS",
+    ),
+)
+
+
+def _integer(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    value = environment.get(name)
+    if value is None and default is not None:
+        return default
+    if value is None or not value.isdecimal():
+        raise LaunchInvalid(f"{name}={value!r} is not a number: the launcher must set it")
+    return int(value)
+
+
+def _meeting_point(
+    environment: Mapping[str, str], *, local_size: int, size: int
+) -> tuple[str, int]:
+    """Where rank 0 listens: as told, else on this machine if all ranks are on it."""
+    node, _, _ = environment.get("AZ_BATCH_MASTER_NODE", "").partition(":")
+    host = (
+        environment.get("MASTER_ADDR")
+        or node
+        or environment.get("AZ_BATCHAI_MPI_MASTER_NODE")
+        or (_LOOPBACK if local_size == size else None)
+    )
+    if host is None:
+        raise LaunchInvalid("ranks on several machines need MASTER_ADDR: set it to rank 0's host")
+    if "MASTER_PORT" in environment:
+        return host, _integer(environment, "MASTER_PORT")
+    # All ranks of one mpirun, and no other, agree on a port by the job's name.
+    job = environment.get("PMIX_NAMESPACE") or environment.get("PMI_JOBID") or ""
+    digest = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "big")
+    return host, _FIRST_PORT + digest % _PORTS
+
+
+@dataclass(kw_only=True)
+class World:
+    """The ranks of this run, seen from one of them.
+
+    A world of one has no process group: every method then does the work of one.
+    """
+
+    launch: Launch
+    device: torch.device
+    timeout: dt.timedelta
+    _store: Store | None = field(default=None, repr=False)
+
+    @classmethod
+    def join(cls, launch: Launch, *, timeout_seconds: float) -> World:
+        """Meet the other ranks' store; the process group comes later, with `connect`.
+
+        Args:
+            launch: from `Launch.from_environment`.
+            timeout_seconds: how long to wait for a rank, here and in every collective.
+        """
+        timeout = dt.timedelta(seconds=timeout_seconds)
+        world = cls(launch=launch, device=_device(launch), timeout=timeout)
+        if launch.size > 1:
+            os.environ |= {
+                "RANK": str(launch.rank),
+                "WORLD_SIZE": str(launch.size),
+                "MASTER_ADDR": launch.host,
+                "MASTER_PORT": str(launch.port),
+            }
+            store, _, _ = next(rendezvous("env://", timeout=timeout))
+            store.set_timeout(timeout)
+            world._store = PrefixStore(f"landfall/{_incarnation(os.environ)}", store)
+        return world
+
+    @property
+    def rank(self) -> int:
+        """This rank, from 0."""
+        return self.launch.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.launch.size
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank speaks and writes for all."""
+        return self.rank == 0
+
+    def connect(self) -> None:
+        """Start the process group: NCCL where each rank has a GPU, else Gloo."""
+        if self._store is None:
+            return
+        dist.init_process_group(
+            "nccl" if self.device.type == "cuda" else "gloo",
+            store=PrefixStore("process_group", self._store),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=self.timeout,
+            device_id=self.device if self.device.type == "cuda" else None,
+        )
+
+    def disconnect(self) -> None:
+        """Wait for all ranks and end the process group."""
+        if dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
+
+    def together(self, name: str, work: Callable[[], Result]) -> Result:
+        """Do `work` on every rank; if it fails on one, it fails on all of them, alike.
+
+        Needs no process group, only the store: used for what may fail before there is one.
+
+        Args:
+            name: what is done; once per run.
+            work: what each rank does by itself.
+
+        Raises:
+            TrainingError: what the lowest failing rank raised, or `PeerFailed`. On that rank
+                itself its own exception, whatever it is.
+        """
+        result: Result | None = None
+        mine: Exception | None = None
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001  # the edge: every failure is told to the others
+            mine = error
+        failed_rank, failure = self._first_failure(name, mine)
+        if failure is None:
+            return result  # type: ignore[return-value]  # without a failure there is a result
+        raise mine if mine is not None and failed_rank == self.rank else failure
+
+    def _first_failure(self, name: str, mine: Exception | None) -> tuple[int, Exception | None]:
+        if self._store is None:
+            return 0, mine
+        self._store.set(f"{name}/outcome/{self.rank}", _encode(mine))
+        outcomes = [self._store.get(f"{name}/outcome/{rank}") for rank in range(self.size)]
+        # The store may live in rank 0: it must not leave before all have read.
+        self._store.set(f"{name}/read/{self.rank}", "1")
+        if self.is_first:
+            self._store.wait([f"{name}/read/{rank}" for rank in range(self.size)])
+        decoded = [_decode(rank, outcome) for rank, outcome in enumerate(outcomes)]
+        return next(
+            ((rank, failure) for rank, failure in enumerate(decoded) if failure is not None),
+            (0, None),
+        )
+
+    def share(self, items: Tensor) -> Tensor:
+        """This rank's part of `items` along the first dimension: every size-th of them."""
+        return items[self.rank :: self.size]
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of `values` over all ranks, on each of them."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def parallel(self, model: nn.Module) -> nn.Module:
+        """The model with gradients averaged over the ranks (DDP); itself in a world of one."""
+        if self.size == 1:
+            return model
+        return DistributedDataParallel(
+            model, device_ids=[self.device] if self.device.type == "cuda" else None
+        )
+
+    def from_first(self, content: bytes | None) -> bytes | None:
+        """What rank 0 has, on every rank.
+
+        One reader for all: mounts of one folder on several machines may lag behind each other.
+        """
+        if self.size == 1:
+            return content
+        length = torch.tensor([-1 if content is None else len(content)], device=self.device)
+        dist.broadcast(length, src=0)
+        count = int(length)
+        if count <= 0:
+            return None if count < 0 else b""
+        buffer = torch.empty(count, dtype=torch.uint8)
+        if content is not None and self.is_first:
+            buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        buffer = buffer.to(self.device)
+        dist.broadcast(buffer, src=0)
+        return buffer.cpu().numpy().tobytes()
+
+
+def _incarnation(environment: Mapping[str, str]) -> str:
+    """A name that differs each time torchrun restarts the ranks.
+
+    Its agent keeps the store over a restart, and new ranks would read the addresses of the dead
+    ones (pytorch issue 135712). On several machines the agents' counts may differ: there set
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, which makes a store for each restart.
+    """
+    one_agent = environment.get("GROUP_WORLD_SIZE") == "1"
+    return environment.get("TORCHELASTIC_RESTART_COUNT", "0") if one_agent else "0"
+
+
+def _device(launch: Launch) -> torch.device:
+    """This rank's own GPU where there is one for each rank of the machine, else the CPU."""
+    if torch.cuda.is_available() and torch.cuda.device_count() >= launch.local_size:
+        device = torch.device("cuda", launch.local_rank)
+        torch.cuda.set_device(device)
+        return device
+    if "OMP_NUM_THREADS" not in os.environ:  # else ranks on one machine fight for its cores
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        torch.set_num_threads(max(1, (cores or 1) // launch.local_size))
+    return torch.device("cpu")
+
+
+def _encode(failure: Exception | None) -> str:
+    if failure is None:
+        return ""
+    problems = failure.problems if isinstance(failure, TrainingError) else ()
+    return json.dumps(
+        {
+            "type": type(failure).__name__,
+            "message": str(failure),
+            "problems": [[problem.path, problem.reason] for problem in problems],
+            "total_problems": failure.total_problems if isinstance(failure, TrainingError) else 0,
+        }
+    )
+
+
+def _decode(rank: int, outcome: bytes) -> TrainingError | None:
+    if not outcome:
+        return None
+    value: dict[str, Any] = json.loads(outcome)
+    problems = [FileProblem(path=path, reason=reason) for path, reason in value["problems"]]
+    kind = BY_NAME.get(value["type"])
+    message: str = value["message"]
+    if kind is None:
+        kind, message = PeerFailed, f"rank {rank} failed: {value['type']}: {message}"
+    return kind(message, problems, total_problems=value["total_problems"])
