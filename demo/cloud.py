@@ -1,0 +1,219 @@
+"""The demo's hands and eyes: uploads, the app's HTTP API, the workspace, the dead-letter queue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import psutil
+from azure.servicebus import ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient
+from azure.storage.blob.aio import BlobServiceClient
+
+from demo.waiting import eventually
+
+LANDING_CONTAINER = "landing"
+PREFIX = "digits/"
+PARALLEL_UPLOADS = 8
+ENDED = {"succeeded", "rejected", "failed", "cancelled", "superseded", "retrying"}
+
+Run = dict[str, Any]
+
+
+@dataclass
+class Cloud:
+    """Open clients to what runs on the laptop."""
+
+    endpoints: dict[str, Any]
+    http: aiohttp.ClientSession
+    blobs: BlobServiceClient
+
+    async def upload(
+        self, files: Sequence[tuple[str, bytes]], progress: Callable[[int], None]
+    ) -> None:
+        """Land files, several at a time, as an uploader would."""
+        container = self.blobs.get_container_client(LANDING_CONTAINER)
+        waiting = asyncio.Semaphore(PARALLEL_UPLOADS)
+        done = 0
+
+        async def upload_one(path: str, content: bytes) -> None:
+            nonlocal done
+            async with waiting:
+                await container.upload_blob(PREFIX + path, content, overwrite=True)
+            done += 1
+            progress(done)
+
+        async with asyncio.TaskGroup() as group:
+            for path, content in files:
+                group.create_task(upload_one(path, content))
+
+    async def api(self, path: str, **query: str) -> Any:
+        """GET something from the app's HTTP API."""
+        functions = self.endpoints["functions"]
+        async with self.http.get(
+            f"{functions['base_url']}/api/{path}",
+            params=query,
+            headers={"x-functions-key": functions["function_key"]},
+        ) as response:
+            response.raise_for_status()
+            return await response.json()
+
+    async def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        return list(reversed((await self.api("runs"))["runs"]))
+
+    async def landing_is_over(self) -> bool:
+        """Whether the landing orchestration of the digits has come to its end."""
+        functions = self.endpoints["functions"]
+        async with self.http.get(
+            f"{functions['base_url']}/runtime/webhooks/durabletask/instances/landing-digits",
+            headers={"x-functions-key": functions["system_key"]},
+        ) as response:
+            return (await response.json())["runtimeStatus"] == "Completed"
+
+    async def wait_for_runs(
+        self, known: int, new: int, timeout_seconds: float, watch: Callable[[Run], None]
+    ) -> list[Run]:
+        """Wait until `new` runs have started after the `known` first ones, and have ended.
+
+        Raises:
+            TimeoutError: they did not.
+        """
+
+        async def ended() -> list[Run] | None:
+            runs = (await self.runs())[known:]
+            for run in runs:
+                watch(run)
+            over = len(runs) >= new and all(run["state"] in ENDED for run in runs)
+            return runs if over else None
+
+        return await eventually(ended, timeout_seconds, f"end of {new} run(s)")
+
+    async def publish_again(self, events: Sequence[dict[str, Any]], copies: int) -> int:
+        """Send copies of real BlobCreated events once more, shuffled; how many were sent."""
+        flood = [event for event in events for _ in range(copies)]
+        random.Random(0).shuffle(flood)  # noqa: S311 - no secret
+        topic = self.endpoints["event_grid"]
+        endpoint = topic["endpoint"].rsplit("/topics/", 1)[0] + "/topics/storage/api/events"
+        for start in range(0, len(flood), 200):
+            async with self.http.post(
+                endpoint,
+                params={"api-version": "2018-01-01"},
+                json=flood[start : start + 200],
+                headers={"aeg-sas-key": topic["key"]},
+            ) as response:
+                response.raise_for_status()
+        return len(flood)
+
+    async def subscribe(self, name: str, topic: str, url: str, schema: str) -> None:
+        """Have Event Grid deliver a topic's events to the demo."""
+        access = self.endpoints["event_grid"]
+        base = access["endpoint"].rsplit("/topics/", 1)[0]
+        body = {
+            "name": name,
+            "topic": topic,
+            "properties": {
+                "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},
+                "eventDeliverySchema": schema,
+            },
+        }
+        async with self.http.put(
+            f"{base}/subscriptions/{name}", json=body, headers={"aeg-sas-key": access["key"]}
+        ) as response:
+            response.raise_for_status()
+
+    async def explain(self, path: str) -> dict[str, Any]:
+        """What the app says of the last event of one file."""
+        explanation = await self.api("explain", blob=f"{LANDING_CONTAINER}/{PREFIX}{path}")
+        return explanation["events"][-1]
+
+    async def dead_letters(self) -> list[dict[str, str]]:
+        """Reason and description of what lies in the dead-letter queue of rejected runs."""
+        async with (
+            ServiceBusClient.from_connection_string(self.endpoints["service_bus"]) as client,
+            client.get_queue_receiver(
+                "rejected-runs", sub_queue=ServiceBusSubQueue.DEAD_LETTER
+            ) as receiver,
+        ):
+            return [
+                {
+                    "run": str(message.message_id),
+                    "reason": message.dead_letter_reason or "",
+                    "description": message.dead_letter_error_description or "",
+                }
+                for message in await receiver.peek_messages(max_message_count=100)
+            ]
+
+    async def wait_for_checkpoint(self, dataset_version: str, timeout_seconds: float) -> str:
+        """The name of the first checkpoint that training has put into the datastore.
+
+        Raises:
+            TimeoutError: there was none.
+        """
+        container = self.blobs.get_container_client("azureml-blobstore")
+        folder = f"landfall/digits/{dataset_version}/checkpoints/"
+
+        async def first() -> str | None:
+            async for name in container.list_blob_names(name_starts_with=folder):
+                return name.removeprefix(folder)
+            return None
+
+        return await eventually(first, timeout_seconds, "checkpoint")
+
+
+def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """All versions of a model in the workspace, oldest first, with their lineage.
+
+    Blocking, and slow the first time: it loads azure.ai.ml.
+    """
+    from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and only needed at the end
+    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
+
+    place = endpoints["azure_ml"]
+    client = MLClient(
+        DefaultAzureCredential(),
+        place["subscription_id"],
+        place["resource_group"],
+        place["workspace"],
+    )
+    found = [
+        {
+            "name": model.name,
+            "version": str(model.version),
+            "dataset_version": (model.tags or {}).get("landfall.dataset-version"),
+            "job": (model.tags or {}).get("landfall.run"),
+            "metrics": {
+                key.removeprefix("metric."): float(value)
+                for key, value in (model.properties or {}).items()
+                if key.startswith("metric.")
+            },
+        }
+        for model in client.models.list(name=name)
+    ]
+    return sorted(found, key=lambda model: int(model["version"]))
+
+
+def kill_rank(job: str, rank: int) -> int | None:
+    """Kill -9 one training process of a job; its process id, None when it is not there."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            environment = process.environ()
+            if environment.get("AZUREML_RUN_ID") == job and environment.get("RANK") == str(rank):
+                process.kill()
+                return process.pid
+    return None
+
+
+@contextlib.asynccontextmanager
+async def connect(endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
+    """Clients to what `endpoints.json` describes."""
+    async with (
+        aiohttp.ClientSession() as http,
+        BlobServiceClient.from_connection_string(endpoints["blob"]) as blobs,
+    ):
+        yield Cloud(endpoints, http, blobs)

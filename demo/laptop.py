@@ -1,0 +1,68 @@
+"""Start and stop the app with everything around it, as a person would with `make up`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+from demo.waiting import eventually
+
+APP = Path(__file__).parent.parent
+START_TIMEOUT_SECONDS = 90.0
+STOP_TIMEOUT_SECONDS = 60.0
+
+
+class LaptopError(Exception):
+    """localazure did not start; the message holds what it said."""
+
+
+@contextlib.asynccontextmanager
+async def running(state: Path, settings: Mapping[str, str]) -> AsyncGenerator[dict[str, Any]]:
+    """`python -m localazure up` on free ports, for as long as the context lasts.
+
+    Args:
+        state: the state folder.
+        settings: app settings that the app finds in its environment.
+
+    Yields:
+        What stands in `endpoints.json`.
+
+    Raises:
+        LaptopError: it ended.
+        TimeoutError: it was not ready in time.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    log = state / "up.log"
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "localazure", "up", "--app", str(APP)),
+            *("--state", str(state), "--port-base", "0"),
+            cwd=APP,
+            env={**os.environ, **settings},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        yield await _endpoints(process, state / "endpoints.json", log)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_SECONDS)
+
+
+async def _endpoints(process: asyncio.subprocess.Process, file: Path, log: Path) -> dict[str, Any]:
+    def ready() -> dict[str, Any] | None:
+        if process.returncode is not None:
+            raise LaptopError(f"localazure did not start:\n{log.read_text('utf-8', 'replace')}")
+        return json.loads(file.read_text("utf-8")) if file.is_file() else None
+
+    return await eventually(ready, START_TIMEOUT_SECONDS, f"localazure (see {log})")

@@ -1,0 +1,100 @@
+"""What happened, for people (a table) and for programs (one JSON document)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.receivers import Received
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoryResult:
+    """How one story went."""
+
+    name: str
+    ok: bool
+    seconds: float
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that `make demo` tells; all of it was read back from the services."""
+
+    stories: list[StoryResult]
+    runs: list[dict[str, Any]]
+    models: list[dict[str, Any]]
+    notifications: list[Received]
+    total_seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every story went as told."""
+        return all(story.ok for story in self.stories)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `make demo JSON=1`."""
+        keys = ("id", "pipeline", "attempt", "state", "dataset_version", "job")
+        return {
+            "stories": [
+                {
+                    "name": story.name,
+                    "ok": story.ok,
+                    "seconds": round(story.seconds, 1),
+                    "facts": story.facts,
+                }
+                for story in self.stories
+            ],
+            "runs": [{key: run[key] for key in keys} for run in self.runs],
+            "models": self.models,
+            "notifications": [
+                {"kind": each.kind, "channel": each.channel, "id": each.id}
+                for each in self.notifications
+            ],
+            "total_seconds": round(self.total_seconds, 1),
+        }
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the tables."""
+    stories = Table(title="What happened", title_justify="left")
+    for heading in ("", "story", "seconds", "facts"):
+        stories.add_column(heading, justify="right" if heading == "seconds" else "left")
+    for story in report.stories:
+        facts = "\n".join(f"{key.replace('_', ' ')}: {_text(v)}" for key, v in story.facts.items())
+        mark = "[green]ok[/]" if story.ok else "[red]FAILED[/]"
+        stories.add_row(mark, story.name, f"{story.seconds:.1f}", facts, end_section=True)
+    console.print(stories)
+
+    runs = Table(title="Runs", title_justify="left")
+    for heading in ("run", "attempt", "state", "dataset version", "accuracy", "model"):
+        runs.add_column(heading)
+    for run in report.runs:
+        accuracy = (run["metrics"] or {}).get("accuracy")
+        runs.add_row(
+            run["id"],
+            str(run["attempt"]),
+            run["state"],
+            run["dataset_version"],
+            "" if accuracy is None else f"{accuracy:.4f}",
+            run["model"]["version"] if run["model"] else "",
+        )
+    console.print(runs)
+    told: dict[str, int] = {}
+    for each in report.notifications:
+        told[each.channel] = told.get(each.channel, 0) + 1
+    console.print(
+        f"{len(report.models)} model versions registered; notifications received: "
+        + ", ".join(f"{count} on {channel}" for channel, count in sorted(told.items()))
+    )
+    console.print(f"{report.total_seconds:.0f} s in all")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return ", ".join(value) if isinstance(value, list) else str(value)

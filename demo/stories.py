@@ -1,0 +1,210 @@
+"""The five stories. Each returns facts that were read back, and raises when one does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from demo.cloud import Cloud, Run, kill_rank
+from demo.digits import digit_files, no_images, shifted
+from demo.receivers import Mailbox
+from demo.waiting import eventually
+
+FIRST_BATCH = 600
+LANDED_AGAIN = 150
+POISONED = 60
+SHIFTED = 120
+EVENT_COPIES = 3
+WANTED_ACCURACY = 0.95
+RUN_TIMEOUT_SECONDS = 120.0
+NOTIFICATION_TIMEOUT_SECONDS = 30.0
+
+Facts = dict[str, Any]
+
+
+class StoryFailed(Exception):
+    """Something did not turn out as the story goes."""
+
+
+@dataclass
+class Stage:
+    """What the stories share: the clients, what came in, and who is told how it goes."""
+
+    cloud: Cloud
+    mailbox: Mailbox
+    say: Callable[[str], None]
+    digits: list[tuple[str, bytes]] = field(default_factory=digit_files)
+    known_runs: int = 0
+
+    async def land(self, files: list[tuple[str, bytes]]) -> None:
+        """Upload with progress."""
+        await self.cloud.upload(
+            files, lambda done: self.say(f"{done} of {len(files)} files have landed")
+        )
+
+    async def runs_end(self, count: int) -> list[Run]:
+        """Wait for that many new runs to end, then for the zone to settle; exactly that many."""
+        await self.cloud.wait_for_runs(
+            self.known_runs, count, RUN_TIMEOUT_SECONDS, lambda run: self.say(_progress(run))
+        )
+        await eventually(self.cloud.landing_is_over, RUN_TIMEOUT_SECONDS, "end of the landing")
+        runs = (await self.cloud.runs())[self.known_runs :]
+        expect(len(runs) == count, f"{len(runs)} runs, expected {count}: {runs}")
+        self.known_runs += count
+        return runs
+
+    async def told(self, run: str, kind: str) -> list[str]:
+        """Wait for the notification on all three channels; their names."""
+        for channel in ("service_bus", "event_grid", "webhook"):
+            await eventually(
+                lambda channel=channel: self.mailbox.on(channel, kind, run),
+                NOTIFICATION_TIMEOUT_SECONDS,
+                f"{kind} notification of {run} on {channel}",
+            )
+        return ["service_bus", "event_grid", "webhook"]
+
+
+def expect(holds: object, otherwise: str) -> None:
+    """Check a turn of the story.
+
+    Raises:
+        StoryFailed: it did not come.
+    """
+    if not holds:
+        raise StoryFailed(otherwise)
+
+
+def _progress(run: Run) -> str:
+    return f"run {run['id']}: {run['state']}"
+
+
+def _succeeded(run: Run) -> Run:
+    expect(run["state"] == "succeeded", f"run {run['id']} ended {run['state']}: {run['error']}")
+    return run
+
+
+async def first_batch(stage: Stage) -> Facts:
+    """A first batch lands as single files: one run, one dataset version, one model."""
+    await stage.land(stage.digits[:FIRST_BATCH])
+    (run,) = await stage.runs_end(1)
+    _succeeded(run)
+    channels = await stage.told(run["id"], "succeeded")
+    return {
+        "files": FIRST_BATCH,
+        "runs": 1,
+        "dataset_version": run["dataset_version"],
+        "model_version": run["model"]["version"],
+        "accuracy": run["metrics"]["accuracy"],
+        "told_on": channels,
+    }
+
+
+async def the_rest(stage: Stage) -> Facts:
+    """The rest lands, its events duplicated and shuffled: one more run, a better champion."""
+    seen = len(stage.mailbox.blob_events)
+    rest = stage.digits[FIRST_BATCH:]
+    await stage.land(rest)
+    await eventually(
+        lambda: len(stage.mailbox.blob_events) >= seen + len(rest),
+        NOTIFICATION_TIMEOUT_SECONDS,
+        "delivery of every BlobCreated event",
+    )
+    flood = await stage.cloud.publish_again(stage.mailbox.blob_events[seen:], EVENT_COPIES)
+    (run,) = await stage.runs_end(1)
+    _succeeded(run)
+    accuracy, champion = run["metrics"]["accuracy"], run["metrics"]["champion_accuracy"]
+    expect(accuracy >= WANTED_ACCURACY, f"accuracy {accuracy} is below {WANTED_ACCURACY}")
+    await stage.told(run["id"], "succeeded")
+    return {
+        "files": len(rest),
+        "extra_events": flood,
+        "runs": 1,
+        "dataset_version": run["dataset_version"],
+        "model_version": run["model"]["version"],
+        "accuracy": accuracy,
+        "former_champion_accuracy": champion,
+    }
+
+
+async def the_same_again(stage: Stage) -> Facts:
+    """The same content lands again: no run, and explain says why."""
+    files = stage.digits[:LANDED_AGAIN]
+    await stage.land(files)
+    stage.say("waiting for the landing to settle")
+
+    async def explained() -> dict[str, Any] | None:
+        event = await stage.cloud.explain(files[-1][0])
+        outcome = event["outcome"]
+        return event if outcome is not None and outcome["state"] == "duplicate" else None
+
+    event = await eventually(explained, RUN_TIMEOUT_SECONDS, "explanation of the duplicate")
+    await stage.runs_end(0)
+    return {
+        "files": len(files),
+        "runs": 0,
+        "decision": event["decision"],
+        "outcome": event["outcome"]["state"],
+        "reason": event["outcome"]["reason"],
+    }
+
+
+async def poisoned(stage: Stage) -> Facts:
+    """Files that are no images: rejected, dead-lettered, alerted; the pipeline goes on."""
+    files = no_images(POISONED)
+    await stage.land(files)
+    (run,) = await stage.runs_end(1)
+    expect(run["state"] == "rejected", f"run {run['id']} ended {run['state']}, not rejected")
+    letters = [each for each in await stage.cloud.dead_letters() if each["run"] == run["id"]]
+    expect(len(letters) == 1, f"{len(letters)} dead letters of {run['id']}, expected 1")
+    await stage.told(run["id"], "failed")
+    return {
+        "files": len(files),
+        "runs": 1,
+        "state": run["state"],
+        "dead_letter_reason": letters[0]["reason"],
+        "dead_letter_description": letters[0]["description"],
+        "alerted_on": "ops-alerts",
+    }
+
+
+async def killed(stage: Stage) -> Facts:
+    """A training process dies in mid-flight: the run comes back, resumes, and succeeds."""
+    await stage.land(shifted(stage.digits[:SHIFTED]))
+
+    async def training() -> Run | None:
+        new = (await stage.cloud.runs())[stage.known_runs :]
+        return new[0] if new and new[0]["state"] == "running" else None
+
+    first = await eventually(training, RUN_TIMEOUT_SECONDS, "run in training")
+    stage.say(f"run {first['id']}: waiting for a checkpoint")
+    checkpoint = await stage.cloud.wait_for_checkpoint(
+        first["dataset_version"], RUN_TIMEOUT_SECONDS
+    )
+    pid = kill_rank(first["job"], 1)
+    expect(pid is not None, f"job {first['job']} has no process of rank 1")
+    stage.say(f"killed process {pid}, rank 1 of job {first['job']}")
+    failed, again = await stage.runs_end(2)
+    expect(failed["state"] == "retrying", f"run {failed['id']} ended {failed['state']}")
+    _succeeded(again)
+    resumed_from = again["metrics"]["resumed_from_step"]
+    expect(resumed_from > 0, f"run {again['id']} started from scratch")
+    await stage.told(again["id"], "succeeded")
+    return {
+        "checkpoint": checkpoint,
+        "killed_run": failed["id"],
+        "retried_as": again["id"],
+        "resumed_from_step": resumed_from,
+        "steps": again["metrics"]["steps"],
+        "accuracy": again["metrics"]["accuracy"],
+        "model_version": again["model"]["version"],
+    }
+
+
+STORIES: Mapping[str, Callable[[Stage], Awaitable[Facts]]] = {
+    "a first batch lands": first_batch,
+    "the rest lands, events duplicated and shuffled": the_rest,
+    "the same content lands again": the_same_again,
+    "a poisoned batch lands": poisoned,
+    "a training process is killed": killed,
+}

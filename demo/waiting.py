@@ -1,0 +1,34 @@
+"""Waiting for other processes: ask again until there is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+Answer = TypeVar("Answer")
+POLL_SECONDS = 0.2
+
+
+async def eventually(
+    question: Callable[[], Answer | None] | Callable[[], Awaitable[Answer | None]],
+    timeout_seconds: float,
+    what: str,
+) -> Answer:
+    """The first true answer to a question.
+
+    Raises:
+        TimeoutError: there was none in time; the message says what was waited for.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                answer = question()
+                if inspect.isawaitable(answer):
+                    answer = await answer
+                if answer:
+                    return cast("Answer", answer)
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        raise TimeoutError(f"no {what} within {timeout_seconds:.0f} s") from None

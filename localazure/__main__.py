@@ -1,0 +1,127 @@
+"""The command line: `python -m localazure up` and `python -m localazure start`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from localazure.app_settings import AppSettingsError
+from localazure.environment import LOOPBACK, Environment
+from localazure.up import DEFAULT_PORT_BASE, Options, StartError, running
+
+DEFAULT_FUNCTIONS_PORT = 7071  # func's own
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; the exit status."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return asyncio.run(parsed.run(parsed))
+    except (StartError, AppSettingsError) as error:
+        print(f"localazure: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m localazure",
+        description="The parts of Azure that a Functions app leans on, on this machine's loopback.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="run an app and everything around it until Ctrl-C")
+    up.add_argument("--app", type=Path, default=Path(), help="the app's folder (default: here)")
+    up.add_argument(
+        "--state", type=Path, help="folder that keeps all state (default: APP/.localazure)"
+    )
+    up.add_argument(
+        "--port-base",
+        type=int,
+        help="ports lie at fixed offsets from it; 0 takes free ones "
+        f"(default: the state folder's, at first {DEFAULT_PORT_BASE})",
+    )
+    for flag, default in (
+        ("--storage-config", "storage.json"),
+        ("--service-bus-config", "Config.json"),
+        ("--event-grid-config", "event-grid.json"),
+        ("--azure-ml-config", "azure-ml.json"),
+        ("--app-settings", "app-settings.json"),
+    ):
+        up.add_argument(flag, type=Path, help=f"(default: APP/infra/local/{default})")
+    up.set_defaults(run=_up)
+
+    start = commands.add_parser("start", help="run the Functions host alone, as func start does")
+    start.add_argument("app", type=Path, nargs="?", default=Path(), help="the app's folder")
+    start.add_argument("--port", type=int, default=DEFAULT_FUNCTIONS_PORT)
+    start.add_argument(
+        "--state", type=Path, help="folder that keeps all state (default: APP/.localazure)"
+    )
+    start.set_defaults(run=_start)
+    return parser
+
+
+def _options(parsed: argparse.Namespace) -> Options:
+    app: Path = parsed.app.resolve()
+    if not app.is_dir():
+        raise StartError(f"--app {app} is no folder")
+    local = app / "infra" / "local"
+    return Options(
+        app=app,
+        state=(parsed.state or app / ".localazure").resolve(),
+        port_base=parsed.port_base,
+        storage_config=parsed.storage_config or local / "storage.json",
+        service_bus_config=parsed.service_bus_config or local / "Config.json",
+        event_grid_config=parsed.event_grid_config or local / "event-grid.json",
+        azure_ml_config=parsed.azure_ml_config or local / "azure-ml.json",
+        app_settings=parsed.app_settings or local / "app-settings.json",
+    )
+
+
+async def _up(parsed: argparse.Namespace) -> int:
+    options = _options(parsed)
+    main_task = asyncio.current_task()
+    assert main_task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main_task.cancel)
+    async with running(options, _say) as (environment, keeper):
+        _show_endpoints(environment)
+        await keeper
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"localazure: {line}", flush=True)
+
+
+def _show_endpoints(environment: Environment) -> None:
+    ports = environment.ports
+    for name, where in (
+        ("Functions", environment.functions_url),
+        ("Blob", f"http://{LOOPBACK}:{ports.blob}"),
+        ("Queue", f"http://{LOOPBACK}:{ports.queue}"),
+        ("Table", f"http://{LOOPBACK}:{ports.table}"),
+        ("Service Bus", f"sb://{LOOPBACK}:{ports.service_bus}"),
+        ("Event Grid", f"http://{LOOPBACK}:{ports.event_grid}"),
+        ("Azure ML", environment.azure_ml_url),
+    ):
+        print(f"  {name:<12} {where}")
+    print(f"  keys, connection strings, app settings: {environment.state / 'endpoints.json'}")
+    print(f"  logs: {environment.state / 'logs'}")
+    print("ready; Ctrl-C ends it", flush=True)
+
+
+async def _start(parsed: argparse.Namespace) -> int:
+    # Loaded only here: `up` runs the host as a process of its own.
+    from localazure.functions.standalone import start_host  # noqa: PLC0415
+
+    app: Path = parsed.app.resolve()
+    state: Path = (parsed.state or app / ".localazure").resolve()
+    await start_host(app, port=parsed.port, state=state)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
