@@ -49,9 +49,6 @@ class ResNet(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, _Block):
-                # Each block starts as the identity (arXiv 1706.02677, section 5.1).
-                nn.init.zeros_(module.norm2.weight)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
