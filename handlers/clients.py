@@ -7,12 +7,13 @@ alone costs over a second and 100 MB, so that only the activities that need it p
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from handlers.settings import Settings
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
+    from azure.ai.ml.entities import AzureBlobDatastore
     from azure.eventgrid import EventGridPublisherClient
     from azure.identity import DefaultAzureCredential
     from azure.servicebus import ServiceBusClient
@@ -81,3 +82,19 @@ class Clients:
             self.settings.required("AZUREML_RESOURCE_GROUP"),
             self.settings.required("AZUREML_WORKSPACE_NAME"),
         )
+
+    @cached_property
+    def default_datastore(self) -> AzureBlobDatastore:
+        """The workspace's default datastore, which jobs leave their results in."""
+        return cast("AzureBlobDatastore", self.ml.datastores.get_default())
+
+    @cached_property
+    def workspace_blobs(self) -> BlobServiceClient:
+        """The account of the workspace's default datastore."""
+        from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
+
+        connection = self.settings.connection("WorkspaceStorage", "blobServiceUri")
+        if connection.connection_string is not None:
+            return BlobServiceClient.from_connection_string(connection.connection_string)
+        assert connection.endpoint is not None
+        return BlobServiceClient(connection.endpoint, credential=self.credential)

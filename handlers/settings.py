@@ -69,6 +69,11 @@ class Settings:
         return self.values.get("RECORDS_CONTAINER") or "landfall"
 
     @property
+    def records_datastore(self) -> str:
+        """The workspace's datastore on the records container; `RECORDS_DATASTORE` if it is set."""
+        return self.values.get("RECORDS_DATASTORE") or "landfall"
+
+    @property
     def webhook_networks(self) -> tuple[Network, ...]:
         """Networks beside the public internet that webhooks may be sent to, also by plain http.
 
