@@ -56,10 +56,11 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     request = LandingRequest.from_dict(context.get_input())
     opened_at = request.opened_at or context.current_utc_datetime
     pipeline = request.pipeline
+    lookout = Lookout(context)
 
     _announce(context, LandingStatus(phase="settling", pipeline=pipeline.name, opened_at=opened_at))
     if not request.settled:
-        settled = yield from _wait_until_whole(context, request, opened_at)
+        settled = yield from _wait_until_whole(context, lookout, request, opened_at)
         if not settled:
             context.continue_as_new(request.model_copy(update={"opened_at": opened_at}).to_dict())
             return None
@@ -79,7 +80,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
         context,
         LandingStatus(phase="closing", pipeline=pipeline.name, opened_at=opened_at, run=result.run),
     )
-    more = yield from _more_has_landed(context, request, dataset)
+    more = yield from _more_has_landed(context, lookout, request, dataset)
     if more:
         follow_up = LandingRequest(pipeline=pipeline, opened_by=request.opened_by)
         context.continue_as_new(follow_up.to_dict())
@@ -92,10 +93,12 @@ def _announce(context: DurableOrchestrationContext, status: LandingStatus) -> No
 
 
 def _wait_until_whole(
-    context: DurableOrchestrationContext, request: LandingRequest, opened_at: datetime
+    context: DurableOrchestrationContext,
+    lookout: Lookout,
+    request: LandingRequest,
+    opened_at: datetime,
 ) -> Generator[Any, Any, bool]:
     """True when there is nothing to wait for any more; False when the generation is full."""
-    lookout = Lookout(context)
     for _ in range(LOOKS_PER_GENERATION):
         survey = yield from call(context, SURVEY_ZONE, SurveyZone(pipeline=request.pipeline))
         decision = settle(
@@ -174,10 +177,13 @@ def _train(
 
 
 def _more_has_landed(
-    context: DurableOrchestrationContext, request: LandingRequest, dataset: Dataset
+    context: DurableOrchestrationContext,
+    lookout: Lookout,
+    request: LandingRequest,
+    dataset: Dataset,
 ) -> Generator[Any, Any, bool]:
     after = yield from call(context, SURVEY_ZONE, SurveyZone(pipeline=request.pipeline))
     if after.fingerprint != dataset.fingerprint:
         return True
     quiet = timedelta(seconds=request.pipeline.settle.quiet_seconds)
-    return (yield from Lookout(context).wait(context.current_utc_datetime + quiet))
+    return (yield from lookout.wait(context.current_utc_datetime + quiet))

@@ -13,7 +13,10 @@ LOOK = "look"
 
 
 class Lookout:
-    """Waits of one orchestration generation, one after another."""
+    """The waits of one orchestration generation, one after another: make one a generation.
+
+    A second one would wait behind the first one's open wait, which takes the next event.
+    """
 
     def __init__(self, context: DurableOrchestrationContext) -> None:
         self._context = context

@@ -25,7 +25,8 @@ def encode_manifest(lines: Iterable[ManifestLine]) -> Iterator[str]:
     """The lines of `manifest.jsonl`, each with its newline."""
     for line in lines:
         document = {"path": line.path, "size": line.size, "md5": line.md5, "etag": line.etag}
-        yield json.dumps(document, ensure_ascii=False) + "\n"
+        # ASCII only: some of Unicode's characters end a line for some of the readers.
+        yield json.dumps(document) + "\n"
 
 
 def decode_manifest(text: Iterable[str]) -> Iterator[ManifestLine]:

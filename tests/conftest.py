@@ -1,0 +1,19 @@
+"""What holds for every test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Unit tests have no sockets; the others talk to loopback only."""
+    for item in items:
+        parts = item.path.relative_to(ROOT).parts
+        if "unit" in parts or "contract" in parts or "replay" in parts:
+            item.add_marker(pytest.mark.disable_socket)
+        else:
+            item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "localhost", "::1"]))

@@ -1,0 +1,40 @@
+"""Contracts to test with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from orchestrations.contracts import Dataset, RunRequest
+from orchestrations.pipeline import Pipeline
+
+FROZEN_AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+
+PIPELINE = Pipeline.model_validate(
+    {
+        "name": "digits",
+        "source": {"container": "landing", "prefix": "digits/", "marker": "_SUCCESS"},
+        "settle": {"quiet_seconds": 10, "maximum_wait_seconds": 100},
+        "dataset": {"name": "digits", "datastore": "landing"},
+        "compute": [
+            {"cluster": "spot", "size": "Standard_D4", "priority": "low_priority", "nodes": 1},
+            {"cluster": "dedicated", "size": "Standard_D4", "nodes": 1},
+        ],
+        "gate": {"metric": "accuracy", "floor": 0.8},
+        "model": {"name": "digits"},
+        "retry": {"attempts": 3, "delays_seconds": [5, 60]},
+        "limits": {"queued_seconds": 600, "running_seconds": 7200},
+    }
+)
+
+DATASET = Dataset(
+    version="0123456789abcdef",
+    blobs=3,
+    bytes=300,
+    frozen_at=FROZEN_AT,
+    fingerprint="f" * 64,
+    manifest_path="manifests/digits/0123456789abcdef",
+)
+
+
+def run_request(attempt: int = 1) -> RunRequest:
+    return RunRequest(pipeline=PIPELINE, dataset=DATASET, attempt=attempt)

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrations import errors
+from orchestrations.activities import FAILURE_KEY, SUBMIT_JOB
+from orchestrations.contracts import Failure, Job, RunInput, Survey
+from orchestrations.errors import GateNotMet, JobFailed, PermanentError, QuotaExceeded
+from orchestrations.judging import judge
+from orchestrations.manifest import ManifestLine, decode_manifest, encode_manifest
+from orchestrations.names import dataset_version, model_version, run_id, window_id
+from orchestrations.pipeline import Gate, Limits, Retry, Settle
+from orchestrations.retrying import GiveUp, TryAgain, after_failure, describe
+from orchestrations.settling import Empty, Unsettled, Whole, settle
+from orchestrations.waiting import LAST_POLL_SECONDS, check_deadline, poll_delay
+from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+RULES = Settle(quiet_seconds=10, maximum_wait_seconds=100)
+moments = st.floats(-500, 500).map(lambda seconds: NOW + timedelta(seconds=seconds))
+
+
+def survey(newest: datetime | None, marker: datetime | None = None) -> Survey:
+    return Survey(blobs=1, bytes=1, newest=newest, marker=marker, fingerprint="f")
+
+
+def test_an_empty_zone_is_empty() -> None:
+    assert settle(survey(None), RULES, opened_at=NOW, now=NOW) == Empty()
+
+
+@given(newest=moments, marker=st.none() | moments, opened_at=moments)
+def test_settling_looks_again_only_in_the_future_and_never_past_its_deadline(
+    newest: datetime, marker: datetime | None, opened_at: datetime
+) -> None:
+    decision = settle(survey(newest, marker), RULES, opened_at=opened_at, now=NOW)
+    deadline = opened_at + timedelta(seconds=100)
+    if isinstance(decision, Unsettled):
+        assert NOW < decision.until <= deadline
+        assert marker is None or marker < newest
+    else:
+        assert decision == Whole()
+
+
+@given(newest=moments, opened_at=moments)
+def test_whoever_waits_as_told_finds_the_batch_whole(newest: datetime, opened_at: datetime) -> None:
+    decision = settle(survey(newest), RULES, opened_at=opened_at, now=NOW)
+    if isinstance(decision, Unsettled):
+        then = settle(survey(newest), RULES, opened_at=opened_at, now=decision.until)
+        assert then == Whole()
+
+
+def test_a_marker_that_is_older_than_the_data_says_nothing() -> None:
+    late = NOW + timedelta(seconds=1)
+    decision = settle(survey(late, marker=NOW), RULES, opened_at=NOW, now=late)
+    assert isinstance(decision, Unsettled)
+
+
+MAXIMIZE = Gate(metric="accuracy", floor=0.8, champion_margin=0.01)
+MINIMIZE = Gate(metric="loss", goal="minimize", floor=0.5, champion_margin=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "champion"),
+    [
+        (MAXIMIZE, 0.8, None),
+        (MAXIMIZE, 0.93, 0.91),
+        (MINIMIZE, 0.5, None),
+        (MINIMIZE, 0.3, 0.4),
+        (MAXIMIZE.model_copy(update={"champion_margin": -0.01}), 0.9, 0.905),
+    ],
+)
+def test_the_gate_lets_a_better_model_through(
+    gate: Gate, value: float, champion: float | None
+) -> None:
+    metrics = {gate.metric: value}
+    if champion is not None:
+        metrics[f"champion_{gate.metric}"] = champion
+    judge(gate, metrics, champion=None if champion is None else "7")
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "champion", "words"),
+    [
+        (MAXIMIZE, 0.79, None, "below the floor of 0.8"),
+        (MAXIMIZE, 0.91, 0.91, "does not beat champion 7"),
+        (MAXIMIZE, 0.915, 0.91, "by more than 0.01"),
+        (MINIMIZE, 0.51, None, "above the ceiling of 0.5"),
+        (MINIMIZE, 0.395, 0.4, "does not beat champion 7"),
+    ],
+)
+def test_the_gate_stops_a_worse_model(
+    gate: Gate, value: float, champion: float | None, words: str
+) -> None:
+    metrics = {gate.metric: value}
+    if champion is not None:
+        metrics[f"champion_{gate.metric}"] = champion
+    with pytest.raises(GateNotMet, match=words):
+        judge(gate, metrics, champion=None if champion is None else "7")
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_a_metric_that_is_no_number_fails_the_job(value: float | None) -> None:
+    metrics = {} if value is None else {"accuracy": value}
+    with pytest.raises(JobFailed, match="no finite 'accuracy'"):
+        judge(MAXIMIZE, metrics, champion=None)
+
+
+def test_a_champion_without_a_score_fails_the_job() -> None:
+    with pytest.raises(JobFailed, match="champion_accuracy"):
+        judge(MAXIMIZE, {"accuracy": 0.9}, champion="7")
+
+
+PASSING = Failure(type="JobFailed", message="", permanent=False)
+LASTING = Failure(type="DataRejected", message="", permanent=True)
+
+
+@given(attempt=st.integers(1, 30), policy=st.builds(Retry, attempts=st.integers(1, 20)))
+def test_a_run_is_tried_as_often_as_the_policy_says(attempt: int, policy: Retry) -> None:
+    decision = after_failure(PASSING, policy, attempt=attempt)
+    assert isinstance(decision, TryAgain) == (attempt < policy.attempts)
+    assert after_failure(LASTING, policy, attempt=attempt) == GiveUp()
+
+
+def test_delays_grow_as_listed_and_the_last_one_repeats() -> None:
+    policy = Retry(attempts=9, delays_seconds=[1, 2])
+    delays = [after_failure(PASSING, policy, attempt=attempt) for attempt in (1, 2, 3, 4)]
+    assert delays == [TryAgain(1), TryAgain(2), TryAgain(2), TryAgain(2)]
+
+
+def test_every_error_keeps_its_kind_through_the_durable_boundary() -> None:
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.LandfallError):
+            failure = describe(kind("why"))
+            if kind is errors.LandfallError:
+                continue
+            again = errors.from_name(failure.type, failure.message, otherwise=PermanentError)
+            assert type(again) is kind, name
+            assert failure.permanent == issubclass(kind, PermanentError)
+
+
+def test_an_error_that_is_not_ours_may_pass() -> None:
+    assert not describe(ConnectionError("reset")).permanent
+
+
+def test_a_refusal_is_raised_again_as_what_it_was() -> None:
+    outcome = {FAILURE_KEY: describe(QuotaExceeded("no rung fits")).to_dict()}
+    with pytest.raises(QuotaExceeded, match="no rung fits"):
+        SUBMIT_JOB.parse_outcome(outcome)
+
+
+@given(st.integers(0, 1_000_000))
+def test_polls_grow_to_a_bound(polls: int) -> None:
+    assert poll_delay(polls) <= poll_delay(polls + 1) <= timedelta(seconds=LAST_POLL_SECONDS)
+
+
+def test_only_waiting_and_running_have_a_limit() -> None:
+    job = Job(name="j", state="completed")
+    check_deadline(job, Limits(), state_since=NOW - timedelta(days=99), now=NOW)
+
+
+lines = st.lists(
+    st.builds(
+        ManifestLine,
+        path=st.text(min_size=1),
+        size=st.integers(0, 2**60),
+        md5=st.none() | st.text("0123456789abcdef", min_size=32, max_size=32),
+        etag=st.text(),
+    )
+)
+
+
+@given(lines)
+def test_a_manifest_is_read_as_it_was_written(manifest: list[ManifestLine]) -> None:
+    text = "".join(encode_manifest(manifest))
+    assert list(decode_manifest(text.splitlines())) == manifest
+
+
+@given(lines, lines)
+def test_manifests_have_one_version_only_if_they_have_one_content(
+    one: list[ManifestLine], other: list[ManifestLine]
+) -> None:
+    def content(manifest: list[ManifestLine]) -> list[tuple[str, int, str]]:
+        return [(line.path, line.size, line.md5 or line.etag) for line in manifest]
+
+    assert (dataset_version(one) == dataset_version(other)) == (content(one) == content(other))
+
+
+@pytest.mark.parametrize("line", ["", "{}", "[]", '{"path": "a"}', "no json"])
+def test_a_malformed_manifest_is_refused_with_its_line(line: str) -> None:
+    good = next(encode_manifest([ManifestLine(path="a", size=1, md5=None, etag="e")]))
+    with pytest.raises(PermanentError, match="line 2"):
+        list(decode_manifest([good, line]))
+
+
+def test_names_are_derived() -> None:
+    assert run_id("digits", "abc", 2) == "digits-abc-2"
+    assert model_version(FROZEN_AT) == int(FROZEN_AT.timestamp())
+    assert window_id("landing-digits", FROZEN_AT) == "landing-digits@2026-11-21T09:30:00.000+00:00"
+
+
+def test_contracts_survive_the_durable_boundary_and_refuse_what_they_do_not_know() -> None:
+    document = RunInput(request=run_request()).to_dict()
+    assert RunInput.from_dict(document).request.pipeline == PIPELINE
+    with pytest.raises(ValueError, match="surprise"):
+        RunInput.from_dict({**document, "surprise": 1})
+    with pytest.raises(ValueError, match="schema_version"):
+        RunInput.from_dict({**document, "schema_version": 2})

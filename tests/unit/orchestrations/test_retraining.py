@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from orchestrations.activities import ALL, FAILURE_KEY, RESULT_KEY
+from orchestrations.contracts import (
+    Capacity,
+    Contract,
+    DataAsset,
+    Done,
+    EnsureCapacity,
+    Failure,
+    Job,
+    JobReference,
+    JobState,
+    Model,
+    Notify,
+    RegisterModel,
+    Results,
+    RunInput,
+    RunStatus,
+    ScheduleRetry,
+    SubmitJob,
+    Superseded,
+)
+from orchestrations.looking import LOOK
+from orchestrations.names import run_id
+from orchestrations.retraining import retraining
+from orchestrations.waiting import POLLS_PER_GENERATION
+from tests.unit.orchestrations.examples import DATASET, run_request
+from tests.unit.orchestrations.simulation import START, Instance, Simulation
+
+GOOD = {"accuracy": 0.97, "champion_accuracy": 0.93}
+
+
+@dataclass
+class Cluster:
+    """A workspace whose one job goes through the given states at the given seconds."""
+
+    states: list[tuple[float, JobState]]
+    results: Results = field(default_factory=lambda: Results(metrics=GOOD))
+    champion: str | None = "1"
+    job_error: str | None = None
+    superseded_by: str | None = None
+    refuse: dict[str, Failure] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    cancel_requested: bool = False
+    cancelled: bool = False
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.simulation = Simulation(
+            activities={each.name: self._activity(each.name, each.request) for each in ALL},
+            orchestrators={"retraining": retraining},
+        )
+
+    def _activity(self, name: str, request_type: type[Contract]) -> Any:
+        def run(given: Any) -> Any:
+            request = request_type.from_dict(given)
+            self.calls.append((name, request))
+            if name in self.broken:
+                raise ConnectionError(f"{name} is unreachable")
+            if name in self.refuse:
+                return {FAILURE_KEY: self.refuse[name].to_dict()}
+            return {RESULT_KEY: self._answer(name, request).to_dict()}
+
+        return run
+
+    def _answer(self, name: str, request: Any) -> Contract:
+        match name:
+            case "check_superseded":
+                return Superseded(by=self.superseded_by)
+            case "register_dataset":
+                return DataAsset(name="digits", version=DATASET.version)
+            case "ensure_capacity":
+                return Capacity(cluster=request.rungs[0].cluster)
+            case "submit_job":
+                return self.job(request.run)
+            case "get_job":
+                return self.job(request.job)
+            case "read_results":
+                return self.results
+            case "register_model":
+                return Model(name="digits", version="1", path="azureml://…")
+            case "cancel_job":
+                self.cancelled = True
+            case _:
+                pass
+        return Done()
+
+    def job(self, name: str) -> Job:
+        elapsed = (self.simulation.now - START).total_seconds()
+        state = [state for when, state in self.states if when <= elapsed][-1]
+        return Job(
+            name=name,
+            state="cancelled" if self.cancelled else state,
+            champion=self.champion,
+            error=self.job_error,
+            cancel_requested=self.cancel_requested,
+        )
+
+    def run(self, attempt: int = 1) -> RunStatus:
+        return RunStatus.from_dict(self.start(attempt).output)
+
+    def start(self, attempt: int = 1) -> Instance:
+        request = run_request(attempt)
+        name = run_id("digits", DATASET.version, attempt)
+        instance = self.simulation.start("retraining", name, RunInput(request=request).to_dict())
+        self.simulation.run()
+        assert instance.error is None
+        return instance
+
+    def requests(self, name: str) -> list[Any]:
+        return [request for called, request in self.calls if called == name]
+
+    @property
+    def told(self) -> list[str]:
+        return [each.notification.kind for each in self.requests("publish_notification")]
+
+
+def wake(cluster: Cluster, run: str) -> None:
+    cluster.simulation.instances[run].raise_event(LOOK)
+
+
+QUICK: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "completed")]
+FAILING: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "failed")]
+
+
+def test_a_good_run_registers_its_model_and_tells() -> None:
+    cluster = Cluster(QUICK)
+    status = cluster.run()
+    assert status.state == "succeeded"
+    assert status.model is not None
+    assert status.metrics == GOOD
+    assert cluster.told == ["started", "succeeded"]
+    (registered,) = cluster.requests("register_model")
+    assert isinstance(registered, RegisterModel)
+    assert (registered.run, registered.dataset.version) == (status.id, DATASET.version)
+
+
+def test_the_states_that_people_see_come_in_order() -> None:
+    instance = Cluster(QUICK).start()
+    states: list[str] = []
+    for status in instance.statuses:
+        state = RunStatus.from_dict(status).state
+        if state not in states:
+            states.append(state)
+    assert states == [
+        "registering",
+        "provisioning",
+        "submitting",
+        "queued",
+        "running",
+        "judging",
+        "publishing",
+        "succeeded",
+    ]
+
+
+def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer() -> None:
+    waits: dict[bool, float] = {}
+    for event_lost in (False, True):
+        cluster = Cluster([(0, "running"), (5, "completed")])
+        name = run_id("digits", DATASET.version, 1)
+        if not event_lost:
+            cluster.simulation.at(
+                START + timedelta(seconds=5.1),
+                functools.partial(wake, cluster, name),
+            )
+        status = cluster.run()
+        assert status.state == "succeeded"
+        waits[event_lost] = (status.since - START).total_seconds()
+    assert waits[False] < 6
+    assert 15 <= waits[True] < 17
+
+
+def test_a_model_below_the_floor_is_rejected_and_dead_lettered() -> None:
+    cluster = Cluster(QUICK, results=Results(metrics={"accuracy": 0.5, "champion_accuracy": 0.4}))
+    status = cluster.run()
+    assert status.state == "rejected"
+    assert status.error is not None
+    assert status.error.type == "GateNotMet"
+    assert not cluster.requests("register_model")
+    assert len(cluster.requests("dead_letter")) == 1
+    assert cluster.told == ["started", "failed"]
+
+
+def test_a_failed_job_comes_back_with_the_policys_delay() -> None:
+    for attempt, delay in ((1, 5.0), (2, 60.0)):
+        cluster = Cluster(FAILING, results=Results(metrics={}), job_error="rank 1 died: SIGKILL")
+        status = cluster.run(attempt)
+        assert status.state == "retrying"
+        assert status.error == Failure(
+            type="JobFailed", message="rank 1 died: SIGKILL", permanent=False
+        )
+        (retry,) = cluster.requests("schedule_retry")
+        assert isinstance(retry, ScheduleRetry)
+        assert (retry.request.attempt, retry.delay_seconds) == (attempt + 1, delay)
+        assert cluster.told[-1] == "retrying"
+
+
+def test_the_last_attempt_is_dead_lettered() -> None:
+    cluster = Cluster(FAILING, results=Results(metrics={}), job_error="again")
+    status = cluster.run(attempt=3)
+    assert status.state == "failed"
+    assert not cluster.requests("schedule_retry")
+    (letter,) = cluster.requests("dead_letter")
+    assert (letter.run, letter.failure.message) == (status.id, "again")
+    assert cluster.told[-1] == "failed"
+
+
+def test_refused_data_is_quarantined_and_never_tried_again() -> None:
+    failure = Failure(type="DataRejected", message="60 of 660 files are no images", permanent=True)
+    cluster = Cluster(FAILING, results=Results(metrics={}, failure=failure, bad_files=60))
+    status = cluster.run()
+    assert status.state == "rejected"
+    assert status.error == failure
+    assert len(cluster.requests("quarantine_files")) == 1
+    assert len(cluster.requests("dead_letter")) == 1
+
+
+def test_a_permanent_refusal_of_an_activity_is_dead_lettered() -> None:
+    failure = Failure(type="QuotaExceeded", message="no rung fits", permanent=True)
+    cluster = Cluster(QUICK, refuse={"ensure_capacity": failure})
+    status = cluster.run()
+    assert (status.state, status.error) == ("rejected", failure)
+    assert not cluster.requests("submit_job")
+
+
+def test_an_outage_of_an_activity_is_retried_as_a_run() -> None:
+    cluster = Cluster(QUICK, broken={"register_dataset"})
+    status = cluster.run()
+    assert status.state == "retrying"
+    assert status.error is not None
+    assert not status.error.permanent
+
+
+def test_a_request_to_cancel_reaches_the_job() -> None:
+    cluster = Cluster([(0, "queued"), (10, "running")], cancel_requested=True)
+    status = cluster.run()
+    assert status.state == "cancelled"
+    assert cluster.requests("cancel_job") == [JobReference(job=status.id)]
+    assert cluster.told == ["started", "cancelled"]
+
+
+@pytest.mark.parametrize(("state", "limit"), [("queued", 600), ("running", 7200)])
+def test_a_state_past_its_limit_ends_the_job_and_is_retried(state: JobState, limit: float) -> None:
+    cluster = Cluster([(0, state)])
+    status = cluster.run()
+    assert status.state == "retrying"
+    assert status.error is not None
+    assert status.error.type == "DeadlineExceeded"
+    assert cluster.cancelled
+    assert limit <= (status.since - START).total_seconds() < limit + 330
+
+
+def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
+    cluster = Cluster([(0, "running"), (7000, "completed")])
+    long = timedelta(seconds=7000)
+    # Awake every 20 s: more looks than a generation holds.
+    name = run_id("digits", DATASET.version, 1)
+    for second in range(20, 7000, 20):
+        cluster.simulation.at(
+            START + timedelta(seconds=second),
+            functools.partial(wake, cluster, name),
+        )
+    instance = cluster.start()
+    assert instance.generations > long.total_seconds() / 20 / POLLS_PER_GENERATION
+    assert RunStatus.from_dict(instance.output).state == "succeeded"
+    assert cluster.told == ["started", "succeeded"]
+    assert len(cluster.requests("submit_job")) == 1
+
+
+def test_an_overtaken_attempt_is_superseded_and_costs_no_job() -> None:
+    cluster = Cluster(QUICK, superseded_by="digits-newer-1")
+    status = cluster.run(attempt=2)
+    assert status.state == "superseded"
+    assert not cluster.requests("submit_job")
+    assert cluster.told == ["superseded"]
+
+
+def test_the_first_attempt_does_not_ask_whether_it_is_overtaken() -> None:
+    cluster = Cluster(QUICK, superseded_by="digits-newer-1")
+    assert cluster.run().state == "succeeded"
+    assert not cluster.requests("check_superseded")
+
+
+def test_a_later_attempt_takes_a_later_rung_and_the_last_one_repeats() -> None:
+    for attempt, cluster_name in ((1, "spot"), (2, "dedicated"), (3, "dedicated")):
+        cluster = Cluster(QUICK)
+        cluster.run(attempt)
+        (capacity,) = cluster.requests("ensure_capacity")
+        assert isinstance(capacity, EnsureCapacity)
+        (job,) = cluster.requests("submit_job")
+        assert isinstance(job, SubmitJob)
+        assert job.cluster == capacity.rungs[0].cluster == cluster_name
+
+
+def test_notification_ids_are_derived() -> None:
+    cluster = Cluster(QUICK)
+    status = cluster.run()
+    ids = [
+        request.notification.id
+        for request in cluster.requests("publish_notification")
+        if isinstance(request, Notify)
+    ]
+    assert ids == [f"{status.id}:started", f"{status.id}:succeeded"]
