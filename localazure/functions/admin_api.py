@@ -1,0 +1,154 @@
+"""The host's own API under /admin, for people and tools; it takes the master key.
+
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http and the
+answers of the real host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from localazure.functions import bindings, logs
+from localazure.functions.authorization import KeyRing
+from localazure.functions.http_trigger import request_key
+from localazure.functions.invocation import Invoker, TriggerData
+from localazure.functions.loader import LoadedFunction
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.admin")
+
+HOST_VERSION: Final = "4.0.0"
+
+ByHand = Callable[[str], TriggerData]
+"""Makes of the text that was given by hand what the trigger would hand over."""
+
+
+class AdminApi:
+    """Status of the host, its functions, and running one of them by hand."""
+
+    def __init__(
+        self,
+        functions: list[LoadedFunction],
+        *,
+        base_url: str,
+        route_prefix: str,
+        keys: KeyRing,
+        invoker: Invoker,
+        by_hand: Mapping[str, ByHand],
+    ) -> None:
+        self._functions = {function.name.lower(): function for function in functions}
+        self._base_url = base_url
+        self._route_prefix = route_prefix
+        self._keys = keys
+        self._invoker = invoker
+        self._by_hand = by_hand
+        self._started = time.monotonic()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes under /admin."""
+        one = "/admin/functions/{name}"
+        return [
+            web.get("/admin/host/ping", self._guarded(self._ping)),
+            web.post("/admin/host/ping", self._guarded(self._ping)),
+            web.get("/admin/host/status", self._guarded(self._status)),
+            web.get("/admin/functions", self._guarded(self._list)),
+            web.get(one, self._guarded(self._get)),
+            web.get(f"{one}/status", self._guarded(self._function_status)),
+            web.get(f"{one}/keys", self._guarded(self._function_keys)),
+            web.post(one, self._guarded(self._run)),
+        ]
+
+    def _guarded(
+        self, handler: Callable[[web.Request], Coroutine[Any, Any, web.Response]]
+    ) -> Callable[[web.Request], Coroutine[Any, Any, web.Response]]:
+        async def check(request: web.Request) -> web.Response:
+            if not self._keys.opens_admin(request_key(request)):
+                return web.Response(status=401)
+            return await handler(request)
+
+        return check
+
+    def _function(self, request: web.Request) -> LoadedFunction:
+        function = self._functions.get(request.match_info["name"].lower())
+        if function is None:
+            raise web.HTTPNotFound
+        return function
+
+    async def _ping(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(
+            {
+                "id": "localazure",
+                "state": "Running",
+                "version": HOST_VERSION,
+                "versionDetails": f"{HOST_VERSION} localazure",
+                "processUptime": int((time.monotonic() - self._started) * 1000),
+            }
+        )
+
+    async def _list(self, _: web.Request) -> web.Response:
+        return web.json_response([self._describe(one) for one in self._functions.values()])
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return web.json_response(self._describe(self._function(request)))
+
+    async def _function_status(self, request: web.Request) -> web.Response:
+        return web.json_response({"isDisabled": self._function(request).is_disabled})
+
+    async def _function_keys(self, request: web.Request) -> web.Response:
+        key = self._keys.function_key(self._function(request).name)
+        return web.json_response({"keys": [{"name": "default", "value": key}], "links": []})
+
+    async def _run(self, request: web.Request) -> web.Response:
+        function = self._function(request)
+        make = self._by_hand.get(function.trigger.kind)
+        if make is None:
+            return web.Response(
+                status=400, text=f"a {function.trigger.kind} function is not run by hand"
+            )
+        try:
+            document = json.loads(await request.read())
+            data = make(str(document["input"]))
+        except (ValueError, KeyError, TypeError):
+            return web.Response(status=400, text='the body must be {"input": "<text>"}')
+        task = asyncio.create_task(self._invoke(function, data))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return web.Response(status=202)
+
+    async def _invoke(self, function: LoadedFunction, data: TriggerData) -> None:
+        try:
+            await self._invoker.invoke(function, data)
+        except Exception:  # noqa: BLE001 - logged by the invoker; the caller has his 202 already
+            _LOG.debug("'%s', run by hand, failed", function.name)
+
+    def _describe(self, function: LoadedFunction) -> dict[str, Any]:
+        url = None
+        if function.trigger.kind == bindings.HTTP_TRIGGER:
+            url = f"{self._base_url}/{http_path(function, self._route_prefix)}"
+        return {
+            "name": function.name,
+            "href": f"{self._base_url}/admin/functions/{function.name}",
+            "invoke_url_template": url,
+            "language": "python",
+            "isDisabled": function.is_disabled,
+            "config": {
+                "name": function.name,
+                "bindings": [dict(binding.settings) for binding in function.bindings],
+            },
+        }
+
+
+def http_path(function: LoadedFunction, route_prefix: str) -> str:
+    """Path of an HTTP function, without a leading slash."""
+    route = str(function.trigger.settings.get("route") or function.name).strip("/")
+    return f"{route_prefix}/{route}" if route_prefix else route

@@ -1,0 +1,94 @@
+"""Access keys: which of them opens what.
+
+Source: https://learn.microsoft.com/azure/azure-functions/function-keys-how-to
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+ANONYMOUS: Final = "anonymous"
+FUNCTION: Final = "function"
+ADMIN: Final = "admin"
+LEVELS: Final = frozenset({ANONYMOUS, FUNCTION, ADMIN})
+
+HEADER: Final = "x-functions-key"
+QUERY_PARAMETER: Final = "code"
+
+
+@dataclass(frozen=True, repr=False)
+class KeyRing:
+    """The keys of one host."""
+
+    master: str
+    """Opens everything."""
+    host: str
+    """Opens every function of level `function`."""
+    system: str
+    """Opens the webhooks of extensions."""
+
+    def function_key(self, name: str) -> str:
+        """The key of one function: derived from the host's, so there is none to keep."""
+        digest = hmac.digest(self.host.encode(), name.lower().encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+    def opens_function(self, key: str | None, name: str, level: str) -> bool:
+        """Whether a key is good for an HTTP function of that level."""
+        if level == ANONYMOUS:
+            return True
+        if level == ADMIN:
+            return self.opens_admin(key)
+        return _is_one_of(key, self.function_key(name), self.host, self.master)
+
+    def opens_webhook(self, key: str | None) -> bool:
+        """Whether a key is good for the webhook of an extension."""
+        return _is_one_of(key, self.system, self.master)
+
+    def opens_admin(self, key: str | None) -> bool:
+        """Whether a key is good for /admin."""
+        return _is_one_of(key, self.master)
+
+    @classmethod
+    def kept_in(cls, state: Path) -> Self:
+        """The keys in `<state>/keys.json`, drawn when there are none yet."""
+        path = state / "keys.json"
+        if not path.exists():
+            drawn = {name: secrets.token_urlsafe(32) for name in ("master", "host", "system")}
+            scratch = path.with_suffix(".tmp")
+            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(drawn, file)
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(path)
+        return cls(**json.loads(path.read_text()))
+
+
+class OpenDoor(KeyRing):
+    """Lets everyone in, as `func start` does without --enable-auth; for loopback only."""
+
+    def opens_function(self, key: str | None, name: str, level: str) -> bool:  # noqa: ARG002 - that is the point
+        """Always."""
+        return True
+
+    def opens_webhook(self, key: str | None) -> bool:  # noqa: ARG002 - that is the point
+        """Always."""
+        return True
+
+    def opens_admin(self, key: str | None) -> bool:  # noqa: ARG002 - that is the point
+        """Always."""
+        return True
+
+
+def _is_one_of(key: str | None, *candidates: str) -> bool:
+    # Compared in constant time, and with all of them, so that time tells nothing.
+    given = (key or "").encode()
+    return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - no short cut

@@ -1,0 +1,35 @@
+"""The kinds of bindings that this host covers, by their `type` in function.json."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HTTP_TRIGGER: Final = "httpTrigger"
+TIMER_TRIGGER: Final = "timerTrigger"
+EVENT_GRID_TRIGGER: Final = "eventGridTrigger"
+SERVICE_BUS_TRIGGER: Final = "serviceBusTrigger"
+ORCHESTRATION_TRIGGER: Final = "orchestrationTrigger"
+ACTIVITY_TRIGGER: Final = "activityTrigger"
+ENTITY_TRIGGER: Final = "entityTrigger"
+
+DURABLE_TRIGGERS: Final = {
+    ORCHESTRATION_TRIGGER: "orchestration",
+    ACTIVITY_TRIGGER: "activity",
+    ENTITY_TRIGGER: "entityName",
+}
+"""Each with the field that names the function to the durable engine."""
+
+DURABLE_CLIENT: Final = "durableClient"
+HTTP: Final = "http"
+SERVICE_BUS: Final = "serviceBus"
+EVENT_GRID: Final = "eventGrid"
+
+TRIGGERS: Final = frozenset(
+    {HTTP_TRIGGER, TIMER_TRIGGER, EVENT_GRID_TRIGGER, SERVICE_BUS_TRIGGER, *DURABLE_TRIGGERS}
+)
+INPUTS: Final = frozenset({DURABLE_CLIENT})
+OUTPUTS: Final = frozenset({HTTP, SERVICE_BUS, EVENT_GRID})
+
+# Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
+RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})
+"""Triggers that a function's retry policy has an effect on."""

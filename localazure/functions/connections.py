@@ -1,0 +1,70 @@
+"""Connections that bindings name: an app setting with a secret, or settings for an identity.
+
+`NAME` (or `AzureWebJobsNAME`) holds a connection string; `NAME__fullyQualifiedNamespace` and its
+like name the service, and DefaultAzureCredential says who asks.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+from azure.servicebus.aio import ServiceBusClient
+
+_WEBJOBS_PREFIX = "AzureWebJobs"
+
+
+def setting(name: str, settings: Mapping[str, str]) -> str | None:
+    """An app setting by the name that a binding gives, with or without AzureWebJobs in front."""
+    return settings.get(name) or settings.get(f"{_WEBJOBS_PREFIX}{name}")
+
+
+def identity(connection: str, settings: Mapping[str, str]) -> Any:
+    """The credential of an identity-based connection."""
+    client_id = setting(f"{connection}__clientId", settings)
+    kind = setting(f"{connection}__credential", settings)
+    if kind is not None and kind.lower() == "managedidentity":
+        return ManagedIdentityCredential(client_id=client_id)
+    return DefaultAzureCredential(managed_identity_client_id=client_id)
+
+
+def check_service_bus(connection: str, settings: Mapping[str, str]) -> None:
+    """See that a Service Bus connection is configured.
+
+    Raises:
+        ValueError: names the settings that would be.
+    """
+    if not (
+        setting(connection, settings) or setting(f"{connection}__fullyQualifiedNamespace", settings)
+    ):
+        raise ValueError(
+            f"the connection {connection!r} is not configured: set the app setting "
+            f"{connection} to a connection string, or {connection}__fullyQualifiedNamespace"
+        )
+
+
+@contextlib.asynccontextmanager
+async def service_bus_client(
+    connection: str, settings: Mapping[str, str]
+) -> AsyncGenerator[ServiceBusClient]:
+    """A client for a Service Bus connection, closed afterwards.
+
+    Raises:
+        ValueError: it is not configured, or the connection string is malformed.
+    """
+    check_service_bus(connection, settings)
+    secret = setting(connection, settings)
+    if secret:
+        async with ServiceBusClient.from_connection_string(secret) as client:
+            yield client
+        return
+    namespace = setting(f"{connection}__fullyQualifiedNamespace", settings) or ""
+    async with (
+        identity(connection, settings) as credential,
+        ServiceBusClient(namespace, credential) as client,
+    ):
+        yield client

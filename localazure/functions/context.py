@@ -1,0 +1,109 @@
+"""The `context` that a function may ask for.
+
+Source: https://learn.microsoft.com/python/api/azure-functions/azure.functions.context
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import azure.functions
+
+
+class _ThreadLocalStorage(threading.local):
+    invocation_id: str | None = None
+
+
+@dataclass(frozen=True)
+class TraceContext:
+    """W3C trace context of the request, empty where the trigger has none."""
+
+    trace_parent: str = ""
+    trace_state: str = ""
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def Traceparent(self) -> str:  # noqa: N802 - the worker's older spelling, still documented
+        """The same as `trace_parent`."""
+        return self.trace_parent
+
+    @property
+    def Tracestate(self) -> str:  # noqa: N802 - the worker's older spelling, still documented
+        """The same as `trace_state`."""
+        return self.trace_state
+
+
+@dataclass(frozen=True)
+class RetryContext:
+    """Where a function's retry policy stands; 0 of 0 without one."""
+
+    retry_count: int = 0
+    max_retry_count: int = 0
+    exception: Any = None
+
+
+class InvocationContext(azure.functions.Context):
+    """What an invocation knows about itself."""
+
+    def __init__(
+        self,
+        *,
+        invocation_id: str,
+        function_name: str,
+        function_directory: str,
+        trace: TraceContext,
+        retry: RetryContext,
+    ) -> None:
+        self._invocation_id = invocation_id
+        self._function_name = function_name
+        self._function_directory = function_directory
+        self._trace = trace
+        self._retry = retry
+        self._storage = _ThreadLocalStorage()
+
+    @property
+    def invocation_id(self) -> str:
+        """Id of this invocation, a GUID."""
+        return self._invocation_id
+
+    @property
+    def thread_local_storage(self) -> Any:
+        """Holds `invocation_id` for threads that the function starts."""
+        return self._storage
+
+    @property
+    def function_name(self) -> str:
+        """Name of the function."""
+        return self._function_name
+
+    @property
+    def function_directory(self) -> str:
+        """Folder of the app."""
+        return self._function_directory
+
+    @property
+    def trace_context(self) -> Any:
+        """W3C trace context."""
+        return self._trace
+
+    @property
+    def retry_context(self) -> Any:
+        """State of the retry policy."""
+        return self._retry
+
+
+class Output(azure.functions.Out[Any]):
+    """An output parameter."""
+
+    def __init__(self) -> None:
+        self._value: Any = None
+
+    def set(self, val: Any) -> None:
+        """Keep the value for the binding."""
+        self._value = val
+
+    def get(self) -> Any:
+        """The value, None if none was set."""
+        return self._value

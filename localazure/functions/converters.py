@@ -1,0 +1,103 @@
+"""From what a trigger carries to what a function takes, and back: the SDK's own converters.
+
+The Python worker converts with the registry of `azure.functions`; so does this host, hence a value
+that does not convert here does not convert on Azure. Only the fall-back for bindings that the
+registry does not know (annotated `str` or `bytes`) is the worker's and thus written anew.
+
+Source: https://github.com/Azure/azure-functions-python-worker (bindings)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+import azure.functions
+from azure.functions.meta import Datum
+
+GENERIC = "generic"
+
+
+class Converter(Protocol):
+    """What the registry holds for one kind of binding, as a class of class methods."""
+
+    def check_input_type_annotation(self, pytype: type) -> bool: ...  # noqa: D102 - the SDK's
+    def check_output_type_annotation(self, pytype: type) -> bool: ...  # noqa: D102 - the SDK's
+    def decode(self, data: Datum, *, trigger_metadata: Mapping[str, Datum]) -> Any: ...  # noqa: D102 - the SDK's
+    def encode(self, obj: Any, *, expected_type: type | None) -> Datum: ...  # noqa: D102 - the SDK's
+
+
+class GenericConverter:
+    """Plain text and bytes, for kinds of bindings that the SDK does not know."""
+
+    @classmethod
+    def check_input_type_annotation(cls, pytype: type) -> bool:
+        """Whether a parameter may be annotated so."""
+        return issubclass(pytype, str | bytes)
+
+    @classmethod
+    def check_output_type_annotation(cls, pytype: type) -> bool:
+        """Whether an output may be annotated so."""
+        return issubclass(pytype, str | bytes | bytearray)
+
+    @classmethod
+    def decode(cls, data: Datum, *, trigger_metadata: Mapping[str, Datum]) -> Any:  # noqa: ARG003 - the SDK's signature
+        """The text or bytes as they stand."""
+        if data.type not in {"string", "bytes", "json", None}:
+            raise ValueError(f"a {data.type!r} value cannot be handed to a str or bytes parameter")
+        return data.value
+
+    @classmethod
+    def encode(cls, obj: Any, *, expected_type: type | None) -> Datum:  # noqa: ARG003 - the SDK's signature
+        """Text, bytes or None."""
+        match obj:
+            case None:
+                return Datum(None, None)
+            case str():
+                return Datum(obj, "string")
+            case bytes() | bytearray():
+                return Datum(bytes(obj), "bytes")
+            case _:
+                raise NotImplementedError
+
+    @classmethod
+    def has_implicit_output(cls) -> bool:
+        """Whether a return value needs no binding of its own."""
+        return True
+
+
+def converter(kind: str) -> Converter:
+    """The converter of a kind of binding."""
+    registry: Any = azure.functions.get_binding_registry()
+    return cast("Converter", registry.get(kind) or GenericConverter)
+
+
+def has_implicit_output(kind: str) -> bool:
+    """Whether a function with such a binding may return a value without an output binding."""
+    return bool(getattr(converter(kind), "has_implicit_output", lambda: False)())
+
+
+def decode(kind: str, datum: Datum, metadata: Mapping[str, Datum]) -> Any:
+    """What a function is given for a binding.
+
+    Raises:
+        TypeError: the binding does not take such a value.
+    """
+    try:
+        return converter(kind).decode(datum, trigger_metadata=metadata)
+    except NotImplementedError:
+        raise TypeError(f"a {kind} binding does not take a {datum.type!r} value") from None
+
+
+def encode(kind: str, value: Any, python_type: type | None) -> Datum:
+    """What a binding sends on for a value that a function returned or set.
+
+    Raises:
+        TypeError: the binding does not take such a value.
+    """
+    try:
+        return converter(kind).encode(value, expected_type=python_type)
+    except NotImplementedError:
+        raise TypeError(
+            f"a {kind} binding does not take a value of type {type(value).__name__}"
+        ) from None

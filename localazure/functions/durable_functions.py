@@ -1,0 +1,96 @@
+"""Between the durable engine and the functions that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from azure.durable_functions.models.utils import http_utils
+from azure.functions.meta import Datum
+
+from localazure.functions import bindings
+from localazure.functions.durable.extension import DurableExtension
+from localazure.functions.durable.invocation import FunctionFailed
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.errors import AppLoadError
+from localazure.functions.invocation import Invoker, TriggerData, describe_failure
+from localazure.functions.loader import LoadedFunction
+
+
+class DurableFunctions:
+    """The engine, and the orchestrators, activities and entities of one app."""
+
+    def __init__(
+        self,
+        functions: Iterable[LoadedFunction],
+        *,
+        invoker: Invoker,
+        database_path: Path,
+        base_url: str,
+        system_key: str,
+        settings: dict[str, Any],
+    ) -> None:
+        """An engine that is yet to be started.
+
+        Args:
+            functions: those with a durable trigger.
+            invoker: runs them.
+            database_path: where the engine keeps its state.
+            base_url: of this host, without a trailing slash.
+            system_key: opens the management API.
+            settings: host.json's `extensions.durableTask`.
+
+        Raises:
+            AppLoadError: two functions go by one name, or a setting is wrong.
+        """
+        self._invoker = invoker
+        self._functions: dict[str, LoadedFunction] = {}
+        for function in functions:
+            name = function.durable_name.lower()
+            if name in self._functions:
+                raise AppLoadError(
+                    f"the durable functions {self._functions[name].name} and {function.name} "
+                    f"both go by the name {function.durable_name!r}"
+                )
+            self._functions[name] = function
+        try:
+            options = DurableOptions.parse(settings)
+        except ValueError as error:
+            raise AppLoadError(str(error)) from None
+        self.extension = DurableExtension(
+            database_path=database_path,
+            base_url=base_url,
+            system_key=system_key,
+            invoke=self._invoke,
+            options=options,
+        )
+
+    async def start(self) -> None:
+        """Start the engine; unfinished orchestrations go on."""
+        await self.extension.start(
+            orchestrators=self._names(bindings.ORCHESTRATION_TRIGGER),
+            activities=self._names(bindings.ACTIVITY_TRIGGER),
+            entities=self._names(bindings.ENTITY_TRIGGER),
+        )
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Stop the engine; what it has not finished goes on at the next start."""
+        await self.extension.stop(drain_seconds)
+        # The SDK keeps one session a process and never closes it; it is bound to this event loop.
+        await http_utils._close_session()  # noqa: SLF001 - there is no public way  # pyright: ignore[reportPrivateUsage]
+
+    def _names(self, kind: str) -> list[str]:
+        return [one.durable_name for one in self._functions.values() if one.trigger.kind == kind]
+
+    async def _invoke(self, name: str, trigger_json: str) -> str | None:
+        function = self._functions[name.lower()]
+        try:
+            outcome = await self._invoker.invoke(
+                function, TriggerData(Datum(trigger_json, "string"))
+            )
+        except Exception as error:
+            raise FunctionFailed(
+                type(error).__name__, str(error), describe_failure(error)
+            ) from error
+        return None if outcome.result is None else str(outcome.result.value)

@@ -1,0 +1,11 @@
+"""What can be wrong with an app folder, said so that its author can mend it."""
+
+from __future__ import annotations
+
+
+class AppLoadError(Exception):
+    """The app cannot be loaded; the text names the file, the reason and the way to mend it."""
+
+
+class FunctionTimeoutError(Exception):
+    """An invocation ran longer than host.json's `functionTimeout`."""

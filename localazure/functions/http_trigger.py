@@ -1,0 +1,154 @@
+"""HTTP triggers: finds the function for a request, checks its key, answers with what it returned.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from typing import Any, Final, cast
+
+from aiohttp import web
+from azure.functions.meta import Datum
+
+from localazure.functions import authorization, bindings, logs
+from localazure.functions.authorization import KeyRing
+from localazure.functions.context import TraceContext
+from localazure.functions.invocation import Invoker, Outcome, TriggerData
+from localazure.functions.loader import LoadedFunction
+from localazure.functions.routing import RouteTable, RouteTemplate
+from localazure.functions.signature import RETURN
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
+
+# Kestrel's limit in the real host.
+# https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits
+MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class HttpEndpoint:
+    """Where an HTTP function answers."""
+
+    function: LoadedFunction
+    template: RouteTemplate
+    """Route prefix included."""
+    methods: frozenset[str]
+    """Upper case; empty for all."""
+    level: str
+
+    @classmethod
+    def of(cls, function: LoadedFunction, route_prefix: str) -> HttpEndpoint:
+        """Read a function's trigger.
+
+        Raises:
+            ValueError: the route or the level is wrong.
+        """
+        settings = function.trigger.settings
+        route = str(settings.get("route") or function.name).strip("/")
+        level = str(settings.get("authLevel") or authorization.FUNCTION).lower()
+        if level not in authorization.LEVELS:
+            raise ValueError(f"auth level {level!r} is not one of {sorted(authorization.LEVELS)}")
+        return cls(
+            function=function,
+            template=RouteTemplate.parse(f"{route_prefix}/{route}" if route_prefix else route),
+            methods=frozenset(str(method).upper() for method in settings.get("methods") or ()),
+            level=level,
+        )
+
+
+def request_key(request: web.Request) -> str | None:
+    """The access key that a request carries, if any."""
+    return request.headers.get(authorization.HEADER) or request.query.get(
+        authorization.QUERY_PARAMETER
+    )
+
+
+class HttpTrigger:
+    """All HTTP functions of an app behind one handler."""
+
+    def __init__(self, endpoints: Iterable[HttpEndpoint], keys: KeyRing, invoker: Invoker) -> None:
+        self._routes = RouteTable([(endpoint.template, endpoint) for endpoint in endpoints])
+        self._keys = keys
+        self._invoker = invoker
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request: 404 no such route or method, 401 wrong key, 500 the function failed."""
+        matched = self._routes.match(
+            request.rel_url.raw_path,
+            lambda endpoint: not endpoint.methods or request.method in endpoint.methods,
+        )
+        if matched is None:
+            # The home page, which says that the host is up.
+            return web.Response(status=200 if request.path == "/" else 404)
+        endpoint, parameters = matched
+        function = endpoint.function
+        if not self._keys.opens_function(request_key(request), function.name, endpoint.level):
+            return web.Response(status=401)
+        data = request_data(request, parameters, await request.read())
+        try:
+            outcome = await self._invoker.invoke(function, data)
+        except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
+            return web.Response(status=500)
+        try:
+            return _response(function, outcome)
+        except (TypeError, ValueError):  # such as a status or a header that HTTP does not know
+            _LOG.exception("'%s' gave a response that cannot be sent", function.name)
+            return web.Response(status=500)
+
+
+def request_data(request: web.Request, parameters: dict[str, str], body: bytes) -> TriggerData:
+    """What an HTTP trigger hands to its function."""
+
+    def texts(pairs: Iterable[tuple[str, str]]) -> dict[str, Datum]:
+        joined: dict[str, str] = {}
+        for name, value in pairs:  # repeated names arrive joined, as from the real host
+            joined[name] = f"{joined[name]},{value}" if name in joined else value
+        return {name: Datum(value, "string") for name, value in joined.items()}
+
+    headers = [(name.lower(), value) for name, value in request.headers.items()]
+    value = {
+        "method": Datum(request.method, "string"),
+        "url": Datum(str(request.url), "string"),
+        "headers": texts(headers),
+        "query": texts(request.query.items()),
+        "params": texts(parameters.items()),
+        "body": Datum(body, "bytes"),
+    }
+    trace = TraceContext(
+        request.headers.get("traceparent", ""), request.headers.get("tracestate", "")
+    )
+    return TriggerData(Datum(value, "http"), trace=trace)
+
+
+def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
+    datum = outcome.result
+    for binding in function.bindings_of(bindings.HTTP):
+        if binding.name != RETURN:
+            datum = outcome.outputs.get(binding.name)
+    match datum:
+        case None | Datum(type=None):
+            return web.Response(status=204)
+        case Datum(type="http", value=value):
+            return _http_response(cast("dict[str, Any]", value))
+        case Datum(value=str(text)):
+            return web.Response(text=text)
+        case Datum(value=bytes(body)):
+            return web.Response(body=body)
+        case _:
+            raise TypeError(f"a {datum.type!r} value is no HTTP response")
+
+
+def _http_response(value: dict[str, Any]) -> web.Response:
+    response = web.Response(status=int(value["status_code"].value), body=value["body"].value)
+    for name, header in value["headers"].items():
+        if name.lower() != "content-length":  # counted anew: a HEAD's may differ from its body
+            response.headers[name] = header.value
+    cookies = cast("list[SimpleCookie]", value["cookies"] or [])
+    for cookie in cookies:
+        for morsel in cookie.values():
+            response.headers.add("Set-Cookie", morsel.OutputString())
+    return response

@@ -1,0 +1,299 @@
+"""Runs one function once: decodes its trigger, calls it, encodes and sends what it gave.
+
+Where a function runs:
+
+* `async def` on the event loop.
+* Synchronous functions in a pool of threads, of the size that PYTHON_THREADPOOL_THREAD_COUNT says.
+* Entities in a pool of their own: they may block, but must not queue behind activities.
+* Orchestrators on the event loop's thread. On Azure they share the pool of the synchronous
+  functions, so blocking activities stall all replay. A replay is short and CPU-bound: a thread
+  would win no parallelism, but add two hand-overs of the GIL to each episode. The price: an
+  orchestrator that blocks (which its contract forbids) stalls the host, hence the warning at
+  SLOW_REPLAY_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import random
+import time
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from azure.functions.meta import Datum
+
+from localazure.functions import bindings, converters, logs
+from localazure.functions.context import InvocationContext, Output, RetryContext, TraceContext
+from localazure.functions.errors import FunctionTimeoutError
+from localazure.functions.loader import LoadedFunction
+from localazure.functions.signature import RETURN, Binding
+from localazure.functions.worker_pool import WorkerPool
+
+_LOG = logging.getLogger(logs.HOST_LOGGER)
+
+# Replay of a long history takes a fraction of this; more is blocking code.
+SLOW_REPLAY_SECONDS: Final = 1.0
+
+# Of the real worker on Python 3.9 and later, by concurrent.futures.
+_DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+_ENTITY_THREADS: Final = 4
+
+_HERE: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class TriggerData:
+    """What a trigger hands to a function."""
+
+    datum: Datum | None
+    metadata: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
+    trace: TraceContext = field(default_factory=TraceContext)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a function gave, encoded by its bindings."""
+
+    result: Datum | None
+    outputs: Mapping[str, Datum]
+
+
+SendOutput = Callable[[Binding, Datum], Awaitable[None]]
+
+
+class Invoker:
+    """Runs the functions of one app."""
+
+    def __init__(
+        self,
+        *,
+        timeout: timedelta | None,
+        client_binding: Callable[[], str],
+        send_output: SendOutput,
+        chance: random.Random,
+        threads: int | None = None,
+    ) -> None:
+        """Ready to run.
+
+        Args:
+            timeout: host.json's functionTimeout, None for no limit.
+            client_binding: gives the JSON of durableClient inputs.
+            send_output: sends a value of an output binding other than http.
+            chance: decides on the jitter of retries.
+            threads: synchronous functions at a time.
+        """
+        self._timeout = timeout
+        self._client_binding = client_binding
+        self._send_output = send_output
+        self._chance = chance
+        self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
+        self._entity_threads = WorkerPool("entity", _ENTITY_THREADS)
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def invoke(
+        self, function: LoadedFunction, data: TriggerData, retry: RetryContext | None = None
+    ) -> Outcome:
+        """Run a function once.
+
+        Raises:
+            FunctionTimeoutError: it ran longer than the limit.
+            Exception: whatever the function raised, or what converting its values did.
+        """
+        invocation_id = str(uuid.uuid4())
+        correlation = logs.Correlation(function.name, invocation_id)
+        token = logs.invocation.set(correlation)
+        self._in_flight += 1
+        self._idle.clear()
+        # One orchestration is replayed many times: each of them would drown the rest.
+        is_noise = function.trigger.kind in {
+            bindings.ORCHESTRATION_TRIGGER,
+            bindings.ENTITY_TRIGGER,
+        }
+        level = logging.DEBUG if is_noise else logging.INFO
+        _LOG.log(level, "Executing '%s'", function.name)
+        started = time.monotonic()
+        try:
+            outcome = await self._run(function, data, invocation_id, retry or RetryContext())
+        except BaseException as error:
+            _LOG.log(
+                # An orchestrator's failure is the engine's to report, once.
+                logging.DEBUG if is_noise else logging.ERROR,
+                "Executed '%s' (Failed, %d ms)\n%s",
+                function.name,
+                (time.monotonic() - started) * 1000,
+                describe_failure(error),
+            )
+            raise
+        else:
+            duration_ms = (time.monotonic() - started) * 1000
+            _LOG.log(level, "Executed '%s' (Succeeded, %d ms)", function.name, duration_ms)
+            return outcome
+        finally:
+            logs.invocation.reset(token)
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
+
+    async def invoke_with_retries(
+        self,
+        function: LoadedFunction,
+        data: TriggerData,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> Outcome:
+        """Run a function, and again by its retry policy while it fails; raises the last failure."""
+        policy = function.retry_policy
+        retry = 0
+        context = RetryContext(0, policy.max_retry_count if policy else 0)
+        while True:
+            try:
+                return await self.invoke(function, data, context)
+            except Exception as error:
+                retry += 1
+                delay = policy.delay_before(retry, self._chance) if policy else None
+                if policy is None or delay is None:
+                    raise
+                context = RetryContext(retry, policy.max_retry_count, error)
+                _LOG.warning("'%s' failed; retry %d in %s", function.name, retry, delay)
+                await sleep(delay.total_seconds())
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until nothing runs, for that long at most; tells whether nothing does."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.close()
+        self._entity_threads.close()
+
+    async def _run(
+        self, function: LoadedFunction, data: TriggerData, invocation_id: str, retry: RetryContext
+    ) -> Outcome:
+        context = InvocationContext(
+            invocation_id=invocation_id,
+            function_name=function.name,
+            function_directory=str(function.directory),
+            trace=data.trace,
+            retry=retry,
+        )
+        arguments = self._decode_inputs(function, data)
+        outputs = {name: Output() for name in function.signature.outputs}
+        arguments.update(outputs)
+        if function.signature.takes_context:
+            arguments["context"] = context
+        result = await self._call(function, arguments, context)
+        return await self._encode_outputs(function, result, outputs)
+
+    def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for name, parameter in function.signature.inputs.items():
+            if name == function.trigger.name:
+                datum, metadata = data.datum, data.metadata
+            else:  # durableClient: the loader lets no other kind of input pass
+                datum, metadata = Datum(self._client_binding(), "string"), {}
+            arguments[name] = converters.decode(
+                parameter.converter, datum or Datum(None, None), metadata
+            )
+        return arguments
+
+    async def _call(
+        self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext
+    ) -> Any:
+        kind = function.trigger.kind
+        if kind == bindings.ORCHESTRATION_TRIGGER and not function.is_async:
+            return self._replay(function, arguments)
+        limit = self._timeout.total_seconds() if self._timeout else None
+        timer = asyncio.timeout(limit)
+        try:
+            async with timer:
+                if function.is_async:
+                    context.thread_local_storage.invocation_id = context.invocation_id
+                    return await function.call(**arguments)
+                pool = self._entity_threads if kind == bindings.ENTITY_TRIGGER else self._threads
+                return await pool.run(functools.partial(_call_sync, function, arguments, context))
+        except TimeoutError:
+            if not timer.expired():  # the function's own
+                raise
+            raise FunctionTimeoutError(
+                f"'{function.name}' ran longer than host.json's functionTimeout of {self._timeout}"
+                + ("" if function.is_async else "; its thread runs on, no thread can be stopped")
+            ) from None
+
+    def _replay(self, function: LoadedFunction, arguments: dict[str, Any]) -> Any:
+        started = time.monotonic()
+        try:
+            return function.call(**arguments)
+        finally:
+            seconds = time.monotonic() - started
+            if seconds > SLOW_REPLAY_SECONDS:
+                _LOG.warning(
+                    "orchestrator '%s' held up the host for %.1f s: an orchestrator must not "
+                    "block, and a long history is best cut by continue_as_new",
+                    function.name,
+                    seconds,
+                )
+
+    async def _encode_outputs(
+        self,
+        function: LoadedFunction,
+        result: Any,
+        outputs: Mapping[str, Output],
+    ) -> Outcome:
+        signature = function.signature
+        if signature.result is None and result is not None:
+            raise RuntimeError(
+                f"function '{function.name}' returned a value, but has no $return binding"
+            )
+        encoded = {
+            name: converters.encode(parameter.converter, value, parameter.python_type)
+            for name, parameter in signature.outputs.items()
+            if (value := outputs[name].get()) is not None
+        }
+        returned = (
+            converters.encode(signature.result.converter, result, signature.result.python_type)
+            if signature.result is not None and not _is_empty_message(function, result)
+            else None
+        )
+        for binding in function.bindings:
+            value = returned if binding.name == RETURN else encoded.get(binding.name)
+            if binding.is_output and binding.kind != bindings.HTTP and value is not None:
+                await self._send_output(binding, value)
+        return Outcome(returned, encoded)
+
+
+def _is_empty_message(function: LoadedFunction, result: object) -> bool:
+    """A function that returns None to a $return other than http sends nothing."""
+    return result is None and any(
+        binding.name == RETURN and binding.kind != bindings.HTTP for binding in function.bindings
+    )
+
+
+def _call_sync(
+    function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext
+) -> Any:
+    context.thread_local_storage.invocation_id = context.invocation_id
+    return function.call(**arguments)
+
+
+def describe_failure(error: BaseException) -> str:
+    """A failure's traceback as its author wants to read it: without the frames of this host."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(_HERE)
+    ]
+    return "".join(traceback.format_list(frames) + traceback.format_exception_only(error)).rstrip()

@@ -1,0 +1,102 @@
+"""Log lines that say which invocation, and which orchestration, they belong to.
+
+Levels come from host.json's `logging.logLevel`, by category as on Azure: `Function.NAME.User` is
+what the function's own code logs, `Function.NAME` what the host says of it, `Host.…` the rest.
+The longest matching prefix decides.
+
+Source: https://learn.microsoft.com/azure/azure-functions/configure-monitoring#configure-categories
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Generator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+HOST_LOGGER: Final = "localazure.functions"
+FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(correlation)s%(message)s"
+
+# Libraries that log at INFO what Azure's host never shows: every HTTP request, every AMQP frame.
+_QUIET_LIBRARIES: Final = ("azure.core", "azure.identity", "azure.servicebus", "aiohttp.access")
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """What a line logged during an invocation belongs to."""
+
+    function: str
+    invocation_id: str
+
+
+invocation: ContextVar[Correlation | None] = ContextVar("invocation", default=None)
+instance_id: ContextVar[str | None] = ContextVar("instance_id", default=None)
+"""The orchestration or entity at work; the durable engine sets it."""
+
+
+class CategoryFilter(logging.Filter):
+    """Drops what host.json's levels leave out, and adds `%(correlation)s` to the rest."""
+
+    def __init__(self, levels: Mapping[str, int]) -> None:
+        super().__init__()
+        self._default = levels.get("default", logging.INFO)
+        self._prefixes = sorted(
+            ((name, level) for name, level in levels.items() if name != "default"),
+            key=lambda item: len(item[0]),
+            reverse=True,
+        )
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be written."""
+        current = invocation.get()
+        if record.levelno < self._level(_category(record, current)):
+            return False
+        parts = (
+            *((current.function, current.invocation_id) if current else ()),
+            *((found,) if (found := instance_id.get()) else ()),
+        )
+        record.correlation = f"[{' '.join(parts)}] " if parts else ""
+        return True
+
+    def _level(self, category: str) -> int:
+        for prefix, level in self._prefixes:
+            if category == prefix or category.startswith(f"{prefix}."):
+                return level
+        return self._default
+
+
+def _category(record: logging.LogRecord, current: Correlation | None) -> str:
+    is_host = record.name == HOST_LOGGER or record.name.startswith(f"{HOST_LOGGER}.")
+    if is_host and current is not None:
+        return f"Function.{current.function}"
+    if is_host:
+        return f"Host{record.name.removeprefix(HOST_LOGGER)}"
+    return f"Function.{current.function}.User" if current is not None else record.name
+
+
+@contextlib.contextmanager
+def configured(levels: Mapping[str, int]) -> Generator[None]:
+    """Give the root logger's handlers the categories and the correlation, for a while."""
+    root = logging.getLogger()
+    quiet = [logging.getLogger(name) for name in _QUIET_LIBRARIES]
+    root_level, quiet_levels = root.level, [logger.level for logger in quiet]
+    handlers = [(handler, handler.formatter) for handler in root.handlers]
+    by_category = CategoryFilter(levels)
+    for handler, _ in handlers:
+        handler.addFilter(by_category)
+        handler.setFormatter(logging.Formatter(FORMAT))
+    # Categories decide what is written; the root must only let pass what any of them may want.
+    root.setLevel(min([root.level, *levels.values()]))
+    for logger in quiet:
+        logger.setLevel(max(logger.level, logging.WARNING))
+    try:
+        yield
+    finally:
+        for handler, formatter in handlers:
+            handler.removeFilter(by_category)
+            handler.setFormatter(formatter)
+        root.setLevel(root_level)
+        for logger, level in zip(quiet, quiet_levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,168 @@
+"""NCRONTAB expressions, the schedules of timer triggers.
+
+Six fields, `{second} {minute} {hour} {day} {month} {day-of-week}`, or the five of crontab (then the
+second is 0). A field is `*`, a value, a range `a-b`, a step `x/n`, or a list of these; months and
+weekdays may be named. Unlike in crontab, a day must satisfy both day and day-of-week, and Sunday
+is only 0.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-timer#ncrontab-expressions
+and the behaviour of the NCrontab library, which the real host uses.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Final, NamedTuple
+
+_MONTHS: Final = tuple(calendar.month_name[1:])
+_WEEKDAYS: Final = (calendar.day_name[6], *calendar.day_name[:6])  # Sunday is 0
+
+# Long enough for the rarest date there is, a 29th of February on a given weekday across a
+# century without a leap year (40 years).
+_SEARCH_DAYS: Final = 366 * 41
+
+
+class _Field(NamedTuple):
+    name: str
+    lowest: int
+    highest: int
+    names: tuple[str, ...] = ()
+
+
+_FIELDS: Final = (
+    _Field("second", 0, 59),
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day-of-week", 0, 6, _WEEKDAYS),
+)
+
+
+@dataclass(frozen=True)
+class NCrontab:
+    """A parsed expression. Each field is the sorted tuple of the values that it allows."""
+
+    expression: str
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, expression: str) -> NCrontab:
+        """Parse six fields, or five with second 0.
+
+        Raises:
+            ValueError: names the field and what it allows.
+        """
+        texts = expression.split()
+        if len(texts) == len(_FIELDS) - 1:
+            texts = ["0", *texts]
+        if len(texts) != len(_FIELDS):
+            raise ValueError(
+                f"schedule {expression!r} has {len(texts)} fields; NCRONTAB has six "
+                "(second minute hour day month day-of-week) or five (without the second)"
+            )
+        try:
+            values = [_parse_field(text, field) for text, field in zip(texts, _FIELDS, strict=True)]
+        except ValueError as error:
+            raise ValueError(f"schedule {expression!r}: {error}") from None
+        return cls(expression, *values)
+
+    def next_after(self, moment: datetime) -> datetime:
+        """The first occurrence strictly after a moment, on the same clock (its tzinfo is kept).
+
+        Raises:
+            ValueError: there is none in the next 41 years (as of `0 0 0 30 2 *`).
+        """
+        start = moment.replace(microsecond=0) + timedelta(seconds=1)
+        for day in self._days_from(start.date()):
+            earliest = (
+                (start.hour, start.minute, start.second) if day == start.date() else (0, 0, 0)
+            )
+            if (time := self._first_time(earliest)) is not None:
+                hour, minute, second = time
+                return start.replace(
+                    year=day.year,
+                    month=day.month,
+                    day=day.day,
+                    hour=hour,
+                    minute=minute,
+                    second=second,
+                )
+        raise ValueError(f"schedule {self.expression!r} never occurs")
+
+    @property
+    def is_sub_minute(self) -> bool:
+        """Whether it may occur more than once in a minute, all day long."""
+        every = _parse_field
+        return len(self.seconds) > 1 and (
+            (self.minutes, self.hours, self.days, self.months, self.weekdays)
+            == tuple(every("*", field) for field in _FIELDS[1:])
+        )
+
+    def _days_from(self, first: date) -> Iterator[date]:
+        for offset in range(_SEARCH_DAYS):
+            try:
+                day = first + timedelta(days=offset)
+            except OverflowError:  # the end of the calendar
+                return
+            if (
+                day.month in self.months
+                and day.day in self.days
+                and day.isoweekday() % 7 in self.weekdays
+            ):
+                yield day
+
+    def _first_time(self, earliest: tuple[int, int, int]) -> tuple[int, int, int] | None:
+        """The first allowed (hour, minute, second) of a day that is not before `earliest`."""
+        for hour in self.hours:
+            if hour < earliest[0]:
+                continue
+            for minute in self.minutes:
+                if (hour, minute) < earliest[:2]:
+                    continue
+                for second in self.seconds:
+                    if (hour, minute, second) >= earliest:
+                        return hour, minute, second
+        return None
+
+
+def _parse_field(text: str, field: _Field) -> tuple[int, ...]:
+    values: set[int] = set()
+    for item in text.split(","):
+        body, slash, step_text = item.partition("/")
+        if slash and not (step_text.isdecimal() and int(step_text) > 0):
+            raise ValueError(f"{field.name} {text!r}: a step is a whole number above 0")
+        step = int(step_text) if slash else 1
+        if body == "*":
+            first, last = field.lowest, field.highest
+        elif "-" in body:
+            # The library swaps the ends of a range that runs backwards.
+            first, last = sorted(_parse_value(end, field) for end in body.split("-", 1))
+        else:
+            first = _parse_value(body, field)
+            last = field.highest if slash else first
+        values.update(range(first, last + 1, step))
+    return tuple(sorted(values))
+
+
+def _parse_value(text: str, field: _Field) -> int:
+    if text.isascii() and text.isdecimal():
+        value = int(text)
+        if field.lowest <= value <= field.highest:
+            return value
+    elif text:
+        for index, name in enumerate(field.names):
+            if name.lower().startswith(text.lower()):
+                return field.lowest + index
+    names = f" or one of {', '.join(field.names)}" if field.names else ""
+    raise ValueError(
+        f"{field.name} {text!r} is not a number from {field.lowest} to {field.highest}{names}"
+    )

@@ -1,0 +1,261 @@
+"""Route templates of HTTP triggers, with ASP.NET's syntax and precedence.
+
+`products/{category:alpha}/{id:int?}`, `{page=home}`, `files/{*path}`: literals match without regard
+to case; of several routes that match, the one whose first differing segment is more specific wins
+(literal, constrained parameter, parameter, catch-all).
+
+Source: https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Generic, TypeVar
+from urllib.parse import unquote
+
+Constraint = Callable[[str], bool]
+T = TypeVar("T")
+
+_NAME = re.compile(r"(\*{0,2})([A-Za-z_]\w*)")
+# A constraint's argument may hold parentheses, one level deep.
+_CONSTRAINT = re.compile(r":(\w+)(?:\(((?:[^()]|\([^()]*\))*)\))?")
+# A parameter; the braces in it are those of a regular expression's repetition, `{2,4}`.
+_PARAMETER = re.compile(r"\{((?:[^{}]|\{\d+(?:,\d*)?\})*)\}")
+
+
+def _parses(parse: Callable[[str], object]) -> Constraint:
+    def check(value: str) -> bool:
+        try:
+            parse(value)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+def _whole(bits: int) -> Constraint:
+    limit = 1 << (bits - 1)
+    return lambda value: bool(re.fullmatch(r"[+-]?\d+", value)) and -limit <= int(value) < limit
+
+
+def _plain(check: Constraint) -> Callable[[str], Constraint]:
+    def make(argument: str) -> Constraint:
+        if argument:
+            raise ValueError("takes no argument")
+        return check
+
+    return make
+
+
+def _numbers(argument: str, *counts: int) -> list[int]:
+    values = [int(part) for part in argument.split(",")]
+    if len(values) not in counts:
+        raise ValueError(f"takes {' or '.join(map(str, counts))} numbers")
+    return values
+
+
+def _length(argument: str) -> Constraint:
+    values = _numbers(argument, 1, 2)
+    return lambda value: values[0] <= len(value) <= values[-1]
+
+
+def _min_length(argument: str) -> Constraint:
+    (least,) = _numbers(argument, 1)
+    return lambda value: len(value) >= least
+
+
+def _max_length(argument: str) -> Constraint:
+    (most,) = _numbers(argument, 1)
+    return lambda value: len(value) <= most
+
+
+def _min(argument: str) -> Constraint:
+    (least,) = _numbers(argument, 1)
+    return lambda value: _whole(64)(value) and int(value) >= least
+
+
+def _max(argument: str) -> Constraint:
+    (most,) = _numbers(argument, 1)
+    return lambda value: _whole(64)(value) and int(value) <= most
+
+
+def _range(argument: str) -> Constraint:
+    least, most = _numbers(argument, 2)
+    return lambda value: _whole(64)(value) and least <= int(value) <= most
+
+
+def _regex(argument: str) -> Constraint:
+    pattern = re.compile(argument.replace("{{", "{").replace("}}", "}"), re.IGNORECASE)
+    return lambda value: pattern.search(value) is not None
+
+
+CONSTRAINTS: Final[Mapping[str, Callable[[str], Constraint]]] = {
+    "int": _plain(_whole(32)),
+    "long": _plain(_whole(64)),
+    "bool": _plain(lambda value: value.lower() in {"true", "false"}),
+    "alpha": _plain(lambda value: value.isascii() and (value.isalpha() or not value)),
+    "guid": _plain(_parses(uuid.UUID)),
+    "decimal": _plain(_parses(float)),
+    "double": _plain(_parses(float)),
+    "float": _plain(_parses(float)),
+    "datetime": _plain(_parses(datetime.fromisoformat)),
+    "length": _length,
+    "minlength": _min_length,
+    "maxlength": _max_length,
+    "min": _min,
+    "max": _max,
+    "range": _range,
+    "regex": _regex,
+    "required": _plain(bool),
+}
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    name: str
+    constraints: tuple[Constraint, ...]
+    is_catch_all: bool
+    is_optional: bool
+    default: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> _Parameter:
+        head = _NAME.match(text)
+        if head is None:
+            raise ValueError(f"{{{text}}} has no name")
+        constraints: list[Constraint] = []
+        end = head.end()
+        while found := _CONSTRAINT.match(text, end):
+            name, argument = found[1], found[2] or ""
+            if name not in CONSTRAINTS:
+                raise ValueError(f"unknown constraint {name!r}; known: {', '.join(CONSTRAINTS)}")
+            try:
+                constraints.append(CONSTRAINTS[name](argument))
+            except (ValueError, re.error) as error:
+                raise ValueError(f"constraint {name}({argument}): {error}") from None
+            end = found.end()
+        rest = text[end:]
+        if rest not in {"", "?"} and not rest.startswith("="):
+            raise ValueError(f"{{{text}}} is no parameter")
+        default = rest[1:] if rest.startswith("=") else None
+        optional = bool(rest) or bool(head[1])
+        return cls(head[2], tuple(constraints), bool(head[1]), optional, default)
+
+
+@dataclass(frozen=True)
+class RouteTemplate:
+    """A parsed template."""
+
+    text: str
+    pattern: re.Pattern[str]
+    parameters: tuple[_Parameter, ...]
+    precedence: tuple[int, ...]
+    """One rank a segment, lower is more specific."""
+
+    @classmethod
+    def parse(cls, text: str) -> RouteTemplate:
+        """Parse a template; slashes at its ends do not matter.
+
+        Raises:
+            ValueError: names the template and what is wrong with it.
+        """
+        pattern = ""
+        parameters: list[_Parameter] = []
+        precedence: list[int] = []
+        try:
+            for segment in _segments(text.strip("/")):
+                body, found, rank = _parse_segment(segment)
+                is_optional = rank != _MIXED and any(one.is_optional for one in found)
+                pattern += f"(?:/{body})?" if is_optional else f"/{body}"
+                parameters.extend(found)
+                precedence.append(rank)
+        except ValueError as error:
+            raise ValueError(f"route {text!r}: {error}") from None
+        names = [parameter.name.lower() for parameter in parameters]
+        if len(set(names)) < len(names):
+            raise ValueError(f"route {text!r}: a parameter occurs twice")
+        compiled = re.compile(pattern, re.IGNORECASE | re.DOTALL)
+        return cls(text, compiled, tuple(parameters), tuple(precedence))
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The parameters of a percent-encoded path, None if it does not match."""
+        bare = path.strip("/")
+        found = self.pattern.fullmatch(f"/{bare}" if bare else "")
+        if found is None:
+            return None
+        values: dict[str, str] = {}
+        for parameter in self.parameters:
+            raw = found[parameter.name]
+            value = unquote(raw) if raw else parameter.default
+            if value is None:
+                continue
+            if not all(check(value) for check in parameter.constraints):
+                return None
+            values[parameter.name] = value
+        return values
+
+
+def _segments(text: str) -> list[str]:
+    """Split at the slashes that are not within braces."""
+    if not text:
+        return []
+    segments, depth = [""], 0
+    for character in text:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "/" and depth == 0:
+            segments.append("")
+        else:
+            segments[-1] += character
+    if depth or "" in segments:
+        raise ValueError("an empty segment, or braces that do not match")
+    return segments
+
+
+_LITERAL, _MIXED, _CONSTRAINED, _FREE, _CATCH_ALL = range(5)
+
+
+def _parse_segment(segment: str) -> tuple[str, list[_Parameter], int]:
+    """Its regular expression, its parameters and its rank."""
+    pattern, parameters, end = "", list[_Parameter](), 0
+    for found in _PARAMETER.finditer(segment):
+        parameter = _Parameter.parse(found[1])
+        pattern += _literal(segment[end : found.start()])
+        pattern += f"(?P<{parameter.name}>{'.*' if parameter.is_catch_all else '[^/]+'})"
+        parameters.append(parameter)
+        end = found.end()
+    pattern += _literal(segment[end:])
+    if not parameters:
+        return pattern, parameters, _LITERAL
+    is_whole = len(parameters) == 1 and _PARAMETER.fullmatch(segment) is not None
+    if not is_whole:
+        if any(parameter.is_catch_all for parameter in parameters):
+            raise ValueError(f"the catch-all in {segment!r} must be a segment of its own")
+        return pattern, parameters, _MIXED
+    if parameters[0].is_catch_all:
+        return pattern, parameters, _CATCH_ALL
+    return pattern, parameters, _CONSTRAINED if parameters[0].constraints else _FREE
+
+
+def _literal(text: str) -> str:
+    if "{" in text or "}" in text:
+        raise ValueError(f"braces that do not match in {text!r}")
+    return re.escape(text)
+
+
+class RouteTable(Generic[T]):
+    """Routes, and what each of them leads to."""
+
+    def __init__(self, routes: Sequence[tuple[RouteTemplate, T]]) -> None:
+        self._routes = sorted(routes, key=lambda route: route[0].precedence)
+
+    def match(self, path: str, accept: Callable[[T], bool]) -> tuple[T, dict[str, str]] | None:
+        """The most specific acceptable target for a path, with the parameters."""
+        for template, target in self._routes:
+            if accept(target) and (values := template.match(path)) is not None:
+                return target, values
+        return None

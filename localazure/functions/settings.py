@@ -1,0 +1,96 @@
+"""App settings: local.settings.json, the process environment, and what bindings refer to by name.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-develop-local#local-settings-file
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from localazure.functions.errors import AppLoadError
+from localazure.functions.json_file import read_object
+
+FILE_NAME = "local.settings.json"
+
+_REFERENCE = re.compile(r"%([^%]+)%")
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """What local.settings.json says; an absent file says nothing."""
+
+    values: dict[str, str] = field(default_factory=dict[str, str])
+    """App settings, connection strings among them as `ConnectionStrings:NAME`."""
+    http_port: int | None = None
+    """`Host.LocalHttpPort`."""
+
+    @classmethod
+    def read(cls, app: Path) -> LocalSettings:
+        """Read an app folder's file.
+
+        Raises:
+            AppLoadError: the file is malformed or encrypted.
+        """
+        path = app / FILE_NAME
+        try:
+            document = read_object(path)
+        except FileNotFoundError:
+            return cls()
+        if document.get("IsEncrypted"):
+            raise AppLoadError(f"{path} is encrypted; run `func settings decrypt` on it first")
+        values = {
+            name: _as_text(path, name, value) for name, value in _section(path, document, "Values")
+        }
+        for name, value in _section(path, document, "ConnectionStrings"):
+            text = value.get("ConnectionString") if isinstance(value, dict) else value
+            values[f"ConnectionStrings:{name}"] = _as_text(path, name, text)
+        port = dict(_section(path, document, "Host")).get("LocalHttpPort")
+        if port is not None and not isinstance(port, int):
+            raise AppLoadError(f"{path}: Host.LocalHttpPort is {port!r}, not a number")
+        return cls(values, port)
+
+
+def _section(path: Path, document: dict[str, Any], name: str) -> list[tuple[str, Any]]:
+    section = document.get(name) or {}
+    if not isinstance(section, dict):
+        raise AppLoadError(f"{path}: {name} is not an object")
+    return list(cast("dict[str, Any]", section).items())
+
+
+def _as_text(path: Path, name: str, value: Any) -> str:
+    # func takes scalars as .NET's configuration does; anything else never reaches an app setting.
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise AppLoadError(f"{path}: the value of {name} is not a string")
+
+
+def resolve_references(text: str, settings: Mapping[str, str]) -> str:
+    """Replace each `%NAME%` by the app setting NAME.
+
+    Raises:
+        ValueError: there is no such setting.
+
+    Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-expressions-patterns
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        if match[1] not in settings:
+            raise ValueError(f"%{match[1]}% refers to an app setting that is not set")
+        return settings[match[1]]
+
+    return _REFERENCE.sub(value_of, text)
+
+
+def is_disabled(function_name: str, settings: Mapping[str, str]) -> bool:
+    """Whether an app setting switches a function off.
+
+    Source: https://learn.microsoft.com/azure/azure-functions/disable-function
+    """
+    names = (f"AzureWebJobs.{function_name}.Disabled", f"AzureWebJobs_{function_name}_Disabled")
+    return any(settings.get(name, "").lower() in {"true", "1"} for name in names)

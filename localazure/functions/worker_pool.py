@@ -1,0 +1,78 @@
+"""Threads for synchronous functions, which must never hold up the end of the process.
+
+Unlike those of concurrent.futures, these threads are daemons: a function that blocks for ever costs
+its thread, but once the drain is over the host ends all the same, as the real one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+
+class WorkerPool:
+    """Up to `size` daemon threads, started when they are first needed."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._name = name
+        self._size = size
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Call in a thread, within the caller's context variables.
+
+        Cancelling the wait does not stop the call: no thread can be stopped.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+        self._busy += 1
+        # Counts are touched by the event loop's thread only.
+        if self._busy > self._threads and self._threads < self._size:
+            self._threads += 1
+            name = f"{self._name}-{self._threads}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._jobs.put((lambda: context.run(call), future, loop))
+        return await future
+
+    def close(self) -> None:
+        """Have idle threads end; busy ones end after their call."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+        self._threads = 0
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, future, loop = job
+            try:
+                result, error = call(), None
+            except BaseException as raised:  # noqa: BLE001 - whoever waits must hear of it
+                result, error = None, raised
+            try:
+                loop.call_soon_threadsafe(self._resolve, future, result, error)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+            # A traceback in `error` would keep the function's frames until the next job.
+            del job, call, future, result, error
+
+    def _resolve(
+        self, future: asyncio.Future[Any], result: object, error: BaseException | None
+    ) -> None:
+        self._busy -= 1
+        if future.cancelled():
+            return
+        if isinstance(error, StopIteration):  # no future takes that one
+            error = RuntimeError(f"the function raised {error!r}")
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
