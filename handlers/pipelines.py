@@ -62,23 +62,23 @@ def _describe(file: Path, node: yaml.Node | None, problem: Mapping[str, Any]) ->
 
 
 def _line(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """The line (from 1) of the deepest node on the way to `location` that is there."""
+    """The line (from 1) of the deepest key or item on the way to `location` that is there."""
+    line = 1
     for part in location:
-        child = _child(node, part)
-        if child is None:
+        found = _child(node, part)
+        if found is None:
             break
-        node = child
-    return node.start_mark.line + 1 if node is not None else 1
+        named, node = found
+        line = named.start_mark.line + 1
+    return line
 
 
-def _child(node: yaml.Node | None, part: int | str) -> yaml.Node | None:
+def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
+    """What bears the name (a key, or an item itself), and the value."""
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == part:
-                # A section starts on the line of its key, which is where people look.
-                return value if isinstance(value, yaml.CollectionNode) else key
+        return next(((key, value) for key, value in node.value if key.value == part), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part]
+        return node.value[part], node.value[part]
     return None
 
 
