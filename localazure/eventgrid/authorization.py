@@ -1,0 +1,77 @@
+"""Who may publish: access key or SAS token. Pure: no I/O.
+
+Source: https://learn.microsoft.com/azure/event-grid/authenticate-with-access-keys-shared-access-signatures.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, unquote_plus, urlsplit
+
+KEY_HEADER = "aeg-sas-key"
+TOKEN_HEADER = "aeg-sas-token"  # noqa: S105 - the name of a header
+# As the .NET SDK writes it.
+_DOTNET_TIME = "%m/%d/%Y %I:%M:%S %p"
+
+
+class Unauthorized(Exception):
+    """The request proves no right to what it asks for; the message says why, without secrets."""
+
+
+def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) -> None:
+    """Check the key or token of a request.
+
+    Args:
+        headers: looked up case-insensitively by the mapping itself.
+        path: of the request, without query.
+        key: the topic's access key, base64.
+        now: UTC.
+
+    Raises:
+        Unauthorized: neither is there, or it does not fit.
+    """
+    given = headers.get(KEY_HEADER)
+    token = headers.get(TOKEN_HEADER)
+    if given is not None:
+        if not hmac.compare_digest(given.encode(), key.encode()):
+            raise Unauthorized(f"the key in {KEY_HEADER} is not the key of this Event Grid")
+    elif token is not None:
+        _check_token(token, path, key, now)
+    else:
+        raise Unauthorized(f"send the access key as {KEY_HEADER}, or a token as {TOKEN_HEADER}")
+
+
+def _check_token(token: str, path: str, key: str, now: datetime) -> None:
+    signed, found, signature = token.partition("&s=")
+    fields = parse_qs(signed)
+    if not found or not fields.keys() >= {"r", "e"}:
+        raise Unauthorized(f"{TOKEN_HEADER} must have the form r=…&e=…&s=…")
+    try:
+        expected = hmac.digest(base64.b64decode(key), signed.encode(), hashlib.sha256)
+        given = base64.b64decode(unquote_plus(signature.replace("+", "%2B")), validate=True)
+    except binascii.Error as error:
+        raise Unauthorized(f"the signature in {TOKEN_HEADER} is not base64") from error
+    if not hmac.compare_digest(expected, given):
+        raise Unauthorized(f"the signature in {TOKEN_HEADER} is wrong")
+    expires = _parse_expiry(fields["e"][0])
+    if expires <= now:
+        raise Unauthorized(f"the token in {TOKEN_HEADER} expired at {expires.isoformat()}")
+    resource = urlsplit(fields["r"][0]).path
+    if resource.rstrip("/") != path.rstrip("/"):
+        raise Unauthorized(f"the token in {TOKEN_HEADER} is for {resource}, not for {path}")
+
+
+def _parse_expiry(text: str) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            parsed = datetime.strptime(text, _DOTNET_TIME)  # noqa: DTZ007 - made UTC below
+        except ValueError as error:
+            raise Unauthorized(f"the expiry in {TOKEN_HEADER} is no time: {text!r}") from error
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed

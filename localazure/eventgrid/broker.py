@@ -1,0 +1,249 @@
+"""Topics and subscriptions at work: matches what is published, runs a worker a subscription."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+from azure.storage.blob.aio import BlobServiceClient
+
+from localazure.environment import Environment
+from localazure.eventgrid import dead_letters
+from localazure.eventgrid.configuration import (
+    Configuration,
+    ServiceBusEntity,
+    Subscription,
+    Topic,
+    WebHook,
+    parse_subscription,
+)
+from localazure.eventgrid.delivery import DeliveryWorker
+from localazure.eventgrid.http_endpoint import HttpEndpoint
+from localazure.eventgrid.place import EventGridConfigurationError, Place
+from localazure.eventgrid.schemas import Event
+from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
+from localazure.eventgrid.store import Delivery, Store
+
+log = logging.getLogger(__name__)
+
+# A handshake is tried again soon: the receiver may be a process that is still starting.
+HANDSHAKE_RETRY_S = 0.1
+MAX_HANDSHAKE_RETRY_S = 2.0
+PUT_SOURCE = "request body"
+
+
+class _Running:
+    """A subscription, its worker, and the task that runs them."""
+
+    def __init__(self, worker: DeliveryWorker, validation_code: str) -> None:
+        self.worker = worker
+        self.validation_code = validation_code
+        self.validated = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Broker:
+    """All topics and subscriptions of one environment.
+
+    Args:
+        session: for deliveries.
+        blobs: for dead letters.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        configuration: Configuration,
+        store: Store,
+        session: aiohttp.ClientSession,
+        blobs: BlobServiceClient,
+    ) -> None:
+        self._environment = environment
+        self._configuration = configuration
+        self._store = store
+        self._session = session
+        self._blobs = blobs
+        self._running: dict[str, _Running] = {}
+
+    async def start(self) -> None:
+        """Run the subscriptions of the file, and those put at run time that it does not name."""
+        for subscription in self._configuration.subscriptions.values():
+            self._run(subscription)
+        for name, body in self._store.put_subscriptions():
+            if name in self._running:
+                continue
+            try:
+                self._run(self._parse(body))
+            except EventGridConfigurationError as error:
+                log.warning("subscription %s, put at run time, is left out: %s", name, error)
+        for name in self._store.subscriptions_with_deliveries() - self._running.keys():
+            count = await self._store.remove_subscription(name)
+            log.warning("subscription %s is gone; %s undelivered events dropped", name, count)
+
+    async def stop(self) -> None:
+        """End all workers; what is not delivered waits for the next start."""
+        for name in list(self._running):
+            await self._end(name)
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self._configuration.topics.get(name)
+
+    async def publish(self, topic: Topic, events: Sequence[Event]) -> None:
+        """Accept valid events; they are durable on return, and delivered from then on."""
+        workers = [
+            running.worker
+            for running in self._running.values()
+            if running.worker.subscription.topic == topic.name
+        ]
+        matched = [
+            (
+                event,
+                [
+                    worker.subscription.name
+                    for worker in workers
+                    if worker.subscription.filter.matches(event, topic.input_schema)
+                ],
+            )
+            for event in events
+        ]
+        await self._store.accept(matched, topic.input_schema, time.time())
+        for worker in workers:
+            worker.wake()
+
+    async def put_subscription(self, name: str, body: Mapping[str, Any]) -> Subscription:
+        """Add a subscription that outlives restarts, or replace one that was added so.
+
+        Raises:
+            EventGridConfigurationError: not the form of `event-grid.json`, or one of the file.
+        """
+        self._check_not_in_file(name)
+        body = {**body, "name": name}
+        subscription = self._parse(body)
+        await self._store.put_subscription(name, body)
+        replaced = self._running.get(name)
+        if replaced is not None and replaced.task is not None:
+            replaced.task.cancel()
+        # At once, so that no event is published in between.
+        self._run(subscription)
+        if replaced is not None and replaced.task is not None:
+            await asyncio.gather(replaced.task, return_exceptions=True)
+        return subscription
+
+    async def delete_subscription(self, name: str) -> bool:
+        """Remove a subscription with all that waits for it; False if there is none.
+
+        Raises:
+            EventGridConfigurationError: it is one of the file.
+        """
+        self._check_not_in_file(name)
+        if name not in self._running:
+            return False
+        await self._end(name)
+        await self._store.remove_subscription(name)
+        return True
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """Counts of a subscription and whether its endpoint has agreed."""
+        running = self._running.get(name)
+        if running is None:
+            return None
+        return {
+            "name": name,
+            "topic": running.worker.subscription.topic,
+            "provisioningState": (
+                "Succeeded" if running.validated.is_set() else "AwaitingManualAction"
+            ),
+            "counts": self._store.counts(name),
+        }
+
+    def describe_all(self) -> list[dict[str, Any]]:
+        """`describe` of every subscription."""
+        return [found for name in self._running if (found := self.describe(name)) is not None]
+
+    async def validate(self, name: str, code: str) -> bool:
+        """The manual handshake: whoever saw the code in the validation event agrees."""
+        running = self._running.get(name)
+        if running is None or running.validation_code != code:
+            return False
+        running.validated.set()
+        return True
+
+    def _check_not_in_file(self, name: str) -> None:
+        if name in self._configuration.subscriptions:
+            file = self._environment.event_grid_config
+            raise EventGridConfigurationError(
+                f"subscription {name!r} is set in {file}: change it there"
+            )
+
+    def _parse(self, body: Mapping[str, Any]) -> Subscription:
+        return parse_subscription(
+            Place(PUT_SOURCE, "", body), self._configuration, self._environment
+        )
+
+    def _run(self, subscription: Subscription) -> None:
+        endpoint = self._endpoint(subscription)
+
+        async def write_dead_letter(container: str, name: str, delivery: Delivery) -> None:
+            await dead_letters.write(self._blobs, container, name, delivery, subscription.schema)
+
+        worker = DeliveryWorker(subscription, self._store, endpoint, write_dead_letter)
+        running = _Running(worker, str(uuid.uuid4()))
+        self._running[subscription.name] = running
+        running.task = asyncio.create_task(self._live(running, endpoint))
+
+    def _endpoint(self, subscription: Subscription) -> HttpEndpoint | ServiceBusEndpoint:
+        destination = subscription.destination
+        if isinstance(destination, ServiceBusEntity):
+            return ServiceBusEndpoint(
+                self._environment.service_bus_connection_string, subscription.name, destination
+            )
+        return HttpEndpoint(
+            self._session,
+            subscription.name,
+            destination.url,
+            subscription.schema,
+            webhook=isinstance(destination, WebHook),
+            batched=subscription.max_events_per_batch > 1,
+        )
+
+    async def _live(self, running: _Running, endpoint: HttpEndpoint | ServiceBusEndpoint) -> None:
+        try:
+            if isinstance(endpoint, HttpEndpoint) and endpoint.needs_handshake:
+                await self._validate(running, endpoint)
+            running.validated.set()
+            await running.worker.run()
+        finally:
+            if isinstance(endpoint, ServiceBusEndpoint):
+                await endpoint.close()
+
+    async def _validate(self, running: _Running, endpoint: HttpEndpoint) -> None:
+        """Repeat the handshake until it succeeds; once per subscription and URL, as on Azure."""
+        subscription = running.worker.subscription
+        if self._store.validated_url(subscription.name) == endpoint.url:
+            return
+        topic = self._configuration.topics[subscription.topic].resource_id
+        server = self._environment.topic_endpoint(subscription.topic).partition("/topics/")[0]
+        url = f"{server}/subscriptions/{subscription.name}/validate?code={running.validation_code}"
+        retry_s = HANDSHAKE_RETRY_S
+        while not running.validated.is_set():
+            if await endpoint.shake_hands(topic, running.validation_code, url):
+                break
+            if retry_s == MAX_HANDSHAKE_RETRY_S:
+                log.info("%s: the endpoint has not agreed to the handshake yet", subscription.name)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(running.validated.wait(), retry_s)
+            retry_s = min(2 * retry_s, MAX_HANDSHAKE_RETRY_S)
+        await self._store.set_validated(subscription.name, endpoint.url)
+
+    async def _end(self, name: str) -> None:
+        running = self._running.pop(name, None)
+        if running is not None and running.task is not None:
+            running.task.cancel()
+            await asyncio.gather(running.task, return_exceptions=True)

@@ -1,0 +1,67 @@
+"""Writes what cannot be delivered to a blob container.
+
+Source: https://learn.microsoft.com/azure/event-grid/manage-event-delivery#dead-letter-events.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+
+from azure.storage.blob import ContentSettings
+from azure.storage.blob.aio import BlobServiceClient
+
+from localazure.eventgrid.schemas import Event, Schema, convert
+from localazure.eventgrid.store import Delivery
+
+# The reasons that Event Grid gives.
+MAX_ATTEMPTS = "MaxDeliveryAttemptsExceeded"
+EXPIRED = "TimeToLiveExceeded"
+UNDELIVERABLE = "UndeliverableDueToClientError"
+
+
+def dead_letter(delivery: Delivery, schema: Schema) -> Event:
+    """The event as its subscription would have got it, and why it did not."""
+    published = datetime.fromtimestamp(delivery.published_s, UTC)
+    event = convert(delivery.event, delivery.schema, schema, published=published)
+    details = {
+        "deadLetterReason": delivery.dead_letter_reason,
+        "deliveryAttempts": delivery.attempts,
+        "lastDeliveryOutcome": delivery.last_outcome,
+        "publishTime": _text(delivery.published_s),
+        "lastDeliveryAttemptTime": _text(delivery.last_attempt_s),
+    }
+    if schema is Schema.CLOUD_EVENTS:  # whose attribute names are in lower case
+        details = {name.lower(): value for name, value in details.items()}
+    return {**event, **details}
+
+
+def blob_name(subscription: str, delivery: Delivery, hour: datetime) -> str:
+    """`SUBSCRIPTION/2026/8/8/5/<guid>.json`: derived, so that writing it again changes nothing."""
+    identity = f"{subscription}/{delivery.event_id}/{delivery.event['id']}"
+    folder = f"{subscription.upper()}/{hour.year}/{hour.month}/{hour.day}/{hour.hour}"
+    return f"{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, identity)}.json"
+
+
+async def write(
+    blobs: BlobServiceClient, container: str, subscription: str, delivery: Delivery, schema: Schema
+) -> None:
+    """Write one dead letter.
+
+    Raises:
+        azure.core.exceptions.AzureError: it could not be written; try again later.
+    """
+    hour_s = delivery.last_attempt_s or delivery.published_s
+    name = blob_name(subscription, delivery, datetime.fromtimestamp(hour_s, UTC))
+    await blobs.get_blob_client(container, name).upload_blob(
+        json.dumps([dead_letter(delivery, schema)]),
+        overwrite=True,
+        content_settings=ContentSettings(content_type="application/json"),
+    )
+
+
+def _text(time_s: float | None) -> str | None:
+    if time_s is None:
+        return None
+    return datetime.fromtimestamp(time_s, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,259 @@
+"""Brings one subscription's events to its endpoint: bounded concurrency, retries, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from azure.core.exceptions import AzureError
+
+from localazure.eventgrid import dead_letters
+from localazure.eventgrid.configuration import Subscription
+from localazure.eventgrid.retry import Outcome, Verdict
+from localazure.eventgrid.schemas import Event, convert
+from localazure.eventgrid.store import Delivery, Postponement, Store
+
+log = logging.getLogger(__name__)
+
+# Requests under way to one endpoint at a time.
+MAX_CONCURRENT_DELIVERIES = 16
+# Deliveries read ahead from the store.
+READ_AHEAD = 200
+# While nobody listens: first and longest pause between two looks.
+ABSENT_RETRY_S = 0.1
+MAX_ABSENT_RETRY_S = 2.0
+DEAD_LETTER_RETRY_S = 5.0
+# After an error of our own, such as a full disk.
+ERROR_RETRY_S = 1.0
+
+WriteDeadLetter = Callable[[str, str, Delivery], Awaitable[None]]
+
+
+class Endpoint(Protocol):
+    """Where a subscription's events go."""
+
+    async def deliver(self, events: list[Event], attempts: int) -> Outcome:
+        """Send events of the subscription's schema; `attempts` have been made before."""
+        ...
+
+
+class DeliveryWorker:
+    """Delivers for one subscription until cancelled.
+
+    Args:
+        write_dead_letter: writes to a container (first argument) for a subscription (second).
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        store: Store,
+        endpoint: Endpoint,
+        write_dead_letter: WriteDeadLetter,
+        *,
+        clock: Callable[[], float] = time.time,
+        source: random.Random | None = None,
+    ) -> None:
+        self.subscription = subscription
+        self._store = store
+        self._endpoint = endpoint
+        self._write_dead_letter = write_dead_letter
+        self._clock = clock
+        self._random = source or random.Random()  # noqa: S311 - jitter
+        self._waiting: deque[Delivery] = deque()
+        self._under_way: dict[asyncio.Task[None], Sequence[int]] = {}
+        self._wake = asyncio.Event()
+        self._absent_retry_s = 0.0
+
+    def wake(self) -> None:
+        """Something may be due."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Deliver what is due, wait for more."""
+        try:
+            while True:
+                self._wake.clear()
+                now_s = self._clock()
+                self._start_deliveries(now_s)
+                await self._pause(now_s)
+        finally:
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _has_room(self) -> bool:
+        # While nobody listens, one delivery at a time finds out when that changes.
+        most = 1 if self._absent_retry_s else MAX_CONCURRENT_DELIVERIES
+        return len(self._under_way) < most
+
+    def _start_deliveries(self, now_s: float) -> None:
+        while self._has_room():
+            if not self._waiting:
+                busy = {event_id for ids in self._under_way.values() for event_id in ids}
+                self._waiting.extend(
+                    self._store.due(self.subscription.name, now_s, READ_AHEAD, busy)
+                )
+            if not self._waiting:
+                return
+            batch = self._next_batch()
+            task = asyncio.create_task(self._bring(batch))
+            self._under_way[task] = [delivery.event_id for delivery in batch]
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._under_way[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("delivery for %s failed", self.subscription.name, exc_info=error)
+            asyncio.get_running_loop().call_later(ERROR_RETRY_S, self._wake.set)
+        else:
+            self._wake.set()
+
+    def _next_batch(self) -> list[Delivery]:
+        """The next deliveries that go out together; a dead letter goes by itself."""
+        batch = [self._waiting.popleft()]
+        size = _size(batch[0])
+        while (
+            len(batch) < self.subscription.max_events_per_batch
+            and batch[0].dead_letter_reason is None
+            and self._waiting
+            and self._waiting[0].dead_letter_reason is None
+            and size + _size(self._waiting[0]) <= self.subscription.preferred_batch_bytes
+        ):
+            batch.append(self._waiting.popleft())
+            size += _size(batch[-1])
+        return batch
+
+    async def _pause(self, now_s: float) -> None:
+        """Until woken, or something is due that was not at `now_s`."""
+        timeout_s = None
+        if self._has_room():
+            due_s = self._store.next_due_s(self.subscription.name, now_s)
+            timeout_s = None if due_s is None else max(0.0, due_s - self._clock())
+        try:
+            await asyncio.wait_for(self._wake.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    async def _bring(self, batch: Sequence[Delivery]) -> None:
+        now_s = self._clock()
+        policy = self.subscription.retry
+        live: list[Delivery] = []
+        for delivery in batch:
+            if delivery.dead_letter_reason is not None:
+                await self._dead_letter(delivery)
+            elif now_s >= delivery.published_s + policy.time_to_live_s:
+                await self._give_up(delivery, dead_letters.EXPIRED, delivery.last_outcome)
+            else:
+                live.append(delivery)
+        if live:
+            await self._attempt(live, now_s)
+
+    async def _attempt(self, batch: list[Delivery], now_s: float) -> None:
+        events = [
+            convert(
+                delivery.event,
+                delivery.schema,
+                self.subscription.schema,
+                published=datetime.fromtimestamp(delivery.published_s, UTC),
+            )
+            for delivery in batch
+        ]
+        pause_s = self._absent_retry_s
+        outcome = await self._endpoint.deliver(events, batch[0].attempts)
+        if outcome.verdict is Verdict.ABSENT:
+            await self._wait_for_a_listener(batch, pause_s)
+            return
+        self._absent_retry_s = 0.0
+        if outcome.verdict is Verdict.DELIVERED:
+            ids = [delivery.event_id for delivery in batch]
+            await self._store.finish(self.subscription.name, ids, "delivered")
+            return
+        await self._postpone(batch, outcome, now_s)
+
+    async def _wait_for_a_listener(self, batch: list[Delivery], pause_s: float) -> None:
+        """Hold deliveries back without counting an attempt.
+
+        Parts start in any order and are started again when they die: a schedule made for outages
+        on the other side of a network would cost seconds where milliseconds do. Time to live goes
+        on.
+        """
+        if not self._absent_retry_s:
+            log.info("%s: nobody listens yet", self.subscription.name)
+        # Of attempts that failed side by side, the first one makes the pause longer.
+        if self._absent_retry_s == pause_s:
+            self._absent_retry_s = min(max(2 * pause_s, ABSENT_RETRY_S), MAX_ABSENT_RETRY_S)
+        await asyncio.sleep(self._absent_retry_s)
+        self._waiting.extendleft(reversed(batch))
+
+    async def _postpone(self, batch: list[Delivery], outcome: Outcome, now_s: float) -> None:
+        policy = self.subscription.retry
+        later: list[Postponement] = []
+        for delivery in batch:
+            attempts = delivery.attempts + 1
+            reason = None
+            if outcome.verdict is Verdict.FINAL:
+                reason = dead_letters.UNDELIVERABLE
+            elif attempts >= policy.max_attempts:
+                reason = dead_letters.MAX_ATTEMPTS
+            due_s = self._clock()
+            if reason is None:
+                due_s += policy.delay_s(attempts, outcome, self._random)
+                due_s = min(due_s, delivery.published_s + policy.time_to_live_s)
+            later.append(
+                Postponement(delivery.event_id, due_s, attempts, outcome.text, now_s, reason)
+            )
+        await self._store.postpone(self.subscription.name, later, failed=len(batch))
+
+    async def _give_up(self, delivery: Delivery, reason: str, outcome: str | None) -> None:
+        postponement = Postponement(
+            delivery.event_id,
+            self._clock(),
+            delivery.attempts,
+            outcome or "",
+            delivery.last_attempt_s,
+            reason,
+        )
+        await self._store.postpone(self.subscription.name, [postponement], failed=0)
+
+    async def _dead_letter(self, delivery: Delivery) -> None:
+        name, container = self.subscription.name, self.subscription.dead_letter_container
+        event_id, reason = delivery.event["id"], delivery.dead_letter_reason
+        if container is None:
+            log.warning(
+                "%s: event %s dropped (%s, %s): no deadLetterDestination",
+                name,
+                event_id,
+                reason,
+                delivery.last_outcome,
+            )
+            await self._store.finish(name, [delivery.event_id], "dropped")
+            return
+        try:
+            await self._write_dead_letter(container, name, delivery)
+        except AzureError as error:
+            log.warning("%s: event %s is not dead-lettered yet: %s", name, event_id, error)
+            postponement = Postponement(
+                delivery.event_id,
+                self._clock() + DEAD_LETTER_RETRY_S,
+                delivery.attempts,
+                delivery.last_outcome or "",
+                delivery.last_attempt_s,
+                reason,
+            )
+            await self._store.postpone(name, [postponement], failed=0)
+            return
+        log.warning("%s: event %s dead-lettered (%s)", name, event_id, reason)
+        await self._store.finish(name, [delivery.event_id], "deadLettered")
+
+
+def _size(delivery: Delivery) -> int:
+    return len(json.dumps(delivery.event))

@@ -1,0 +1,103 @@
+"""What follows a delivery attempt: done, again later, or never again. Pure: no I/O.
+
+Source: https://learn.microsoft.com/azure/event-grid/delivery-and-retry.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+
+# Seconds after the first, second, … attempt; the last one repeats.
+SCHEDULE_S: tuple[float, ...] = (
+    10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600,
+)  # fmt: skip
+# "Event Grid adds a small randomization to all retry steps": up to this share of the delay.
+JITTER = 0.1
+ATTEMPT_TIMEOUT_S = 30.0
+DEFAULT_MAX_ATTEMPTS = 30
+DEFAULT_TIME_TO_LIVE_MIN = 1440
+MAX_TIME_TO_LIVE_MIN = 1440
+
+# 205 and above do not count, although HTTP calls them successes.
+_DELIVERED = range(HTTPStatus.OK, HTTPStatus.NO_CONTENT + 1)
+# 401 is final for webhooks; of a function it may be a key that is not known yet.
+_FINAL: frozenset[int] = frozenset(
+    {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
+)
+# Answers that ask for more time than the schedule's first steps give.
+_AT_LEAST_S: dict[int, float] = {
+    HTTPStatus.SERVICE_UNAVAILABLE: 30.0,
+    HTTPStatus.REQUEST_TIMEOUT: 120.0,
+}
+
+_OUTCOMES: dict[int, str] = {
+    HTTPStatus.BAD_REQUEST: "BadRequest",
+    HTTPStatus.UNAUTHORIZED: "Unauthorized",
+    HTTPStatus.FORBIDDEN: "Forbidden",
+    HTTPStatus.NOT_FOUND: "NotFound",
+    HTTPStatus.REQUEST_TIMEOUT: "TimedOut",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "PayloadTooLarge",
+    HTTPStatus.TOO_MANY_REQUESTS: "Busy",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Busy",
+}
+
+
+class Verdict(Enum):
+    """What an attempt means for its events."""
+
+    DELIVERED = "delivered"
+    RETRY = "retry"
+    FINAL = "final"
+    # Nobody listens on a port of this machine: not an attempt, see docs/storage-and-event-grid.md.
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one attempt.
+
+    Attributes:
+        text: `lastDeliveryOutcome` of a dead-lettered event.
+        at_least_s: the shortest delay before the next attempt.
+    """
+
+    verdict: Verdict
+    text: str
+    at_least_s: float = 0.0
+
+
+def judge(status: int, *, webhook: bool) -> Outcome:
+    """The outcome of an attempt that was answered with an HTTP status."""
+    if status in _DELIVERED:
+        return Outcome(Verdict.DELIVERED, "Delivered")
+    text = _OUTCOMES.get(status, "GenericError")
+    if status in _FINAL or (webhook and status == HTTPStatus.UNAUTHORIZED):
+        return Outcome(Verdict.FINAL, text)
+    return Outcome(Verdict.RETRY, text, _AT_LEAST_S.get(status, 0.0))
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Limits of one subscription; whichever is reached first ends its attempts.
+
+    Attributes:
+        schedule_s: seconds after each attempt, the last repeats.
+        scaled: the schedule was set for local tests: minimum delays of single statuses, which
+            belong to Azure's own schedule, do not apply.
+    """
+
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    time_to_live_s: float = DEFAULT_TIME_TO_LIVE_MIN * 60
+    schedule_s: Sequence[float] = SCHEDULE_S
+    scaled: bool = False
+
+    def delay_s(self, attempts: int, outcome: Outcome, source: random.Random) -> float:
+        """Seconds until the next attempt after `attempts` have been made."""
+        base_s = self.schedule_s[min(attempts, len(self.schedule_s)) - 1]
+        if not self.scaled:
+            base_s = max(base_s, outcome.at_least_s)
+        return base_s * (1 + JITTER * source.random())

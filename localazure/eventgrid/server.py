@@ -1,0 +1,192 @@
+"""Event Grid's HTTP endpoints: publishing, and the administration of subscriptions.
+
+Source: https://learn.microsoft.com/rest/api/eventgrid/dataplane/publish-cloud-event-events and
+https://learn.microsoft.com/azure/event-grid/post-to-custom-topic. What is under `/subscriptions`
+is localazure's own: on Azure that is ARM's business.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from localazure.eventgrid.authorization import Unauthorized, authorize
+from localazure.eventgrid.broker import Broker
+from localazure.eventgrid.configuration import Topic
+from localazure.eventgrid.place import EventGridConfigurationError
+from localazure.eventgrid.schemas import CHECKS, Event, InvalidEvent, Schema
+
+log = logging.getLogger(__name__)
+
+API_VERSION = "2018-01-01"
+# https://learn.microsoft.com/azure/event-grid/quotas-limits: of a request, and of an event.
+MAX_REQUEST_BYTES = 1024 * 1024
+_SCHEMA_OF_CONTENT_TYPE = {
+    "application/json": Schema.EVENT_GRID,
+    "application/cloudevents+json": Schema.CLOUD_EVENTS,
+    "application/cloudevents-batch+json": Schema.CLOUD_EVENTS,
+}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Server:
+    """The endpoints of one broker, guarded by one key."""
+
+    def __init__(self, broker: Broker, key: str) -> None:
+        self._broker = broker
+        self._key = key
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        application = web.Application(
+            client_max_size=MAX_REQUEST_BYTES, middlewares=[_errors_as_json]
+        )
+        application.add_routes(
+            [
+                web.post("/topics/{topic}/api/events", self._publish),
+                web.get("/subscriptions", self._list_subscriptions),
+                web.get("/subscriptions/{name}", self._get_subscription),
+                web.put("/subscriptions/{name}", self._put_subscription),
+                web.delete("/subscriptions/{name}", self._delete_subscription),
+                web.get("/subscriptions/{name}/validate", self._validate),
+            ]
+        )
+        return application
+
+    async def _publish(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        name = request.match_info["topic"]
+        topic = self._broker.topic(name)
+        if topic is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, "NotFound", f"there is no topic {name!r}")
+        version = request.query.get("api-version")
+        if version != API_VERSION:
+            raise _Refused(
+                HTTPStatus.BAD_REQUEST,
+                "BadRequest",
+                f"api-version must be {API_VERSION}, found {version!r}",
+            )
+        await self._broker.publish(topic, _parse_events(await _json(request), request, topic))
+        return web.Response()
+
+    async def _list_subscriptions(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        return web.json_response({"value": self._broker.describe_all()})
+
+    async def _get_subscription(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        found = self._broker.describe(request.match_info["name"])
+        if found is None:
+            raise _no_subscription(request)
+        return web.json_response(found)
+
+    async def _put_subscription(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        body = await _json(request)
+        if not isinstance(body, dict):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "BadRequest", "expected an object")
+        subscription = await self._broker.put_subscription(request.match_info["name"], body)
+        return web.json_response(self._broker.describe(subscription.name))
+
+    async def _delete_subscription(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        if not await self._broker.delete_subscription(request.match_info["name"]):
+            raise _no_subscription(request)
+        return web.Response()
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        # Who knows the code has seen the validation event: no key is asked for, as on Azure.
+        name, code = request.match_info["name"], request.query.get("code", "")
+        if not await self._broker.validate(name, code):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "BadRequest", "the code is not the one sent")
+        return web.Response(text=f"subscription {name} is validated")
+
+    def _authorize(self, request: web.Request) -> None:
+        authorize(request.headers, request.path, self._key, datetime.now(UTC))
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except Unauthorized as error:
+        return _error(HTTPStatus.UNAUTHORIZED, "Unauthorized", str(error))
+    except (InvalidEvent, EventGridConfigurationError) as error:
+        return _error(HTTPStatus.BAD_REQUEST, "BadRequest", str(error))
+    except _Refused as error:
+        return _error(error.status, error.code, str(error))
+    except web.HTTPRequestEntityTooLarge:
+        return _error(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "PayloadTooLarge",
+            f"a request may have {MAX_REQUEST_BYTES} bytes",
+        )
+
+
+def _error(status: HTTPStatus, code: str, message: str) -> web.Response:
+    return web.json_response({"error": {"code": code, "message": message}}, status=status)
+
+
+def _no_subscription(request: web.Request) -> _Refused:
+    name = request.match_info["name"]
+    return _Refused(HTTPStatus.NOT_FOUND, "NotFound", f"there is no subscription {name!r}")
+
+
+async def _json(request: web.Request) -> Any:
+    try:
+        return json.loads(await request.read())
+    except ValueError as error:
+        raise _Refused(
+            HTTPStatus.BAD_REQUEST, "BadRequest", f"the body is not JSON: {error}"
+        ) from error
+
+
+def _parse_events(body: object, request: web.Request, topic: Topic) -> list[Event]:
+    """The valid events of a request, with the topic's resource id filled in.
+
+    Raises:
+        InvalidEvent: any of them breaks the topic's schema.
+    """
+    schema = topic.input_schema
+    if _SCHEMA_OF_CONTENT_TYPE.get(request.content_type) is not schema:
+        raise InvalidEvent(
+            f"topic {topic.name!r} takes {topic.input_schema}, "
+            f"and Content-Type {request.content_type!r} is not that"
+        )
+    if request.content_type == "application/cloudevents+json":
+        body = [body]
+    if not isinstance(body, list):
+        raise InvalidEvent("the body must be an array of events")
+    events = [CHECKS[schema](event, index) for index, event in enumerate(body)]
+    if schema is Schema.EVENT_GRID:
+        return [_with_topic(event, index, topic) for index, event in enumerate(events)]
+    return events
+
+
+def _with_topic(event: Event, index: int, topic: Topic) -> Event:
+    given = event.get("topic") or ""
+    if topic.resource_id and given not in {"", topic.resource_id}:
+        raise InvalidEvent(
+            f"event {index}: topic must be absent or {topic.resource_id!r}, found {given!r}"
+        )
+    return {
+        **event,
+        "topic": given or topic.resource_id or topic.name,
+        "dataVersion": event.get("dataVersion") or "",
+        "metadataVersion": "1",
+    }

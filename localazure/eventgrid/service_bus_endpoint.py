@@ -1,0 +1,88 @@
+"""Delivery to a Service Bus queue or topic, one message an event.
+
+Source: https://learn.microsoft.com/azure/event-grid/handler-service-bus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from localazure.eventgrid.configuration import ServiceBusEntity
+from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_S, Outcome, Verdict
+from localazure.eventgrid.schemas import METADATA_VERSION, Event
+
+
+class ServiceBusEndpoint:
+    """A sender to one entity, opened when first needed and anew after an error."""
+
+    needs_handshake = False
+
+    def __init__(self, connection_string: str, subscription: str, entity: ServiceBusEntity) -> None:
+        self._connection_string = connection_string
+        self._subscription = subscription
+        self._entity = entity
+        self._lock = asyncio.Lock()
+        self._client: ServiceBusClient | None = None
+        self._sender: ServiceBusSender | None = None
+
+    async def deliver(self, events: list[Event], attempts: int) -> Outcome:
+        """Send events of the subscription's schema; `attempts` have been made before."""
+        properties = {
+            "aeg-event-type": "Notification",
+            "aeg-subscription-name": self._subscription.upper(),
+            "aeg-delivery-count": str(attempts),
+            "aeg-metadata-version": METADATA_VERSION,
+        }
+        messages = [
+            ServiceBusMessage(
+                json.dumps(event),
+                content_type="application/json",
+                message_id=event["id"],
+                application_properties={**properties},
+            )
+            for event in events
+        ]
+        # A sender of the SDK serves one call at a time.
+        async with self._lock:
+            try:
+                sender = self._sender or self._open()
+                await asyncio.wait_for(sender.send_messages(messages), ATTEMPT_TIMEOUT_S)
+            except MessageSizeExceededError:
+                return Outcome(Verdict.FINAL, "PayloadTooLarge")
+            except MessagingEntityNotFoundError:
+                await self.close()
+                return Outcome(Verdict.RETRY, "NotFound")
+            except (ServiceBusConnectionError, OSError):
+                await self.close()
+                return Outcome(Verdict.ABSENT, "SocketError")
+            except (ServiceBusError, TimeoutError):
+                await self.close()
+                return Outcome(Verdict.RETRY, "Busy")
+            return Outcome(Verdict.DELIVERED, "Delivered")
+
+    def _open(self) -> ServiceBusSender:
+        # This subscription's own schedule retries.
+        client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
+        self._client = client
+        name = self._entity.name
+        open_sender = client.get_topic_sender if self._entity.is_topic else client.get_queue_sender
+        self._sender = open_sender(name)
+        return self._sender
+
+    async def close(self) -> None:
+        """End the connection, if there is one."""
+        client, self._client, self._sender = self._client, None, None
+        if client is not None:
+            with contextlib.suppress(ServiceBusError, OSError):
+                await client.close()

@@ -1,0 +1,267 @@
+"""What Event Grid has accepted and not yet brought to everyone: events, deliveries, counts.
+
+An event is acknowledged once it and all its deliveries are committed; a delivery's row is gone
+once its end is: a crash in between delivers again, never less.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localazure.database import Database
+from localazure.eventgrid.schemas import Event, Schema
+
+MIGRATIONS = (
+    """
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        schema TEXT NOT NULL,
+        body TEXT NOT NULL,
+        published_s REAL NOT NULL
+    );
+    CREATE TABLE deliveries (
+        subscription TEXT NOT NULL,
+        event INTEGER NOT NULL REFERENCES events,
+        due_s REAL NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        last_outcome TEXT,
+        last_attempt_s REAL,
+        dead_letter_reason TEXT,
+        PRIMARY KEY (subscription, event)
+    ) WITHOUT ROWID;
+    CREATE INDEX deliveries_by_due ON deliveries (subscription, due_s, event);
+    CREATE INDEX deliveries_by_event ON deliveries (event);
+    CREATE TABLE subscriptions (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE validated (subscription TEXT PRIMARY KEY, url TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE counts (
+        subscription TEXT NOT NULL,
+        what TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        PRIMARY KEY (subscription, what)
+    ) WITHOUT ROWID;
+    """,
+)
+
+COUNTS = ("matched", "delivered", "failed", "deadLettered", "dropped")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One event on its way to one subscription.
+
+    Attributes:
+        event_id: of the store, not of the event.
+        event: as published, in `schema`.
+        attempts: made so far.
+        published_s: Unix time, as all others.
+        dead_letter_reason: set once it is to be dead-lettered.
+    """
+
+    event_id: int
+    event: Event
+    schema: Schema
+    published_s: float
+    attempts: int = 0
+    last_outcome: str | None = None
+    last_attempt_s: float | None = None
+    dead_letter_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Postponement:
+    """A delivery that goes on later."""
+
+    event_id: int
+    due_s: float
+    attempts: int
+    last_outcome: str
+    last_attempt_s: float | None
+    dead_letter_reason: str | None = None
+
+
+class Store:
+    """The durable state of Event Grid."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, MIGRATIONS)
+
+    def close(self) -> None:
+        """Finish what was handed in, then close."""
+        self._database.close()
+
+    async def accept(
+        self, events: Sequence[tuple[Event, Sequence[str]]], schema: Schema, now_s: float
+    ) -> None:
+        """Keep events with the subscriptions that each goes to; durable on return."""
+        wanted = [(json.dumps(event), names) for event, names in events if names]
+
+        def insert(connection: sqlite3.Connection) -> None:
+            for body, names in wanted:
+                cursor = connection.execute(
+                    "INSERT INTO events (schema, body, published_s) VALUES (?, ?, ?)",
+                    (schema.value, body, now_s),
+                )
+                for name in names:
+                    connection.execute(
+                        "INSERT INTO deliveries (subscription, event, due_s) VALUES (?, ?, ?)",
+                        (name, cursor.lastrowid, now_s),
+                    )
+                    _count(connection, name, "matched", 1)
+
+        if wanted:
+            await self._database.write(insert)
+
+    def due(
+        self, subscription: str, now_s: float, limit: int, without: Collection[int]
+    ) -> list[Delivery]:
+        """Deliveries whose time has come, oldest due first, without those already under way."""
+        rows = self._database.read(
+            """
+            SELECT * FROM deliveries JOIN events ON events.id = deliveries.event
+            WHERE subscription = ? AND due_s <= ? ORDER BY due_s, event LIMIT ?
+            """,
+            (subscription, now_s, limit + len(without)),
+        )
+        return [
+            Delivery(
+                row["event"],
+                json.loads(row["body"]),
+                Schema(row["schema"]),
+                row["published_s"],
+                row["attempts"],
+                row["last_outcome"],
+                row["last_attempt_s"],
+                row["dead_letter_reason"],
+            )
+            for row in rows
+            if row["event"] not in without
+        ][:limit]
+
+    def next_due_s(self, subscription: str, after_s: float) -> float | None:
+        """When the next delivery is due that is not due yet."""
+        ((due_s,),) = self._database.read(
+            "SELECT MIN(due_s) FROM deliveries WHERE subscription = ? AND due_s > ?",
+            (subscription, after_s),
+        )
+        return due_s
+
+    async def finish(self, subscription: str, event_ids: Sequence[int], what: str) -> None:
+        """End deliveries and count them as delivered, deadLettered or dropped."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            for event_id in event_ids:
+                connection.execute(
+                    "DELETE FROM deliveries WHERE subscription = ? AND event = ?",
+                    (subscription, event_id),
+                )
+                _forget_if_done(connection, event_id)
+            _count(connection, subscription, what, len(event_ids))
+
+        await self._database.write(delete)
+
+    async def postpone(
+        self, subscription: str, postponements: Sequence[Postponement], failed: int
+    ) -> None:
+        """Note when deliveries go on, and how many attempts failed."""
+
+        def update(connection: sqlite3.Connection) -> None:
+            for later in postponements:
+                connection.execute(
+                    "UPDATE deliveries SET due_s = ?, attempts = ?, last_outcome = ?,"
+                    " last_attempt_s = ?, dead_letter_reason = ?"
+                    " WHERE subscription = ? AND event = ?",
+                    (
+                        later.due_s,
+                        later.attempts,
+                        later.last_outcome,
+                        later.last_attempt_s,
+                        later.dead_letter_reason,
+                        subscription,
+                        later.event_id,
+                    ),
+                )
+            _count(connection, subscription, "failed", failed)
+
+        await self._database.write(update)
+
+    def validated_url(self, subscription: str) -> str | None:
+        """The URL whose owner has agreed to receive this subscription's events."""
+        rows = self._database.read(
+            "SELECT url FROM validated WHERE subscription = ?", (subscription,)
+        )
+        return rows[0]["url"] if rows else None
+
+    async def set_validated(self, subscription: str, url: str) -> None:
+        """Note a handshake that succeeded."""
+        await self._execute("INSERT OR REPLACE INTO validated VALUES (?, ?)", (subscription, url))
+
+    def put_subscriptions(self) -> list[tuple[str, Any]]:
+        """Subscriptions that were put at run time: name and body."""
+        rows = self._database.read("SELECT * FROM subscriptions ORDER BY name")
+        return [(row["name"], json.loads(row["body"])) for row in rows]
+
+    async def put_subscription(self, name: str, body: Mapping[str, Any]) -> None:
+        """Keep a subscription over restarts."""
+        await self._execute(
+            "INSERT OR REPLACE INTO subscriptions VALUES (?, ?)", (name, json.dumps(body))
+        )
+
+    def subscriptions_with_deliveries(self) -> set[str]:
+        """Names under which something waits."""
+        rows = self._database.read("SELECT DISTINCT subscription FROM deliveries")
+        return {row["subscription"] for row in rows}
+
+    async def remove_subscription(self, name: str) -> int:
+        """Forget a subscription with all that waits for it; returns how much that was."""
+
+        def remove(connection: sqlite3.Connection) -> int:
+            waiting = connection.execute(
+                "SELECT event FROM deliveries WHERE subscription = ?", (name,)
+            ).fetchall()
+            connection.execute("DELETE FROM deliveries WHERE subscription = ?", (name,))
+            for row in waiting:
+                _forget_if_done(connection, row["event"])
+            connection.execute("DELETE FROM subscriptions WHERE name = ?", (name,))
+            connection.execute("DELETE FROM validated WHERE subscription = ?", (name,))
+            connection.execute("DELETE FROM counts WHERE subscription = ?", (name,))
+            return len(waiting)
+
+        return await self._database.write(remove)
+
+    def counts(self, subscription: str) -> dict[str, int]:
+        """How many events matched, were delivered …, and how many wait now."""
+        rows = self._database.read(
+            "SELECT what, number FROM counts WHERE subscription = ?", (subscription,)
+        )
+        found = dict.fromkeys(COUNTS, 0) | {row["what"]: row["number"] for row in rows}
+        ((waiting,),) = self._database.read(
+            "SELECT COUNT(*) FROM deliveries WHERE subscription = ?", (subscription,)
+        )
+        return {**found, "waiting": waiting}
+
+    async def _execute(self, sql: str, parameters: Sequence[Any]) -> None:
+        def execute(connection: sqlite3.Connection) -> None:
+            connection.execute(sql, parameters)
+
+        await self._database.write(execute)
+
+
+def _count(connection: sqlite3.Connection, subscription: str, what: str, number: int) -> None:
+    connection.execute(
+        "INSERT INTO counts VALUES (?, ?, ?)"
+        " ON CONFLICT (subscription, what) DO UPDATE SET number = number + excluded.number",
+        (subscription, what, number),
+    )
+
+
+def _forget_if_done(connection: sqlite3.Connection, event_id: int) -> None:
+    connection.execute(
+        "DELETE FROM events WHERE id = ?"
+        " AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event = events.id)",
+        (event_id,),
+    )
