@@ -1,0 +1,87 @@
+"""Publishes a durable outbox to a topic of Event Grid: in order, at least once, for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import aiohttp
+
+log = logging.getLogger(__name__)
+
+API_VERSION = "2018-01-01"
+# Events of the parts are about 1 KB each: far below Event Grid's 1 MB a request.
+# https://learn.microsoft.com/azure/event-grid/quotas-limits
+MAX_EVENTS_PER_REQUEST = 100
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+TIMEOUT = aiohttp.ClientTimeout(total=30)
+_PROBLEM_CHARACTERS = 500
+
+
+class Outbox(Protocol):
+    """Events that wait, oldest first."""
+
+    filled: asyncio.Event
+    """Set whenever there may be something to publish."""
+
+    def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """The events that wait longest, each with its number."""
+        ...
+
+    async def published(self, numbers: Sequence[int]) -> None:
+        """Forget events that Event Grid has acknowledged."""
+        ...
+
+
+class EventPublisher:
+    """One publisher of one outbox."""
+
+    def __init__(
+        self, outbox: Outbox, session: aiohttp.ClientSession, endpoint: str, key: str
+    ) -> None:
+        self._outbox = outbox
+        self._session = session
+        self._endpoint = endpoint
+        self._key = key
+
+    async def run(self) -> None:
+        """Publish whatever waits, and wait for more, until cancelled."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            await self._outbox.filled.wait()
+            self._outbox.filled.clear()
+            while batch := self._outbox.oldest(MAX_EVENTS_PER_REQUEST):
+                problem = await self._publish([event for _, event in batch])
+                if problem is None:
+                    await self._outbox.published([number for number, _ in batch])
+                    pause = FIRST_PAUSE_SECONDS
+                else:
+                    level = logging.DEBUG if pause < LONGEST_PAUSE_SECONDS else logging.WARNING
+                    log.log(level, "%s; events are kept, next try in %g s", problem, pause)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _publish(self, events: list[dict[str, Any]]) -> str | None:
+        """Send one request; the problem in words, None if it was accepted."""
+        try:
+            async with self._session.post(
+                self._endpoint,
+                params={"api-version": API_VERSION},
+                data=json.dumps(events).encode(),
+                headers={
+                    "aeg-sas-key": self._key,
+                    "Content-Type": "application/json; charset=utf-8",
+                },
+                timeout=TIMEOUT,
+            ) as response:
+                if response.status == HTTPStatus.OK:
+                    return None
+                text = (await response.text())[:_PROBLEM_CHARACTERS]
+                return f"Event Grid answered {response.status}: {text}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return f"Event Grid cannot be reached ({type(error).__name__}: {error})"

@@ -1,0 +1,175 @@
+"""ARM ids and URIs of one workspace: made, parsed, and resolved to blobs. Pure.
+
+URI forms that inputs, outputs and assets may hold:
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from localazure.environment import STORAGE_ACCOUNT, Environment
+from localazure.machinelearning.errors import invalid
+
+PROVIDER = "Microsoft.MachineLearningServices"
+
+_ARM_WORKSPACE = re.compile(
+    r"^(?:azureml:)?/subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
+    r"Microsoft\.MachineLearningServices/workspaces/[^/]+(?P<rest>/.*)?$",
+    re.IGNORECASE,
+)
+_LONG_FORM = re.compile(
+    r"^azureml://subscriptions/[^/]+/resource[gG]roups/[^/]+/(?:providers/"
+    r"Microsoft\.MachineLearningServices/)?workspaces/[^/]+/",
+    re.IGNORECASE,
+)
+_DATASTORE = re.compile(r"^azureml://datastores/(?P<name>[^/]+)/paths/(?P<path>.*)$")
+_JOB_OUTPUT = re.compile(
+    r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$"
+)
+_SHORT_ASSET = re.compile(r"^azureml:(?P<name>[^:/@]+):(?P<version>[^:/@]+)$")
+_VERSIONED = re.compile(r"^/(?P<kind>[A-Za-z]+)/(?P<name>[^/]+)/versions/(?P<version>[^/]+)$")
+
+
+@dataclass(frozen=True)
+class AssetVersion:
+    """A named, versioned asset of the workspace; kind is its ARM collection, such as `data`."""
+
+    kind: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class DatastorePath:
+    """A path below a datastore's root."""
+
+    datastore: str
+    path: str
+
+
+@dataclass(frozen=True)
+class JobOutputPath:
+    """A path below a named output of another job."""
+
+    job: str
+    output: str
+    path: str
+
+
+@dataclass(frozen=True)
+class BlobPath:
+    """A blob, or a folder of blobs, in the storage account."""
+
+    container: str
+    path: str
+
+    def child(self, name: str) -> BlobPath:
+        """The path one step below."""
+        return BlobPath(self.container, f"{self.path.rstrip('/')}/{name}".lstrip("/"))
+
+
+Address = AssetVersion | DatastorePath | JobOutputPath | BlobPath
+
+
+def workspace_id(environment: Environment) -> str:
+    """ARM id of the one workspace."""
+    return (
+        f"/subscriptions/{environment.subscription_id}"
+        f"/resourceGroups/{environment.resource_group}"
+        f"/providers/{PROVIDER}/workspaces/{environment.workspace}"
+    )
+
+
+def child_of_workspace(identifier: str) -> str:
+    """What follows the workspace in an ARM id: `/computes/gpu` for example.
+
+    Raises:
+        ArmError: 400, it is no ARM id of a workspace's child.
+    """
+    match = _ARM_WORKSPACE.match(identifier)
+    if match is None or not match["rest"]:
+        raise invalid(f"{identifier!r} is not the ARM id of something in a workspace")
+    return match["rest"]
+
+
+def parse_compute(identifier: str) -> str:
+    """Name of the cluster that a job's `computeId` means.
+
+    Raises:
+        ArmError: 400, it means no cluster of a workspace (serverless and `local` are not covered).
+    """
+    kind, _, name = child_of_workspace(identifier).strip("/").partition("/")
+    if kind.lower() != "computes" or not name:
+        raise invalid(f"computeId {identifier!r} does not name a compute of the workspace")
+    return name
+
+
+def parse_asset(identifier: str, *, kind: str) -> AssetVersion:
+    """An asset by ARM id or by `azureml:name:version`.
+
+    Args:
+        identifier: either form.
+        kind: ARM collection that the short form belongs to.
+
+    Raises:
+        ArmError: 400, it is neither.
+    """
+    short = _SHORT_ASSET.match(identifier)
+    if short is not None:
+        return AssetVersion(kind, short["name"], short["version"])
+    versioned = _VERSIONED.match(child_of_workspace(identifier))
+    if versioned is None:
+        raise invalid(f"{identifier!r} names no version of an asset")
+    return AssetVersion(versioned["kind"].lower(), versioned["name"], versioned["version"])
+
+
+def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
+    """What a `uri` of an input, an output, a data asset or a model points at.
+
+    Args:
+        uri: any of the published forms.
+        asset_kind: ARM collection that `azureml:name:version` belongs to.
+
+    Raises:
+        ArmError: 400, the form is unknown or it leaves the storage account.
+    """
+    short = _LONG_FORM.sub("azureml://", uri)
+    if match := _DATASTORE.match(short):
+        return DatastorePath(match["name"], _safe_path(match["path"], uri))
+    if match := _JOB_OUTPUT.match(short):
+        return JobOutputPath(match["job"], match["output"], _safe_path(match["path"] or "", uri))
+    if uri.startswith(("http://", "https://")):
+        return _parse_blob_url(uri)
+    if uri.startswith(("azureml:", "/subscriptions/")) and not uri.startswith("azureml://"):
+        return parse_asset(uri, kind=asset_kind)
+    raise invalid(
+        f"{uri!r} is not a URI that the local workspace can read; use azureml:name:version, "
+        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/… "
+        "or an http(s) URL of the storage account"
+    )
+
+
+def _parse_blob_url(url: str) -> BlobPath:
+    """Path-style (`http://127.0.0.1:…/account/container/…`) or `https://account.blob.…/…`."""
+    parts = urlsplit(url)
+    path = unquote(parts.path).lstrip("/")
+    host = parts.hostname or ""
+    if path.startswith(f"{STORAGE_ACCOUNT}/"):
+        path = path.removeprefix(f"{STORAGE_ACCOUNT}/")
+    elif not host.startswith(f"{STORAGE_ACCOUNT}.blob."):
+        raise invalid(f"{url!r} is not in the local storage account {STORAGE_ACCOUNT!r}")
+    container, _, blob = path.partition("/")
+    if not container:
+        raise invalid(f"{url!r} names no container")
+    return BlobPath(container, _safe_path(blob, url))
+
+
+def _safe_path(path: str, uri: str) -> str:
+    """The path without a trailing slash; refuses what could climb out of a job's folder."""
+    parts = path.strip("/").split("/")
+    if any(part in {".", ".."} or "\\" in part or "\0" in part for part in parts):
+        raise invalid(f"{uri!r} holds a path segment that is not allowed")
+    return "/".join(parts)

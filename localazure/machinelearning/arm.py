@@ -1,0 +1,179 @@
+"""What all ARM resources share on the wire: envelopes, lists, request bodies, errors, tokens."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.compute import Compute
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.identity import InvalidTokenError, TokenIssuer
+from localazure.machinelearning.store import Resource
+from localazure.machinelearning.workspace import Workspace
+
+WORKSPACE = web.AppKey("workspace", Workspace)
+COMPUTE = web.AppKey("compute", Compute)
+TOKENS = web.AppKey("tokens", TokenIssuer)
+
+WORKSPACE_PATH = (
+    "/subscriptions/{subscription}/resourceGroups/{resource_group}"
+    f"/providers/{PROVIDER}/workspaces/{{workspace}}"
+)
+OPEN_PATHS = ("/metadata/endpoints", "/discovery")
+"""What the SDK reads before it has a token, or without one."""
+
+# https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = logging.getLogger(__name__)
+
+
+def envelope(
+    workspace: Workspace, resource: Resource, properties: dict[str, Any]
+) -> dict[str, Any]:
+    """A resource as GET and PUT answer it: what was PUT, and ARM's own fields.
+
+    Args:
+        workspace: whose it is.
+        resource: what was PUT.
+        properties: takes the place of its `properties`.
+    """
+    suffix = f"/versions/{resource.version}" if resource.version else ""
+    kind = f"{PROVIDER}/workspaces/{resource.collection}" + ("/versions" if suffix else "")
+    return {
+        **resource.document,
+        "id": f"{workspace.id}/{resource.collection}/{resource.name}{suffix}",
+        "name": resource.version or resource.name,
+        "type": kind,
+        "properties": properties,
+        "systemData": {
+            "createdAt": timestamp(resource.created_at),
+            "createdBy": "localazure",
+            "createdByType": "ManagedIdentity",
+            "lastModifiedAt": timestamp(resource.modified_at),
+        },
+    }
+
+
+def timestamp(seconds: float) -> str:
+    """Epoch seconds as ARM writes times."""
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def listing(request: web.Request, entries: Sequence[dict[str, Any]]) -> web.Response:
+    """A whole list as one page, cut to `$top`."""
+    top = request.query.get("$top")
+    if top is not None:
+        if not top.isdecimal():
+            raise invalid(f"$top is {top!r}; it must be a number")
+        entries = entries[: int(top)]
+    return web.json_response({"value": entries})
+
+
+def is_listed(request: web.Request, properties: dict[str, Any]) -> bool:
+    """Whether `listViewType` asks for it; archived ones are left out unless it does."""
+    is_archived = bool(properties.get("isArchived"))
+    match request.query.get("listViewType", "ActiveOnly"):
+        case "All":
+            return True
+        case "ArchivedOnly":
+            return is_archived
+        case _:
+            return not is_archived
+
+
+async def read_body(request: web.Request) -> dict[str, Any]:
+    """The request's body: an object with an object `properties`.
+
+    Raises:
+        ArmError: 400, it is not.
+    """
+    try:
+        body: Any = json.loads(await request.read())
+    except ValueError as error:
+        raise invalid(f"the request body is not JSON: {error}") from error
+    if not isinstance(body, dict) or not isinstance(
+        cast("dict[str, Any]", body).get("properties"), dict
+    ):
+        raise invalid("the request body must be an object with `properties`")
+    return cast("dict[str, Any]", body)
+
+
+def path_name(request: web.Request, key: str = "name") -> str:
+    """A resource name out of the URL.
+
+    Raises:
+        ArmError: 400, no resource may have that name.
+    """
+    name = request.match_info[key]
+    if not _NAME.match(name):
+        raise invalid(
+            f"{name!r} is not a valid {key}: 1 to 255 letters, digits, '-', '_' and '.', "
+            "the first a letter or digit"
+        )
+    return name
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn errors into ARM's form."""
+    try:
+        return await handler(request)
+    except ArmError as error:
+        return web.json_response(error.to_document(), status=error.status)
+    except web.HTTPException as error:
+        code = "NotFound" if error.status == web.HTTPNotFound.status_code else error.reason
+        body = ArmError(
+            error.status, code, f"the local workspace has no {request.method} {request.path}"
+        )
+        return web.json_response(body.to_document(), status=error.status)
+    except Exception:  # noqa: BLE001 - the edge of the process: logged, and answered
+        _log.exception("%s %s failed", request.method, request.path)
+        body = ArmError(500, "InternalServerError", "a defect of localazure; see its log")
+        return web.json_response(body.to_document(), status=500)
+
+
+@web.middleware
+async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let only bearers of a token of this state folder's identity endpoint pass."""
+    if not request.path.startswith(OPEN_PATHS):
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        try:
+            bearer = token if scheme.lower() == "bearer" else ""
+            request.app[TOKENS].check(bearer, now=request.app[WORKSPACE].clock())
+        except InvalidTokenError as error:
+            body = ArmError(401, "AuthenticationFailed", str(error)).to_document()
+            return web.json_response(body, status=401, headers={"WWW-Authenticate": "Bearer"})
+    return await handler(request)
+
+
+@web.middleware
+async def check_workspace(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse other subscriptions, resource groups and workspaces: there is one of each."""
+    environment = request.app[WORKSPACE].environment
+    expected = {
+        "subscription": environment.subscription_id,
+        "resource_group": environment.resource_group,
+        "workspace": environment.workspace,
+    }
+    codes = {
+        "subscription": "SubscriptionNotFound",
+        "resource_group": "ResourceGroupNotFound",
+        "workspace": "ResourceNotFound",
+    }
+    for key, name in expected.items():
+        asked = request.match_info.get(key)
+        if asked is not None and asked.lower() != name.lower():
+            kind = key.replace("_", " ")
+            raise ArmError(
+                404, codes[key], f"{kind} {asked!r} was not found; the local one is {name!r}"
+            )
+    return await handler(request)

@@ -1,0 +1,135 @@
+"""The storage account as a job's data plane: clients, listings, and what is worth a retry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from azure.core.exceptions import (
+    AzureError,
+    HttpResponseError,
+    ResourceExistsError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from azure.storage.blob import BlobServiceClient, ContainerClient
+
+from localazure.machinelearning.addresses import BlobPath
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5
+READ_SECONDS = 60
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+_SERVER_ERROR = 500
+_TOO_MANY_REQUESTS = 429
+_REQUEST_TIMEOUT = 408
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One blob below a prefix."""
+
+    blob: str
+    """Its name in the container."""
+    path: str
+    """Its name below the prefix; for a single blob its last segment."""
+    size: int
+    """Bytes."""
+    etag: str
+    modified: datetime
+
+
+class BlobStore:
+    """Container clients of one storage account, opened once each. May be used by many threads."""
+
+    def __init__(self, connection_string: str) -> None:
+        # Retries are ours: the SDK's own would hold a whole job up for a minute each time.
+        self._service = BlobServiceClient.from_connection_string(
+            connection_string,
+            retry_total=0,
+            connection_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+        )
+
+    def container(self, name: str) -> ContainerClient:
+        """Client of a container."""
+        return self._service.get_container_client(name)
+
+    def ensure_container(self, name: str) -> None:
+        """Create a container unless it is there."""
+        try:
+            self._service.create_container(name)
+        except ResourceExistsError:
+            return
+
+    def list(self, source: BlobPath) -> Iterator[RemoteFile]:
+        """The blob at the path itself, or else all blobs below it as a folder."""
+        container = self.container(source.container)
+        folder = f"{source.path}/" if source.path else ""
+        for found in container.list_blobs(name_starts_with=source.path or None):
+            name = str(found.name)
+            if name == source.path:
+                path = name.rpartition("/")[2]
+            elif name.startswith(folder) and not name.endswith("/"):
+                path = name.removeprefix(folder)
+            else:
+                continue
+            yield RemoteFile(
+                blob=name,
+                path=path,
+                size=found.size or 0,
+                etag=str(found.etag),
+                modified=found.last_modified,
+            )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._service.close()
+
+
+def is_transient(error: AzureError) -> bool:
+    """Whether the same call may succeed later: storage is away, or busy."""
+    if isinstance(error, ServiceRequestError | ServiceResponseError):
+        return True
+    if isinstance(error, HttpResponseError):
+        status = error.status_code or 0
+        return status >= _SERVER_ERROR or status in {_TOO_MANY_REQUESTS, _REQUEST_TIMEOUT}
+    return False
+
+
+def persist(
+    action: Callable[[], T],
+    *,
+    give_up_after_seconds: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """Do it, and while storage is away do it again, with growing pauses.
+
+    Args:
+        action: must be safe to repeat.
+        give_up_after_seconds: for ever when left out.
+        sleep: pauses; injected by tests.
+        clock: seconds; injected by tests.
+
+    Raises:
+        AzureError: the error was not transient, or the time is up.
+    """
+    started = clock()
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return action()
+        except AzureError as error:
+            is_late = (
+                give_up_after_seconds is not None and clock() - started >= give_up_after_seconds
+            )
+            if is_late or not is_transient(error):
+                raise
+        sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

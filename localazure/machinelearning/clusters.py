@@ -1,0 +1,125 @@
+"""AmlCompute clusters: between ARM documents and what the scheduler works with. Pure but for rows.
+
+https://learn.microsoft.com/rest/api/azureml/compute
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.scheduler import Cluster, Node
+from localazure.machinelearning.states import NodeState
+from localazure.machinelearning.store import Query, Resource, list_resources
+
+COMPUTES = "computes"
+DEFAULT_IDLE_TIME = "PT2M"
+LOW_PRIORITY = "LowPriority"
+
+
+def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
+    """Check a compute's document.
+
+    Raises:
+        ArmError: 400, it is no AmlCompute cluster, or its scale settings are wrong.
+    """
+    properties = document.get("properties") or {}
+    if properties.get("computeType") != "AmlCompute":
+        raise invalid(
+            f"compute {name!r}: computeType {properties.get('computeType')!r} is not covered; "
+            "the local workspace has AmlCompute clusters"
+        )
+    details = properties.get("properties") or {}
+    scale = details.get("scaleSettings") or {}
+    minimum, maximum = scale.get("minNodeCount", 0), scale.get("maxNodeCount", 1)
+    if not (isinstance(minimum, int) and isinstance(maximum, int) and 0 <= minimum <= maximum):
+        raise invalid(
+            f"compute {name!r}: minNodeCount {minimum!r} and maxNodeCount {maximum!r} must be "
+            "numbers, the first not the larger"
+        )
+    try:
+        idle = parse_seconds(scale.get("nodeIdleTimeBeforeScaleDown") or DEFAULT_IDLE_TIME)
+    except ValueError as error:
+        raise invalid(f"compute {name!r}: nodeIdleTimeBeforeScaleDown: {error}") from error
+    return Cluster(
+        name=name,
+        vm_size=details.get("vmSize") or "",
+        min_nodes=minimum,
+        max_nodes=maximum,
+        idle_seconds=idle,
+    )
+
+
+def list_clusters(query: Query) -> list[Cluster]:
+    """All clusters, oldest first."""
+    resources = reversed(list_resources(query, COMPUTES))
+    return [parse_cluster(resource.name, resource.document) for resource in resources]
+
+
+def is_low_priority(resource: Resource) -> bool:
+    """Whether nodes of the cluster may be preempted."""
+    return (resource.properties.get("properties") or {}).get("vmPriority") == LOW_PRIORITY
+
+
+def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) -> None:
+    """Refuse what could never be provisioned: minimum sizes beyond the quota.
+
+    Raises:
+        ArmError: 400.
+    """
+    size = cluster.vm_size.lower()
+    limit = quota.get(size)
+    if limit is None:
+        return
+    needed = cluster.min_nodes + sum(
+        other.min_nodes
+        for other in others
+        if other.vm_size.lower() == size and other.name != cluster.name
+    )
+    if needed > limit:
+        raise ArmError(
+            400,
+            "ClusterMinNodesExceedCoreQuota",
+            f"compute {cluster.name!r}: {needed} nodes of {cluster.vm_size} must always run, the "
+            f"quota is {limit}; lower min_instances or ask for more quota",
+        )
+
+
+def runtime_properties(
+    cluster: Cluster, nodes: list[Node], *, is_short_of_quota: bool, modified_at: float
+) -> dict[str, Any]:
+    """What GET shows of a cluster besides what was PUT: `properties.properties`."""
+    counts = Counter(node.state for node in nodes)
+    is_resizing = counts[NodeState.PREPARING] > 0
+    changed = max((node.since for node in nodes), default=modified_at)
+    errors = (
+        [
+            {
+                "error": {
+                    "code": "ClusterCoreQuotaReached",
+                    "message": f"the quota of {cluster.vm_size} does not allow another node of "
+                    f"compute {cluster.name!r}; jobs wait for nodes that become free",
+                }
+            }
+        ]
+        if is_short_of_quota
+        else None
+    )
+    return {
+        "allocationState": "Resizing" if is_resizing else "Steady",
+        "allocationStateTransitionTime": datetime.fromtimestamp(changed, tz=UTC).isoformat(),
+        "currentNodeCount": len(nodes) - counts[NodeState.PREPARING],
+        "targetNodeCount": len(nodes),
+        "nodeStateCounts": {
+            "idleNodeCount": counts[NodeState.IDLE],
+            "runningNodeCount": counts[NodeState.RUNNING],
+            "preparingNodeCount": counts[NodeState.PREPARING],
+            "unusableNodeCount": 0,
+            "leavingNodeCount": 0,
+            "preemptedNodeCount": counts[NodeState.PREEMPTED],
+        },
+        "errors": errors,
+    }

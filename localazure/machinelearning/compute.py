@@ -1,0 +1,290 @@
+"""The compute of the workspace: one loop that lets the scheduler decide, and runs what it started.
+
+Everything that must survive is in the tables before it takes effect: a job is Preparing before its
+runner exists, an order to stop is noted before it is sent. So after kill -9 `recover` finds in
+them what was going on: it ends what still runs, lets ended attempts finish their uploads, and
+queues the others again, as Azure ML does after the loss of a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import sqlite3
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Self
+
+import localazure
+from localazure.machinelearning.clusters import list_clusters
+from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.job_folder import JobFolder
+from localazure.machinelearning.job_resolution import resolve_job
+from localazure.machinelearning.job_table import (
+    JOBS,
+    JobRow,
+    finish_attempt,
+    get_job,
+    list_jobs,
+    list_nodes,
+    order_stop,
+    replace_nodes,
+    set_status,
+)
+from localazure.machinelearning.processes import FOLDER_VARIABLE
+from localazure.machinelearning.rank_group import kill_marked
+from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, parse_report
+from localazure.machinelearning.scheduler import Outcome as Schedule
+from localazure.machinelearning.scheduler import WaitingJob, advance
+from localazure.machinelearning.states import ACTIVE, JOB_TRANSITIONS, TERMINAL, WAITING, JobStatus
+from localazure.machinelearning.store import get_resource, querying
+from localazure.machinelearning.workspace import Workspace
+
+MAX_RUNNER_FAILURES = 3
+"""A runner that dies so often has a reason that a new one will not mend."""
+
+_PACKAGE_PARENT = Path(localazure.__file__).parent.parent
+
+_log = logging.getLogger(__name__)
+
+
+class Compute:
+    """Clusters and the jobs on them. Use as an async context manager."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._database = workspace.database
+        self._clock = workspace.clock
+        self._wake = asyncio.Event()
+        self._runners: dict[str, Process] = {}
+        self._attempts: dict[str, asyncio.Task[None]] = {}
+        self._loop: asyncio.Task[None] | None = None
+        self.short_of_quota: frozenset[str] = frozenset()
+        """Clusters that would grow further if the quota allowed it."""
+
+    async def __aenter__(self) -> Self:
+        await self._recover()
+        self._loop = asyncio.create_task(self._schedule())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End all runners at once: their jobs are queued again by the next start."""
+        tasks = [task for task in (self._loop, *self._attempts.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for runner in self._runners.values():
+            _close_lifeline(runner)
+        await asyncio.gather(*(runner.wait() for runner in self._runners.values()))
+
+    def wake(self) -> None:
+        """Something changed that the scheduler should look at."""
+        self._wake.set()
+
+    async def stop(self, name: str, order: StopOrder) -> None:
+        """End the running attempt of a job; the order is durable when this returns."""
+        await self._database.write(lambda connection: order_stop(connection, name, order))
+        self._deliver_stop(name)
+
+    def _deliver_stop(self, name: str) -> None:
+        """Pass a noted order on; a runner that is still being started gets it after that."""
+        job = get_job(self._database.read, name)
+        runner = self._runners.get(name)
+        if job is None or job.stop_order is None or runner is None or runner.stdin is None:
+            return
+        with contextlib.suppress(ConnectionError):  # it has just ended by itself
+            runner.stdin.write(job.stop_order.to_json().encode() + b"\n")
+
+    async def _schedule(self) -> None:
+        while True:
+            self._wake.clear()
+            schedule = await self._database.write(self._advance)
+            self.short_of_quota = frozenset(schedule.short_of_quota)
+            self._workspace.events.filled.set()
+            for name in schedule.started:
+                self._start_attempt(name)
+            pause = None if schedule.wake_at is None else max(0.0, schedule.wake_at - self._clock())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause)
+
+    def _advance(self, connection: sqlite3.Connection) -> Schedule:
+        query = querying(connection)
+        topic, now = self._workspace.id, self._clock()
+        schedule = advance(
+            clusters=tuple(list_clusters(query)),
+            nodes=tuple(list_nodes(query)),
+            waiting=tuple(
+                WaitingJob(name=job.name, cluster=job.cluster, node_count=job.node_count)
+                for job in list_jobs(query, WAITING)
+            ),
+            configuration=self._workspace.configuration,
+            now=now,
+        )
+        replace_nodes(connection, schedule.nodes)
+        for name in schedule.provisioning:
+            set_status(connection, topic, name, JobStatus.PROVISIONING, now)
+        for name in schedule.started:
+            set_status(connection, topic, name, JobStatus.PREPARING, now)
+        for name in schedule.orphaned:
+            connection.execute(
+                "UPDATE job SET error_code = 'ComputeNotFound', error_message = "
+                "'the compute ' || cluster || ' was deleted' WHERE name = ?",
+                (name,),
+            )
+            set_status(connection, topic, name, JobStatus.FAILED, now)
+        return schedule
+
+    def _start_attempt(self, name: str) -> None:
+        task = asyncio.create_task(self._run_attempt(name), name=f"job {name}")
+        self._attempts[name] = task
+        task.add_done_callback(lambda done: self._attempt_over(name, done))
+
+    def _attempt_over(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._attempts.get(name) is task:
+            del self._attempts[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("job %s: supervising its runner failed", name, exc_info=error)
+
+    async def _run_attempt(self, name: str) -> None:
+        """Run a runner to its end, and take over how the attempt ended."""
+        job = get_job(self._database.read, name)
+        resource = get_resource(self._database.read, JOBS, name)
+        if job is None or resource is None:
+            return
+        folder = self._workspace.job_folder(name)
+        try:
+            spec = resolve_job(self._database.read, name, resource.properties, attempt=job.attempt)
+        except ArmError as error:
+            await self._finish(job, _failure(job, error.code, error.message))
+            return
+        try:
+            await asyncio.to_thread(spec.save, folder.root)
+            code = await self._supervise(name, folder)
+        except OSError as error:  # no space, no processes left
+            _log.warning("job %s: its runner could not be started: %s", name, error)
+            code = None
+        result = Result.load(folder.result, job.attempt)
+        if code == 0 and result is not None:
+            await self._finish(job, result)
+        else:
+            _log.warning("job %s: its runner ended with code %s", name, code)
+            await asyncio.to_thread(kill_marked, folder.root)
+            await self._after_runner_failure(name)
+
+    async def _supervise(self, name: str, folder: JobFolder) -> int:
+        """Start the runner, follow its reports, return its exit code."""
+        runner = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "localazure.machinelearning.runner",
+            str(self._workspace.environment.state),
+            str(folder.root),
+            stdin=PIPE,
+            stdout=PIPE,
+            # Not in the group of a terminal: Ctrl-C is for the supervisor, the runner follows.
+            process_group=0,
+            env={
+                **os.environ,
+                FOLDER_VARIABLE: str(folder.root),
+                "PYTHONPATH": str(_PACKAGE_PARENT),
+            },
+        )
+        self._runners[name] = runner
+        try:
+            self._deliver_stop(name)
+            if runner.stdout is not None:
+                async for line in runner.stdout:
+                    await self._follow(name, parse_report(line))
+            return await runner.wait()
+        finally:
+            if runner.returncode is None:
+                _close_lifeline(runner)
+            else:
+                del self._runners[name]
+
+    async def _follow(self, name: str, status: JobStatus) -> None:
+        def enter(connection: sqlite3.Connection) -> None:
+            job = get_job(querying(connection), name)
+            # A cancelled job stays CancelRequested while its outputs are uploaded.
+            if (
+                job is not None
+                and job.status is not JobStatus.CANCEL_REQUESTED
+                and status in JOB_TRANSITIONS[job.status]
+            ):
+                set_status(connection, self._workspace.id, name, status, self._clock())
+
+        await self._database.write(enter)
+        self._workspace.events.filled.set()
+
+    async def _finish(self, job: JobRow, result: Result) -> None:
+        has_ended = await self._database.write(
+            lambda connection: finish_attempt(
+                connection, self._workspace.id, job.name, result, self._clock()
+            )
+        )
+        self._workspace.events.filled.set()
+        if has_ended:
+            await asyncio.to_thread(_remove_folder, self._workspace.job_folder(job.name).root)
+        self.wake()
+
+    async def _after_runner_failure(self, name: str) -> None:
+        """Nothing of the attempt runs any more: finish it, or queue the job again."""
+
+        def count(connection: sqlite3.Connection) -> JobRow | None:
+            connection.execute(
+                "UPDATE job SET runner_failures = runner_failures + 1 WHERE name = ?", (name,)
+            )
+            return get_job(querying(connection), name)
+
+        job = await self._database.write(count)
+        if job is None or job.status not in ACTIVE:
+            return
+        if job.runner_failures > MAX_RUNNER_FAILURES:
+            message = f"the runner of the job died {job.runner_failures} times"
+            await self._finish(job, _failure(job, "RunnerFailed", message))
+        else:
+            await self._resume(job)
+
+    async def _resume(self, job: JobRow) -> None:
+        """Go on with an attempt whose runner is gone."""
+        folder = self._workspace.job_folder(job.name)
+        order = job.stop_order
+        if Result.load(folder.result, job.attempt) is None and order is not None:
+            stopped = Result(
+                attempt=job.attempt, outcome=order.outcome, code=order.code, message=order.message
+            )
+            folder.root.mkdir(parents=True, exist_ok=True)
+            stopped.save(folder.result)
+        if Result.load(folder.result, job.attempt) is not None:
+            self._start_attempt(job.name)  # it only uploads what is left
+            return
+        lost = Result(attempt=job.attempt, outcome=Outcome.PREEMPTED)
+        await self._finish(job, lost)
+
+    async def _recover(self) -> None:
+        """Take up what an earlier process left behind."""
+        folders = self._workspace.jobs_folder
+        await asyncio.to_thread(kill_marked, folders)
+        ended = {job.name for job in list_jobs(self._database.read, TERMINAL)}
+        for path in folders.iterdir():
+            if path.name in ended:
+                await asyncio.to_thread(_remove_folder, path)
+        for job in list_jobs(self._database.read, ACTIVE):
+            await self._resume(job)
+
+
+def _failure(job: JobRow, code: str, message: str) -> Result:
+    return Result(attempt=job.attempt, outcome=Outcome.FAILED, code=code, message=message)
+
+
+def _close_lifeline(runner: Process) -> None:
+    if runner.stdin is not None:
+        runner.stdin.close()
+
+
+def _remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""Brings blobs down as files, each content once: a cache by container, name and ETag.
+
+A mounted input is hard links to the cache, made read-only; a downloaded one is copies, because the
+job may write to them. A cached file that does not look as it was left (a job run as root can write
+to a read-only file) is fetched again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from azure.core import MatchConditions
+
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blobs import BlobStore, RemoteFile
+
+PARALLEL_DOWNLOADS = 8
+READ_ONLY = 0o444
+
+
+class SourceNotFoundError(FileNotFoundError):
+    """An input's path holds no blob."""
+
+
+class BlobCache:
+    """Files by content, shared by all jobs of one state folder."""
+
+    def __init__(self, folder: Path, store: BlobStore) -> None:
+        self._folder = folder
+        self._store = store
+
+    def materialize(self, source: BlobPath, target: Path, *, is_mount: bool) -> int:
+        """Make `target` a folder with the blobs of `source`; return how many there are.
+
+        Raises:
+            SourceNotFoundError: there is none.
+            AzureError: storage refused or is away; files already there are reused next time.
+        """
+        target.mkdir(parents=True, exist_ok=True)
+        files = list(self._store.list(source))
+        if not files:
+            raise SourceNotFoundError(
+                f"container {source.container!r} holds nothing at {source.path!r}"
+            )
+        for folder in {(target / file.path).parent for file in files}:
+            folder.mkdir(parents=True, exist_ok=True)
+
+        def place(file: RemoteFile) -> None:
+            cached = self._cached(source.container, file)
+            destination = target / file.path
+            destination.unlink(missing_ok=True)
+            if is_mount:
+                os.link(cached, destination)
+            else:
+                shutil.copyfile(cached, destination)
+
+        with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
+            _raise_first(pool.map(place, files))
+        return len(files)
+
+    def _cached(self, container: str, file: RemoteFile) -> Path:
+        key = hashlib.sha256(f"{container}\n{file.blob}\n{file.etag}".encode()).hexdigest()
+        cached = self._folder / key[:2] / key
+        if not _is_as_left(cached, file):
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            scratch = cached.with_name(f"{key}.{os.getpid()}.{threading.get_ident()}.tmp")
+            download(self._store, container, file, scratch)
+            seconds = file.modified.timestamp()
+            os.utime(scratch, (seconds, seconds))
+            scratch.chmod(READ_ONLY)
+            scratch.replace(cached)
+        return cached
+
+
+def download(store: BlobStore, container: str, file: RemoteFile, target: Path) -> None:
+    """Write exactly the version that was listed to a file.
+
+    Raises:
+        ResourceModifiedError: the blob was overwritten since.
+    """
+    blob = store.container(container).get_blob_client(file.blob)
+    with target.open("wb") as out:
+        if file.size:
+            blob.download_blob(
+                etag=file.etag, match_condition=MatchConditions.IfNotModified
+            ).readinto(out)
+
+
+def _is_as_left(cached: Path, file: RemoteFile) -> bool:
+    try:
+        found = cached.stat()
+    except FileNotFoundError:
+        return False
+    return found.st_size == file.size and int(found.st_mtime) == int(file.modified.timestamp())
+
+
+def _raise_first(results: Iterable[None]) -> None:
+    for _ in results:
+        pass

@@ -1,0 +1,48 @@
+"""Errors in ARM's form: `{"error": {"code", "message"}}` with an HTTP status.
+
+https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/overview and the common
+error response of the ARM RPC.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ArmError(Exception):
+    """What a request is refused with.
+
+    Args:
+        status: HTTP status.
+        code: ARM's or Azure ML's error code, such as `NotFound`.
+        message: names what, where and how to mend it; never a secret.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+    def to_document(self) -> dict[str, Any]:
+        """The response body."""
+        return {"error": {"code": self.code, "message": self.message}}
+
+
+def not_found(kind: str, name: str) -> ArmError:
+    """404: the resource is not there."""
+    return ArmError(404, "NotFound", f"{kind} {name!r} was not found in this workspace")
+
+
+def invalid(message: str) -> ArmError:
+    """400: the request can never succeed as it is."""
+    return ArmError(400, "UserError", message)
+
+
+def immutable(kind: str, name: str, fields: list[str]) -> ArmError:
+    """409: a version, once made, keeps what defines it."""
+    return ArmError(
+        409,
+        "Conflict",
+        f"{kind} {name!r} exists and its {', '.join(fields)} cannot change; use a new version",
+    )

@@ -1,0 +1,45 @@
+"""Where one job's files are while it runs: `<state>/machinelearning/jobs/<name>/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The folder of one job. It outlives an attempt and goes when the job has ended."""
+
+    root: Path
+
+    @property
+    def working_directory(self) -> Path:
+        """The job's code, and the current folder of its processes."""
+        return self.root / "wd"
+
+    @property
+    def captured(self) -> dict[str, Path]:
+        """Folders that Azure ML captures by itself: `./outputs` and `./logs`."""
+        return {name: self.working_directory / name for name in ("outputs", "logs")}
+
+    @property
+    def user_logs(self) -> Path:
+        """What the processes print."""
+        return self.root / "user_logs"
+
+    @property
+    def result(self) -> Path:
+        """How the attempt ended, written before the last upload."""
+        return self.root / "result.json"
+
+    def input(self, name: str) -> Path:
+        """Where an input is put."""
+        return self.root / "inputs" / name
+
+    def output(self, name: str) -> Path:
+        """Where the job finds and leaves a named output."""
+        return self.root / "outputs" / name
+
+    def sync_state(self, name: str) -> Path:
+        """What is known to be the same here and in the blobs."""
+        return self.root / "sync" / f"{name}.json"

@@ -1,0 +1,196 @@
+"""From a job's document to what a runner needs: every reference followed to blobs.
+
+The same code checks a submission and prepares a start, so that what was accepted can be run.
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localazure.machinelearning.addresses import (
+    Address,
+    AssetVersion,
+    BlobPath,
+    DatastorePath,
+    JobOutputPath,
+    parse_asset,
+    parse_uri,
+)
+from localazure.machinelearning.configuration import ARTIFACT_DATASTORE, DEFAULT_DATASTORE
+from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.job_spec import (
+    Distribution,
+    InputMode,
+    InputSpec,
+    JobSpec,
+    OutputSpec,
+)
+from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS
+from localazure.machinelearning.placeholders import UnknownPlaceholderError, expand
+from localazure.machinelearning.store import Query, get_resource
+
+ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
+"""ARM collection → the property that says where an asset's bytes are."""
+
+_INPUT_MODES = {
+    "ReadOnlyMount": InputMode.MOUNT,
+    "EvalMount": InputMode.MOUNT,
+    "Download": InputMode.DOWNLOAD,
+    "EvalDownload": InputMode.DOWNLOAD,
+    "Direct": InputMode.LITERAL,
+}
+_OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
+_DISTRIBUTIONS = {"PyTorch": Distribution.PYTORCH, "Mpi": Distribution.MPI}
+_MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
+
+
+def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt: int) -> JobSpec:
+    """The spec of one attempt.
+
+    Args:
+        query: reads the workspace.
+        name: the job's.
+        properties: `properties` of the job's document.
+        attempt: which one.
+
+    Raises:
+        ArmError: something is not supported, or names what does not exist.
+    """
+    code = properties.get("codeId")
+    distribution = properties.get("distribution") or {}
+    spec = JobSpec(
+        name=name,
+        attempt=attempt,
+        experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
+        command=properties["command"],
+        code=None if code is None else locate(query, parse_asset(code, kind="codes")),
+        inputs={
+            key: _resolve_input(query, key, entry)
+            for key, entry in (properties.get("inputs") or {}).items()
+        },
+        outputs={
+            key: _resolve_output(query, name, key, entry)
+            for key, entry in (properties.get("outputs") or {}).items()
+        },
+        artifact_container=_container(query, ARTIFACT_DATASTORE),
+        distribution=_distribution(distribution),
+        node_count=node_count(properties),
+        processes_per_node=_count(distribution, "processCountPerInstance"),
+        timeout_seconds=_timeout(properties.get("limits") or {}),
+        environment_variables=properties.get("environmentVariables") or {},
+    )
+    try:
+        expand(
+            spec.command,
+            inputs=dict.fromkeys(spec.inputs, ""),
+            outputs=dict.fromkeys(spec.outputs, ""),
+        )
+    except UnknownPlaceholderError as error:
+        raise invalid(f"job {name!r}: {error}") from error
+    return spec
+
+
+def node_count(properties: dict[str, Any]) -> int:
+    """Nodes that a job asks for."""
+    return _count(properties.get("resources") or {}, "instanceCount")
+
+
+def locate(query: Query, address: Address) -> BlobPath:
+    """The blob or folder that an address means.
+
+    Raises:
+        ArmError: 404, an asset, datastore or job on the way does not exist.
+    """
+    seen: set[Address] = set()
+    while not isinstance(address, BlobPath):
+        if address in seen:
+            raise invalid(f"{address} refers to itself")
+        seen.add(address)
+        match address:
+            case AssetVersion(kind, name, version):
+                asset = get_resource(query, kind, name, version)
+                if asset is None or kind not in ASSET_URIS:
+                    raise not_found(kind, f"{name}:{version}")
+                address = parse_uri(asset.properties[ASSET_URIS[kind]], asset_kind=kind)
+            case DatastorePath(datastore, path):
+                address = BlobPath(_container(query, datastore), path)
+            case JobOutputPath(job, output, path):
+                address = _output_of(query, job, output).child(path)
+    return address
+
+
+def default_output_uri(job: str, output: str) -> str:
+    """Where a named output goes that says nothing of it."""
+    return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
+
+
+def _output_of(query: Query, job: str, output: str) -> BlobPath:
+    resource = get_resource(query, JOBS, job)
+    outputs = {} if resource is None else resource.properties.get("outputs") or {}
+    if output not in outputs:
+        raise not_found("job output", f"{job}/outputs/{output}")
+    return _resolve_output(query, job, output, outputs[output]).target
+
+
+def _container(query: Query, datastore: str) -> str:
+    resource = get_resource(query, "datastores", datastore)
+    if resource is None:
+        raise not_found("datastore", datastore)
+    return resource.properties["containerName"]
+
+
+def _resolve_input(query: Query, key: str, entry: dict[str, Any]) -> InputSpec:
+    kind = entry.get("jobInputType", "")
+    if kind == "literal":
+        return InputSpec(mode=InputMode.LITERAL, literal=str(entry["value"]))
+    mode = entry.get("mode") or "ReadOnlyMount"
+    if mode not in _INPUT_MODES:
+        raise invalid(f"input {key!r}: mode {mode!r} is not covered; use ro_mount or download")
+    asset_kind = "models" if kind in _MODEL_TYPES else "data"
+    source = locate(query, parse_uri(entry["uri"], asset_kind=asset_kind))
+    if _INPUT_MODES[mode] is InputMode.LITERAL:
+        return InputSpec(mode=InputMode.LITERAL, literal=entry["uri"])
+    return InputSpec(mode=_INPUT_MODES[mode], source=source)
+
+
+def _resolve_output(query: Query, job: str, key: str, entry: dict[str, Any]) -> OutputSpec:
+    mode = entry.get("mode") or "ReadWriteMount"
+    if mode not in _OUTPUT_MODES:
+        raise invalid(f"output {key!r}: mode {mode!r} is not covered; use rw_mount or upload")
+    address = parse_uri(entry.get("uri") or default_output_uri(job, key))
+    if not isinstance(address, DatastorePath | BlobPath):
+        raise invalid(f"output {key!r}: its path must be in a datastore")
+    return OutputSpec(
+        target=locate(query, address),
+        is_file=entry.get("jobOutputType") == "uri_file",
+        bring_down=_OUTPUT_MODES[mode],
+    )
+
+
+def _distribution(document: dict[str, Any]) -> Distribution:
+    if not document:
+        return Distribution.NONE
+    kind = document.get("distributionType")
+    if kind not in _DISTRIBUTIONS:
+        raise invalid(f"distribution {kind!r} is not covered; use PyTorch or Mpi")
+    return _DISTRIBUTIONS[kind]
+
+
+def _count(document: dict[str, Any], key: str) -> int:
+    count = document.get(key)
+    if count is None:
+        return 1
+    if not isinstance(count, int) or count < 1:
+        raise invalid(f"{key} is {count!r}; it must be a number from 1")
+    return count
+
+
+def _timeout(limits: dict[str, Any]) -> float | None:
+    if not limits.get("timeout"):
+        return None
+    try:
+        return parse_seconds(limits["timeout"])
+    except ValueError as error:
+        raise invalid(f"limits.timeout: {error}") from error

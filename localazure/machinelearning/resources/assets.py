@@ -1,0 +1,207 @@
+"""Data, models and environments: named assets whose versions never change.
+
+https://learn.microsoft.com/rest/api/azureml/data-versions, …/model-versions and
+…/environment-versions
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import parse_uri
+from localazure.machinelearning.arm import (
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    is_listed,
+    listing,
+    path_name,
+    read_body,
+)
+from localazure.machinelearning.errors import immutable, invalid, not_found
+from localazure.machinelearning.events import enqueue, model_registered
+from localazure.machinelearning.job_resolution import ASSET_URIS
+from localazure.machinelearning.store import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+    querying,
+)
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+DEFINING = {
+    "data": ("dataType", "dataUri"),
+    "models": ("modelType", "modelUri"),
+    "environments": ("image", "condaFile", "build"),
+}
+"""ARM collection → what a version is defined by, and so cannot change."""
+
+_PATH = f"{WORKSPACE_PATH}/{{collection:data|models|environments}}"
+_VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
+
+
+@routes.get(_PATH)
+async def list_containers(request: web.Request) -> web.Response:
+    """One entry a name, with its latest version."""
+    workspace = request.app[WORKSPACE]
+    resources = list_resources(workspace.database.read, request.match_info["collection"])
+    names = dict.fromkeys(resource.name for resource in resources)
+    containers = [_container(workspace, request.match_info["collection"], name) for name in names]
+    shown = [entry for entry in containers if is_listed(request, entry["properties"])]
+    return listing(request, shown)
+
+
+@routes.get(f"{_PATH}/{{name}}")
+async def get_container(request: web.Request) -> web.Response:
+    """What holds for all versions of a name."""
+    collection, name = request.match_info["collection"], path_name(request)
+    return web.json_response(_container(request.app[WORKSPACE], collection, name))
+
+
+@routes.put(f"{_PATH}/{{name}}")
+async def put_container(request: web.Request) -> web.Response:
+    """Archive or restore a name, and describe it."""
+    workspace = request.app[WORKSPACE]
+    collection, name = request.match_info["collection"], path_name(request)
+    body = await read_body(request)
+    now = request.app[WORKSPACE].clock()
+    await workspace.database.write(
+        lambda connection: put_resource(connection, collection, name, "", body, now=now)
+    )
+    return web.json_response(_container(workspace, collection, name))
+
+
+@routes.get(f"{_PATH}/{{name}}/versions")
+async def list_versions(request: web.Request) -> web.Response:
+    """Versions of a name, newest first."""
+    workspace = request.app[WORKSPACE]
+    collection, name = request.match_info["collection"], path_name(request)
+    resources = list_resources(workspace.database.read, collection, name)
+    shown = [
+        _document(workspace, resource)
+        for resource in resources
+        if is_listed(request, resource.properties)
+    ]
+    return listing(request, shown)
+
+
+@routes.get(_VERSION_PATH)
+async def get_version(request: web.Request) -> web.Response:
+    """One version."""
+    collection, name, version = _key(request)
+    workspace = request.app[WORKSPACE]
+    resource = get_resource(workspace.database.read, collection, name, version)
+    if resource is None:
+        raise not_found(collection, f"{name}:{version}")
+    return web.json_response(_document(workspace, resource))
+
+
+@routes.put(_VERSION_PATH)
+async def put_version(request: web.Request) -> web.Response:
+    """Create a version, or change what does not define it."""
+    workspace = request.app[WORKSPACE]
+    key = _key(request)
+    body = await read_body(request)
+    _check(key[0], f"{key[1]}:{key[2]}", body["properties"])
+    now = request.app[WORKSPACE].clock()
+
+    def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
+        resource, is_new = put_asset(connection, key, body, now)
+        if is_new and key[0] == "models":
+            event = model_registered(
+                topic=workspace.id,
+                name=key[1],
+                version=key[2],
+                properties=body["properties"],
+                at=now,
+            )
+            enqueue(connection, event)
+        return resource, is_new
+
+    resource, is_new = await workspace.database.write(put)
+    workspace.events.filled.set()
+    return web.json_response(_document(workspace, resource), status=201 if is_new else 200)
+
+
+@routes.delete(_VERSION_PATH)
+async def delete_version(request: web.Request) -> web.Response:
+    """Delete one version; its bytes stay."""
+    key = _key(request)
+    was_there = await request.app[WORKSPACE].database.write(
+        lambda connection: delete_resource(connection, *key)
+    )
+    return web.Response(status=200 if was_there else 204)
+
+
+def put_asset(
+    connection: sqlite3.Connection, key: tuple[str, str, str], body: dict[str, Any], now: float
+) -> tuple[Resource, bool]:
+    """Create or change a version within a transaction; the second value says "created".
+
+    Raises:
+        ArmError: 409, it exists and is defined otherwise.
+    """
+    existing = get_resource(querying(connection), *key)
+    if existing is not None:
+        changed = [
+            field
+            for field in DEFINING[key[0]]
+            if body["properties"].get(field) != existing.properties.get(field)
+        ]
+        if changed:
+            raise immutable(key[0], f"{key[1]}:{key[2]}", changed)
+    return put_resource(connection, *key, body, now=now), existing is None
+
+
+def _key(request: web.Request) -> tuple[str, str, str]:
+    collection = request.match_info["collection"]
+    return collection, path_name(request), path_name(request, "version")
+
+
+def _check(collection: str, label: str, properties: dict[str, Any]) -> None:
+    field = ASSET_URIS.get(collection)
+    if field is None:
+        return
+    uri = properties.get(field)
+    if not isinstance(uri, str) or not uri:
+        raise invalid(f"{collection} {label!r}: {field} is missing")
+    parse_uri(uri, asset_kind=collection)
+
+
+def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    properties = {"isArchived": False, "isAnonymous": False, **resource.properties}
+    if resource.collection == "models":
+        properties["flavors"] = properties.get("flavors") or {}
+    properties["provisioningState"] = "Succeeded"
+    return envelope(workspace, resource, properties)
+
+
+def _container(workspace: Workspace, collection: str, name: str) -> dict[str, Any]:
+    """A name's entry: what was PUT for it, or else only its versions' summary."""
+    query = workspace.database.read
+    versions = list_resources(query, collection, name)
+    own = get_resource(query, collection, name)
+    if own is None and not versions:
+        raise not_found(collection, name)
+    base = own or versions[-1]
+    numbers = [int(entry.version) for entry in versions if entry.version.isdecimal()]
+    properties = {
+        "isArchived": False,
+        **(own.properties if own is not None else {}),
+        "latestVersion": versions[0].version if versions else None,
+        "nextVersion": str(max(numbers, default=0) + 1),
+    }
+    if collection == "data" and versions:
+        properties["dataType"] = versions[0].properties.get("dataType")
+    return {
+        **envelope(workspace, base, properties),
+        "id": f"{workspace.id}/{collection}/{name}",
+        "name": name,
+    }

@@ -1,0 +1,145 @@
+"""Code assets: what a job's `code` folder becomes, found again by its hash.
+
+The SDK draws a new name for every upload and asks for the hash under that name, so the hash is
+looked up across all names: the same folder is uploaded once.
+
+https://learn.microsoft.com/rest/api/azureml/code-versions
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import web
+from azure.core.exceptions import AzureError
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+from localazure.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.machinelearning.addresses import parse_uri
+from localazure.machinelearning.arm import (
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    listing,
+    path_name,
+    read_body,
+)
+from localazure.machinelearning.blobs import BlobStore, persist
+from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
+from localazure.machinelearning.store import (
+    Resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+CODES = "codes"
+_PATH = f"{WORKSPACE_PATH}/{CODES}/{{name}}/versions"
+SAS_LIFETIME = timedelta(hours=24)
+CLOCK_SKEW = timedelta(minutes=5)
+STORAGE_PATIENCE_SECONDS = 15.0
+
+
+@routes.get(_PATH)
+async def list_code_versions(request: web.Request) -> web.Response:
+    """Versions of a name, or with `hash` whatever has that content under any name."""
+    workspace = request.app[WORKSPACE]
+    wanted = request.query.get("hash")
+    if wanted is None:
+        found = list_resources(workspace.database.read, CODES, path_name(request))
+    else:
+        rows = workspace.database.read(
+            "SELECT * FROM resource WHERE collection = ? "
+            "AND json_extract(document, '$.properties.properties.hash_sha256') = ?",
+            (CODES, wanted),
+        )
+        found = [Resource.from_row(row) for row in rows]
+    return listing(request, [_document(workspace, resource) for resource in found])
+
+
+@routes.get(f"{_PATH}/{{version}}")
+async def get_code_version(request: web.Request) -> web.Response:
+    """One version."""
+    workspace = request.app[WORKSPACE]
+    name, version = path_name(request), path_name(request, "version")
+    resource = get_resource(workspace.database.read, CODES, name, version)
+    if resource is None:
+        raise not_found("code", f"{name}:{version}")
+    return web.json_response(_document(workspace, resource))
+
+
+@routes.post(f"{_PATH}/{{version}}/startPendingUpload")
+async def start_pending_upload(request: web.Request) -> web.Response:
+    """A new container to upload into, and a SAS for it.
+
+    The container is made here, because the SDK's upload into a missing one never ends.
+    """
+    workspace = request.app[WORKSPACE]
+    container = f"code-{uuid4().hex}"
+    try:
+        await asyncio.to_thread(_create_container, workspace, container)
+    except AzureError as error:
+        raise ArmError(503, "StorageUnavailable", f"storage is away: {error.message}") from error
+    now = datetime.fromtimestamp(request.app[WORKSPACE].clock(), tz=UTC)
+    sas = generate_container_sas(
+        account_name=STORAGE_ACCOUNT,
+        container_name=container,
+        account_key=STORAGE_KEY,
+        permission=ContainerSasPermissions(read=True, write=True, list=True, create=True, add=True),
+        start=now - CLOCK_SKEW,
+        expiry=now + SAS_LIFETIME,
+    )
+    blob_uri = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{STORAGE_ACCOUNT}/{container}"
+    return web.json_response(
+        {
+            "pendingUploadId": container,
+            "pendingUploadType": "TemporaryBlobReference",
+            "blobReferenceForConsumption": {
+                "blobUri": blob_uri,
+                "storageAccountArmId": workspace.id,
+                "credential": {"credentialType": "SAS", "sasUri": f"{blob_uri}?{sas}"},
+            },
+        }
+    )
+
+
+@routes.put(f"{_PATH}/{{version}}")
+async def put_code_version(request: web.Request) -> web.Response:
+    """Register what was uploaded."""
+    workspace = request.app[WORKSPACE]
+    name, version = path_name(request), path_name(request, "version")
+    body = await read_body(request)
+    uri = body["properties"].get("codeUri")
+    if not isinstance(uri, str) or not uri:
+        raise invalid(f"code {name!r}: codeUri is missing")
+    parse_uri(uri)
+    existing = get_resource(workspace.database.read, CODES, name, version)
+    if existing is not None and existing.properties["codeUri"] != uri:
+        raise immutable("code", f"{name}:{version}", ["codeUri"])
+    now = request.app[WORKSPACE].clock()
+    resource = await workspace.database.write(
+        lambda connection: put_resource(connection, CODES, name, version, body, now=now)
+    )
+    status = 201 if existing is None else 200
+    return web.json_response(_document(workspace, resource), status=status)
+
+
+def _create_container(workspace: Workspace, name: str) -> None:
+    store = BlobStore(workspace.environment.storage_connection_string())
+    try:
+        persist(
+            lambda: store.ensure_container(name), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
+        )
+    finally:
+        store.close()
+
+
+def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    properties = {**resource.properties, "provisioningState": "Succeeded"}
+    return envelope(workspace, resource, properties)

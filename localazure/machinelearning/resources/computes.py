@@ -1,0 +1,233 @@
+"""AmlCompute clusters.
+
+https://learn.microsoft.com/rest/api/azureml/compute
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.arm import (
+    COMPUTE,
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    listing,
+    path_name,
+    read_body,
+    timestamp,
+)
+from localazure.machinelearning.clusters import (
+    COMPUTES,
+    check_quota,
+    is_low_priority,
+    list_clusters,
+    parse_cluster,
+    runtime_properties,
+)
+from localazure.machinelearning.errors import ArmError, not_found
+from localazure.machinelearning.job_table import list_nodes, replace_nodes
+from localazure.machinelearning.resources.workspace import LOCATION_PATH
+from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.states import NodeState
+from localazure.machinelearning.store import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+    querying,
+)
+
+routes = web.RouteTableDef()
+
+_PATH = f"{WORKSPACE_PATH}/{COMPUTES}"
+_OPERATION_PATH = f"{LOCATION_PATH}/computeOperationsStatus/{{operation}}"
+# Whole seconds are all that Retry-After can say; the Azure SDKs prefer milliseconds if given.
+_POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
+
+
+@routes.get(_PATH)
+async def list_computes(request: web.Request) -> web.Response:
+    """All clusters."""
+    resources = list_resources(request.app[WORKSPACE].database.read, COMPUTES)
+    return listing(request, [_document(request, resource) for resource in resources])
+
+
+@routes.get(f"{_PATH}/{{name}}")
+async def get_compute(request: web.Request) -> web.Response:
+    """One cluster, with its nodes counted by state."""
+    return web.json_response(_document(request, _find(request)))
+
+
+@routes.put(f"{_PATH}/{{name}}")
+async def put_compute(request: web.Request) -> web.Response:
+    """Create a cluster, or replace its settings: a long-running operation, as on Azure.
+
+    The cluster is durable when this answers, so the operation has succeeded by the first poll.
+    """
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+    body = await read_body(request)
+    cluster = parse_cluster(name, body)
+
+    def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
+        query = querying(connection)
+        check_quota(cluster, list_clusters(query), workspace.configuration.quota)
+        is_new = get_resource(query, COMPUTES, name) is None
+        now = workspace.clock()
+        return put_resource(connection, COMPUTES, name, "", body, now=now), is_new
+
+    resource, is_new = await workspace.database.write(put)
+    request.app[COMPUTE].wake()
+    document = _document(request, resource)
+    document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
+    return web.json_response(
+        document,
+        status=201 if is_new else 200,
+        headers={"Azure-AsyncOperation": _operation_url(request, f"put-{name}"), **_POLL_AFTER},
+    )
+
+
+@routes.delete(f"{_PATH}/{{name}}")
+async def delete_compute(request: web.Request) -> web.Response:
+    """Delete a cluster; its jobs fail, those that run and those that wait."""
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+
+    def delete(connection: sqlite3.Connection) -> tuple[bool, set[str]]:
+        jobs = {node.job for node in list_nodes(querying(connection), name) if node.job}
+        return delete_resource(connection, COMPUTES, name), jobs
+
+    was_there, jobs = await workspace.database.write(delete)
+    if not was_there:
+        return web.Response(status=204)
+    for job in jobs:
+        order = StopOrder(
+            outcome=Outcome.FAILED,
+            is_graceful=True,
+            code="ComputeNotFound",
+            message=f"the compute {name!r} was deleted",
+        )
+        await request.app[COMPUTE].stop(job, order)
+    request.app[COMPUTE].wake()
+    url = _operation_url(request, f"delete-{name}")
+    return web.Response(
+        status=202, headers={"Azure-AsyncOperation": url, "Location": url, **_POLL_AFTER}
+    )
+
+
+@routes.get(_OPERATION_PATH)
+async def get_operation(request: web.Request) -> web.Response:
+    """State of a PUT or DELETE of a cluster, told from what there is."""
+    kind, _, name = request.match_info["operation"].partition("-")
+    query = request.app[WORKSPACE].database.read
+    is_present = get_resource(query, COMPUTES, name) is not None
+    has_nodes = bool(list_nodes(query, name))
+    match kind:
+        case "put" if is_present:
+            status = "Succeeded"
+        case "delete" if not is_present:
+            status = "InProgress" if has_nodes else "Succeeded"
+        case _:
+            status = "Canceled"  # the opposite was asked for meanwhile
+    return web.json_response(
+        {"id": request.path, "name": request.match_info["operation"], "status": status},
+        headers=_POLL_AFTER if status == "InProgress" else {},
+    )
+
+
+@routes.post(f"{_PATH}/{{name}}/listNodes")
+async def list_compute_nodes(request: web.Request) -> web.Response:
+    """The nodes of a cluster, and what runs on them."""
+    resource = _find(request)
+    nodes = list_nodes(request.app[WORKSPACE].database.read, resource.name)
+    return web.json_response(
+        {
+            "nodes": [
+                {
+                    "nodeId": str(node.number),
+                    "privateIpAddress": "127.0.0.1",
+                    "nodeState": node.state,
+                    "runId": node.job,
+                }
+                for node in nodes
+            ]
+        }
+    )
+
+
+@routes.post(f"/admin/{COMPUTES}/{{name}}/nodes/{{number:[0-9]+}}/preempt")
+async def preempt_node(request: web.Request) -> web.Response:
+    """Local only: take a low-priority node away, as Azure does when it needs the machine.
+
+    Its job gets no signal: it is killed, its outputs are kept, and it is queued again.
+    """
+    workspace = request.app[WORKSPACE]
+    resource = _find(request)
+    number = int(request.match_info["number"])
+    if not is_low_priority(resource):
+        raise ArmError(
+            409, "NotPreemptible", f"compute {resource.name!r} is dedicated: nothing preempts it"
+        )
+
+    def preempt(connection: sqlite3.Connection) -> str | None:
+        nodes = list_nodes(querying(connection))
+        for index, node in enumerate(nodes):
+            if (node.cluster, node.number) == (resource.name, number):
+                now = workspace.clock()
+                nodes[index] = replace(node, state=NodeState.PREEMPTED, since=now)
+                replace_nodes(connection, nodes)
+                return node.job
+        raise not_found("node", f"{resource.name}/{number}")
+
+    job = await workspace.database.write(preempt)
+    if job is not None:
+        await request.app[COMPUTE].stop(
+            job, StopOrder(outcome=Outcome.PREEMPTED, is_graceful=False)
+        )
+    request.app[COMPUTE].wake()
+    return web.json_response({"job": job}, status=202)
+
+
+def _find(request: web.Request) -> Resource:
+    name = path_name(request)
+    resource = get_resource(request.app[WORKSPACE].database.read, COMPUTES, name)
+    if resource is None:
+        raise not_found("compute", name)
+    return resource
+
+
+def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
+    workspace = request.app[WORKSPACE]
+    cluster = parse_cluster(resource.name, resource.document)
+    runtime = runtime_properties(
+        cluster,
+        list_nodes(workspace.database.read, resource.name),
+        is_short_of_quota=resource.name in request.app[COMPUTE].short_of_quota,
+        modified_at=resource.modified_at,
+    )
+    properties = {
+        **resource.properties,
+        "provisioningState": "Succeeded",
+        "provisioningErrors": None,
+        "isAttachedCompute": False,
+        "createdOn": timestamp(resource.created_at),
+        "modifiedOn": timestamp(resource.modified_at),
+        "properties": {**(resource.properties.get("properties") or {}), **runtime},
+    }
+    return envelope(workspace, resource, properties)
+
+
+def _operation_url(request: web.Request, operation: str) -> str:
+    environment = request.app[WORKSPACE].environment
+    return (
+        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
+        f"/providers/{PROVIDER}/locations/{environment.location}"
+        f"/computeOperationsStatus/{operation}?api-version=2023-08-01-preview"
+    )

@@ -1,0 +1,127 @@
+"""Datastores: named containers of the storage account, and their secrets.
+
+https://learn.microsoft.com/rest/api/azureml/datastores
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from aiohttp import web
+
+from localazure.environment import STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.machinelearning.arm import (
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    listing,
+    path_name,
+    read_body,
+)
+from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
+from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.store import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+DATASTORES = "datastores"
+_PATH = f"{WORKSPACE_PATH}/{DATASTORES}"
+
+
+def put_configured(
+    connection: sqlite3.Connection, configuration: Configuration, now: float
+) -> None:
+    """Make the built-in datastores and those of `azure-ml.json`, within a transaction."""
+    for name, container in configuration.datastores.items():
+        properties = {
+            "datastoreType": "AzureBlob",
+            "accountName": STORAGE_ACCOUNT,
+            "containerName": container,
+            "endpoint": "core.localhost",
+            "protocol": "https",
+            "credentials": {"credentialsType": "AccountKey"},
+        }
+        put_resource(connection, DATASTORES, name, "", {"properties": properties}, now=now)
+
+
+@routes.get(_PATH)
+async def list_datastores(request: web.Request) -> web.Response:
+    """All datastores, or with `isDefault=true` the default one."""
+    workspace = request.app[WORKSPACE]
+    resources = list_resources(workspace.database.read, DATASTORES)
+    if request.query.get("isDefault", "").lower() == "true":
+        resources = [resource for resource in resources if resource.name == DEFAULT_DATASTORE]
+    return listing(request, [_document(workspace, resource) for resource in resources])
+
+
+@routes.get(f"{_PATH}/{{name}}")
+async def get_datastore(request: web.Request) -> web.Response:
+    """One datastore."""
+    return web.json_response(_document(request.app[WORKSPACE], _find(request)))
+
+
+@routes.put(f"{_PATH}/{{name}}")
+async def put_datastore(request: web.Request) -> web.Response:
+    """Create or replace one. Its secrets are not kept: there is one account, with one key."""
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+    body = await read_body(request)
+    properties: dict[str, Any] = body["properties"]
+    if properties.get("datastoreType") != "AzureBlob":
+        raise invalid(
+            f"datastore {name!r}: datastoreType {properties.get('datastoreType')!r} is not "
+            "covered; the local workspace has AzureBlob datastores"
+        )
+    if properties.get("accountName") != STORAGE_ACCOUNT or not properties.get("containerName"):
+        raise invalid(
+            f"datastore {name!r}: it must be a container of the account {STORAGE_ACCOUNT!r}"
+        )
+    kind = (properties.get("credentials") or {}).get("credentialsType", "None")
+    kept = {**body, "properties": {**properties, "credentials": {"credentialsType": kind}}}
+    is_new = get_resource(workspace.database.read, DATASTORES, name) is None
+    now = request.app[WORKSPACE].clock()
+    resource = await workspace.database.write(
+        lambda connection: put_resource(connection, DATASTORES, name, "", kept, now=now)
+    )
+    return web.json_response(_document(workspace, resource), status=201 if is_new else 200)
+
+
+@routes.delete(f"{_PATH}/{{name}}")
+async def delete_datastore(request: web.Request) -> web.Response:
+    """Delete one that is not built in; its container stays."""
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+    if name in workspace.configuration.datastores:
+        raise invalid(f"datastore {name!r} belongs to the workspace and cannot be deleted")
+    was_there = await workspace.database.write(
+        lambda connection: delete_resource(connection, DATASTORES, name)
+    )
+    return web.Response(status=200 if was_there else 204)
+
+
+@routes.post(f"{_PATH}/{{name}}/listSecrets")
+async def list_secrets(request: web.Request) -> web.Response:
+    """The account's key: the published one of every storage emulator."""
+    _find(request)
+    return web.json_response({"secretsType": "AccountKey", "key": STORAGE_KEY})
+
+
+def _find(request: web.Request) -> Resource:
+    name = path_name(request)
+    resource = get_resource(request.app[WORKSPACE].database.read, DATASTORES, name)
+    if resource is None:
+        raise not_found("datastore", name)
+    return resource
+
+
+def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    is_default = resource.name == DEFAULT_DATASTORE
+    return envelope(workspace, resource, {**resource.properties, "isDefault": is_default})

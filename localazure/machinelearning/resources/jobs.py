@@ -1,0 +1,209 @@
+"""Command jobs: submitted by name, watched, cancelled.
+
+https://learn.microsoft.com/rest/api/azureml/jobs
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import parse_compute
+from localazure.machinelearning.arm import (
+    COMPUTE,
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    is_listed,
+    listing,
+    path_name,
+    read_body,
+)
+from localazure.machinelearning.clusters import COMPUTES
+from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
+from localazure.machinelearning.job_resolution import default_output_uri, node_count, resolve_job
+from localazure.machinelearning.job_table import (
+    DEFAULT_EXPERIMENT,
+    JOBS,
+    get_job,
+    insert_job,
+    order_stop,
+    set_status,
+)
+from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.states import WAITING, JobStatus
+from localazure.machinelearning.store import (
+    Query,
+    Resource,
+    get_resource,
+    list_resources,
+    put_resource,
+    querying,
+)
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+_PATH = f"{WORKSPACE_PATH}/{JOBS}"
+# The name is also the name of the job's folder.
+_JOB_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,254}$")
+CHANGEABLE = frozenset({"displayName", "description", "tags", "properties", "isArchived"})
+"""What a second PUT of a job may change."""
+FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
+"""What GET adds to, so that a PUT of what was got differs there without meaning anything."""
+
+
+@routes.get(_PATH)
+async def list_all_jobs(request: web.Request) -> web.Response:
+    """Jobs, newest first."""
+    workspace = request.app[WORKSPACE]
+    resources = list_resources(workspace.database.read, JOBS)
+    shown = [
+        _document(workspace, resource)
+        for resource in resources
+        if is_listed(request, resource.properties)
+    ]
+    return listing(request, shown)
+
+
+@routes.get(f"{_PATH}/{{name}}")
+async def get_one_job(request: web.Request) -> web.Response:
+    """One job."""
+    return web.json_response(_document(request.app[WORKSPACE], _find(request)))
+
+
+@routes.put(f"{_PATH}/{{name}}")
+async def put_job(request: web.Request) -> web.Response:
+    """Submit a job; a name that exists is never run again, only its metadata changes."""
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+    if not _JOB_NAME.match(name):
+        raise invalid(f"job name {name!r}: only letters, digits, '-' and '_' are allowed")
+    body = await read_body(request)
+
+    def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
+        query, now = querying(connection), workspace.clock()
+        existing = get_resource(query, JOBS, name)
+        if existing is not None:
+            kept = _with_changes(existing, body)
+            return put_resource(connection, JOBS, name, "", kept, now=now), False
+        cluster = _check(query, name, body["properties"])
+        resource = put_resource(connection, JOBS, name, "", body, now=now)
+        insert_job(connection, workspace.id, name, cluster, node_count(body["properties"]), now)
+        return resource, True
+
+    resource, is_new = await workspace.database.write(put)
+    request.app[COMPUTE].wake()
+    return web.json_response(_document(workspace, resource), status=201 if is_new else 200)
+
+
+@routes.post(f"{_PATH}/{{name}}/cancel")
+async def cancel_job(request: web.Request) -> web.Response:
+    """Cancel a job: at once if it waits, with SIGTERM first if it runs, not if it has ended."""
+    workspace = request.app[WORKSPACE]
+    name = _find(request).name
+    order = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
+
+    def cancel(connection: sqlite3.Connection) -> bool:
+        job = get_job(querying(connection), name)
+        if job is None:
+            return False
+        now = workspace.clock()
+        if job.status in WAITING:
+            set_status(connection, workspace.id, name, JobStatus.CANCELED, now)
+        elif job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
+            set_status(connection, workspace.id, name, JobStatus.CANCEL_REQUESTED, now)
+            order_stop(connection, name, order)
+            return True
+        return False
+
+    if await workspace.database.write(cancel):
+        await request.app[COMPUTE].stop(name, order)
+    workspace.events.filled.set()
+    request.app[COMPUTE].wake()
+    return web.Response(status=200)
+
+
+def _find(request: web.Request) -> Resource:
+    name = path_name(request)
+    resource = get_resource(request.app[WORKSPACE].database.read, JOBS, name)
+    if resource is None:
+        raise not_found("job", name)
+    return resource
+
+
+def _check(query: Query, name: str, properties: dict[str, Any]) -> str:
+    """Refuse what could not be run; return the cluster's name."""
+    kind = properties.get("jobType")
+    if kind != "Command":
+        raise invalid(f"job {name!r}: jobType {kind!r} is not covered; only Command jobs are")
+    for field in ("command", "environmentId", "computeId"):
+        if not isinstance(properties.get(field), str):
+            raise invalid(f"job {name!r}: {field} is missing")
+    cluster = parse_compute(properties["computeId"])
+    if get_resource(query, COMPUTES, cluster) is None:
+        raise not_found("compute", cluster)
+    resolve_job(query, name, properties, attempt=1)
+    return cluster
+
+
+def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
+    """The document with the metadata of a second PUT.
+
+    Raises:
+        ArmError: 409, more than metadata differs.
+    """
+    old, new = existing.properties, body["properties"]
+    ignored = CHANGEABLE | FILLED_IN
+    changed = sorted(
+        field
+        for field in (set(old) | set(new)) - ignored
+        if field in new and _bare(new[field]) != _bare(old.get(field))
+    )
+    if changed:
+        raise immutable("job", existing.name, changed)
+    changes = {field: new[field] for field in CHANGEABLE if field in new}
+    return {**existing.document, "properties": {**old, **changes}}
+
+
+def _bare(value: Any) -> Any:
+    """A JSON value without nulls and empty objects, which serializers add at will."""
+    if isinstance(value, dict):
+        entries = {key: _bare(entry) for key, entry in value.items()}
+        return {key: entry for key, entry in entries.items() if entry is not None} or None
+    return value
+
+
+def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    job = get_job(workspace.database.read, resource.name)
+    if job is None:
+        raise ArmError(500, "InternalServerError", f"job {resource.name!r} has no run state")
+    properties = resource.properties
+    outputs = {
+        key: {**entry, "uri": entry.get("uri") or default_output_uri(resource.name, key)}
+        for key, entry in (properties.get("outputs") or {}).items()
+    }
+    url = workspace.environment.azure_ml_url
+    return envelope(
+        workspace,
+        resource,
+        {
+            "tags": {},
+            "properties": {},
+            "isArchived": False,
+            **properties,
+            "experimentName": properties.get("experimentName") or DEFAULT_EXPERIMENT,
+            "outputs": outputs,
+            "status": job.status.value,
+            "services": {
+                "Tracking": {"jobServiceType": "Tracking", "endpoint": url},
+                "Studio": {
+                    "jobServiceType": "Studio",
+                    "endpoint": f"{url}/history/v1.0{workspace.id}/runs/{resource.name}/details",
+                },
+            },
+        },
+    )

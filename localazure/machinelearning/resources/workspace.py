@@ -1,0 +1,115 @@
+"""The workspace itself, what leads to it, and the subscription's quota."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.arm import TOKENS, WORKSPACE, WORKSPACE_PATH
+from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
+from localazure.machinelearning.clusters import list_clusters
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.job_table import list_nodes
+
+routes = web.RouteTableDef()
+identity_routes = web.RouteTableDef()
+
+LOCATION_PATH = f"/subscriptions/{{subscription}}/providers/{PROVIDER}/locations/{{location}}"
+
+
+@routes.get(METADATA_PATH)
+async def get_metadata(request: web.Request) -> web.Response:
+    """The clouds there are: this one."""
+    environment = request.app[WORKSPACE].environment
+    cloud = {
+        "name": CLOUD_NAME,
+        "portal": environment.azure_ml_url,
+        "resourceManager": environment.azure_ml_url,
+        "authentication": {
+            "loginEndpoint": environment.azure_ml_url,
+            "audiences": [environment.azure_ml_url],
+        },
+        # The SDK makes https://{account}.blob.{suffix} of it, which needs DNS and TLS: see
+        # docs/machine-learning.md.
+        "suffixes": {"storage": f"core.localhost:{environment.ports.blob}"},
+    }
+    return web.json_response([cloud])
+
+
+@routes.get("/discovery/workspaces/{workspace}")
+async def get_discovery(request: web.Request) -> web.Response:
+    """Base URLs of the workspace's services: all are here."""
+    url = request.app[WORKSPACE].environment.azure_ml_url
+    return web.json_response(
+        dict.fromkeys(("api", "history", "pipelines", "experimentation", "catalog"), url)
+    )
+
+
+@routes.get(WORKSPACE_PATH)
+async def get_workspace(request: web.Request) -> web.Response:
+    """The workspace."""
+    workspace = request.app[WORKSPACE]
+    environment = workspace.environment
+    return web.json_response(
+        {
+            "id": workspace.id,
+            "name": environment.workspace,
+            "type": f"{PROVIDER}/workspaces",
+            "location": environment.location,
+            "identity": {"type": "SystemAssigned"},
+            "properties": {
+                "friendlyName": environment.workspace,
+                "workspaceId": environment.subscription_id,
+                "discoveryUrl": (
+                    f"{environment.azure_ml_url}/discovery/workspaces/{environment.workspace}"
+                ),
+                "provisioningState": "Succeeded",
+                "publicNetworkAccess": "Enabled",
+            },
+        }
+    )
+
+
+@routes.get(f"{LOCATION_PATH}/usages")
+async def list_usages(request: web.Request) -> web.Response:
+    """Nodes in use and allowed, by VM size that has a quota."""
+    workspace = request.app[WORKSPACE]
+    query = workspace.database.read
+    sizes = {cluster.name: cluster.vm_size.lower() for cluster in list_clusters(query)}
+    used = [sizes.get(node.cluster) for node in list_nodes(query)]
+    usages: list[dict[str, Any]] = [
+        {
+            "id": f"{request.path}/{size}",
+            "type": f"{PROVIDER}/usages",
+            "unit": "Count",
+            "currentValue": used.count(size),
+            "limit": limit,
+            "name": {"value": size, "localizedValue": f"{size} nodes"},
+        }
+        for size, limit in workspace.configuration.quota.items()
+    ]
+    return web.json_response({"value": usages})
+
+
+@identity_routes.get(TOKEN_PATH)
+async def get_token(request: web.Request) -> web.Response:
+    """A token for whoever knows the identity header."""
+    workspace = request.app[WORKSPACE]
+    # App Service answers 400 to a wrong header; the SDK then says that there is no identity.
+    if request.headers.get("X-IDENTITY-HEADER") != workspace.environment.keys.identity_header:
+        raise ArmError(401, "Unauthorized", "X-IDENTITY-HEADER is not that of this localazure")
+    resource = request.query.get("resource")
+    if not resource:
+        raise invalid("the query has no `resource`")
+    token, expires_on = request.app[TOKENS].issue(resource, now=request.app[WORKSPACE].clock())
+    return web.json_response(
+        {
+            "access_token": token,
+            "expires_on": str(expires_on),
+            "resource": resource,
+            "token_type": "Bearer",
+            "client_id": workspace.environment.subscription_id,
+        }
+    )

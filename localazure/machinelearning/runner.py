@@ -1,0 +1,319 @@
+"""Runs one attempt of one job: `python -m localazure.machinelearning.runner STATE JOB_FOLDER`.
+
+1. Upload what an attempt before this one had left when it was killed.
+2. Bring down code, inputs and outputs.
+3. Start the processes; keep outputs and logs in step with the blobs while they run.
+4. End them all when one fails, the time is up, or the workspace says so.
+5. Write how it ended to `result.json`; from here on the attempt is never run again.
+6. Upload everything a last time.
+
+The workspace starts it, reads `{"status": …}` lines from its stdout and writes one
+`{"outcome": …}` line to its stdin to stop it. The end of stdin means that the workspace died: then
+this process kills all that it started and goes too; the next workspace runs the job again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from azure.core.exceptions import AzureError
+
+from localazure.environment import LOOPBACK, Environment
+from localazure.machinelearning.blobs import BlobStore, persist
+from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
+from localazure.machinelearning.job_folder import JobFolder
+from localazure.machinelearning.job_spec import InputMode, JobSpec
+from localazure.machinelearning.log_upload import LogUpload
+from localazure.machinelearning.output_sync import OutputSync
+from localazure.machinelearning.placeholders import UnknownPlaceholderError
+from localazure.machinelearning.processes import LaunchError, Machine, output_path, plan_processes
+from localazure.machinelearning.rank_group import RankGroup, kill_descendants
+from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, report
+from localazure.machinelearning.states import JobStatus
+
+SYNC_SECONDS = 1.0
+# Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
+# person waits here.
+STOP_GRACE_SECONDS = 10.0
+# Storage restarts within seconds on a laptop; after this long it is not coming back by itself.
+PREPARATION_PATIENCE_SECONDS = 300.0
+
+_log = logging.getLogger("localazure.machinelearning.runner")
+
+
+class Runner:
+    """One attempt."""
+
+    def __init__(self, environment: Environment, folder: JobFolder, spec: JobSpec) -> None:
+        self._environment = environment
+        self._folder = folder
+        self._spec = spec
+        self._store = BlobStore(environment.storage_connection_string())
+        self._stop: asyncio.Future[StopOrder] = asyncio.get_running_loop().create_future()
+        self._group = RankGroup(folder.working_directory)
+        self._has_fetched = False
+        for path in (*folder.captured.values(), folder.user_logs):
+            path.mkdir(parents=True, exist_ok=True)
+        self._outputs = [self._output_sync(name) for name in spec.outputs]
+        self._captured = [
+            OutputSync(self._store, spec.artifacts.child(name), path, folder.sync_state(f"_{name}"))
+            for name, path in folder.captured.items()
+        ]
+        self._logs = LogUpload(self._store, spec.artifacts.child("user_logs"), folder.user_logs)
+
+    async def run(self) -> None:
+        """Run the attempt to its end, or finish one that had ended when its runner was killed."""
+        lifeline = asyncio.create_task(self._follow_orders())
+        result = Result.load(self._folder.result, self._spec.attempt)
+        is_interrupted = result is not None
+        if result is None:
+            result = await self._attempt()
+            result.save(self._folder.result)
+        report(JobStatus.FINALIZING)
+        if is_interrupted or self._has_fetched:
+            await asyncio.to_thread(self._upload_everything, result)
+        lifeline.cancel()
+
+    async def _attempt(self) -> Result:
+        try:
+            await self._until_stopped(asyncio.to_thread(self._recover), is_abandonable=False)
+            await self._until_stopped(asyncio.to_thread(self._fetch), is_abandonable=True)
+            self._has_fetched = True
+            if self._stop.done():
+                return self._stopped()
+            return await self._run_processes()
+        except _StoppedError:
+            return self._stopped()
+        except (AzureError, LaunchError, OSError, UnknownPlaceholderError) as error:
+            return self._failed(*_explain(error))
+        finally:
+            await self._group.kill()
+
+    async def _until_stopped(self, work: Any, *, is_abandonable: bool) -> None:
+        """Await work; give it up when the order to stop comes first."""
+        task: asyncio.Future[None] = asyncio.ensure_future(work)
+        if is_abandonable:
+            await asyncio.wait({task, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise _StoppedError
+        await task
+
+    def _recover(self) -> None:
+        """Upload what an earlier attempt left, before anything is brought down over it."""
+        for container in {
+            self._spec.artifact_container,
+            *(output.target.container for output in self._spec.outputs.values()),
+        }:
+            persist(
+                lambda name=container: self._store.ensure_container(name),
+                give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
+            )
+        if self._spec.attempt > 1:
+            for sync in (*self._outputs, *self._captured):
+                persist(
+                    lambda sync=sync: sync.push(is_final=True),
+                    give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
+                )
+
+    def _fetch(self) -> None:
+        """Make the working directory, the inputs and the outputs."""
+        captured = self._folder.captured.values()
+        for path in self._folder.working_directory.iterdir():
+            if path not in captured:
+                _remove(path)
+        cache_folder = self._environment.part_folder("machinelearning") / "cache"
+        cache = BlobCache(cache_folder, self._store)
+        if self._spec.code is not None:
+            self._materialize(cache, "code", self._folder.working_directory, InputMode.DOWNLOAD)
+        for name, entry in self._spec.inputs.items():
+            if entry.source is not None:
+                _remove(self._folder.input(name))
+                self._materialize(cache, name, self._folder.input(name), entry.mode)
+        for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
+            if self._spec.outputs[name].bring_down:
+                persist(sync.bring_down, give_up_after_seconds=PREPARATION_PATIENCE_SECONDS)
+
+    def _materialize(self, cache: BlobCache, name: str, target: Path, mode: InputMode) -> None:
+        source = self._spec.code if name == "code" else self._spec.inputs[name].source
+        if source is None:
+            return
+        try:
+            persist(
+                lambda: cache.materialize(source, target, is_mount=mode is InputMode.MOUNT),
+                give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
+            )
+        except SourceNotFoundError as error:
+            raise SourceNotFoundError(f"input {name!r}: {error}") from error
+
+    async def _run_processes(self) -> Result:
+        plan = plan_processes(self._spec, self._folder, self._environment, this_machine())
+        self._group.start(plan)
+        report(JobStatus.RUNNING)
+        syncing = asyncio.create_task(self._sync_while_running())
+        try:
+            return await self._watch()
+        finally:
+            syncing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await syncing
+
+    async def _watch(self) -> Result:
+        """Wait for the end of all processes, or for what ends them."""
+        loop = asyncio.get_running_loop()
+        deadline = (
+            None if self._spec.timeout_seconds is None else loop.time() + self._spec.timeout_seconds
+        )
+        pending = set(self._group.exits)
+        while pending:
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            done, _ = await asyncio.wait(
+                {*pending, self._stop}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            ended = [exit_ for exit_ in self._group.exits if exit_ in pending and exit_.done()]
+            pending.difference_update(ended)
+            for failure in (exit_.result() for exit_ in ended if exit_.result().is_failure):
+                await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
+                return self._failed("JobFailed", failure.describe())
+            if self._stop.done():
+                if self._stop.result().is_graceful:
+                    await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
+                return self._stopped()
+            if not done:
+                await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
+                return Result(
+                    attempt=self._spec.attempt,
+                    outcome=Outcome.CANCELED,
+                    code="JobTimedOut",
+                    message=f"the job ran longer than its limits.timeout of "
+                    f"{self._spec.timeout_seconds:g} s",
+                )
+        return Result(attempt=self._spec.attempt, outcome=Outcome.COMPLETED)
+
+    async def _sync_while_running(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_SECONDS)
+            # Shielded: the thread cannot be stopped half-way, so it is waited for.
+            pushing = asyncio.ensure_future(asyncio.to_thread(self._push))
+            try:
+                await asyncio.shield(pushing)
+            except asyncio.CancelledError:
+                await pushing
+                raise
+
+    def _push(self) -> None:
+        for step in (*self._outputs, *self._captured, self._logs):
+            try:
+                step.push(is_final=False)
+            except AzureError as error:
+                _log.warning("job %s: upload put off: %s", self._spec.name, error.message)
+            except OSError as error:
+                _log.warning("job %s: upload put off: %s", self._spec.name, error)
+
+    def _upload_everything(self, result: Result) -> None:
+        """The last upload; waits for storage as long as it takes, since nothing may be lost."""
+        refused: list[str] = []
+        for step in (*self._outputs, *self._captured, self._logs):
+            try:
+                persist(lambda step=step: step.push(is_final=True))
+            except AzureError as error:
+                refused.append(str(error.message))
+        if refused and result.outcome is Outcome.COMPLETED:
+            self._failed("OutputUploadFailed", "; ".join(refused)).save(self._folder.result)
+
+    def _output_sync(self, name: str) -> OutputSync:
+        output = self._spec.outputs[name]
+        folder = self._folder.output(name)
+        state = self._folder.sync_state(name)
+        if not output.is_file:
+            return OutputSync(self._store, output.target, folder, state)
+        only = output_path(self._spec, self._folder, name).name
+        parent = output.target.path.rpartition("/")[0]
+        target = dataclasses.replace(output.target, path=parent)
+        return OutputSync(self._store, target, folder, state, only=only)
+
+    def _failed(self, code: str, message: str) -> Result:
+        return Result(
+            attempt=self._spec.attempt, outcome=Outcome.FAILED, code=code, message=message
+        )
+
+    def _stopped(self) -> Result:
+        order = self._stop.result()
+        return Result(
+            attempt=self._spec.attempt,
+            outcome=order.outcome,
+            code=order.code,
+            message=order.message,
+        )
+
+    async def _follow_orders(self) -> None:
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while line := await reader.readline():
+            if not self._stop.done():
+                self._stop.set_result(StopOrder.parse(line))
+        kill_descendants()
+        os._exit(1)
+
+
+class _StoppedError(Exception):
+    """The order to stop came before any process was started."""
+
+
+def _explain(error: Exception) -> tuple[str, str]:
+    """Code and message for what kept the processes from being started."""
+    match error:
+        case SourceNotFoundError():
+            return "InputNotFound", str(error)
+        case AzureError():
+            return "StorageFailed", f"storage refused: {error.message}"
+        case OSError():
+            return "LaunchFailed", f"the processes could not be started: {error}"
+        case _:
+            return "LaunchFailed", str(error)
+
+
+def this_machine() -> Machine:
+    """What a launch must know of this machine."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+    python_folder = Path(sys.executable).parent
+    path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return Machine(
+        environment=os.environ,
+        python_folder=python_folder,
+        cpu_count=os.cpu_count() or 1,
+        loopback_interface="lo" if sys.platform == "linux" else "lo0",
+        is_root=os.geteuid() == 0,
+        free_port=port,
+        mpirun=shutil.which("mpirun", path=path),
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+async def _main(state: Path, root: Path) -> None:
+    report(JobStatus.PREPARING)
+    await Runner(Environment.load(state), JobFolder(root), JobSpec.load(root)).run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    asyncio.run(_main(Path(sys.argv[1]), Path(sys.argv[2])))
+    # Threads of an abandoned download must not hold the process up.
+    os._exit(0)

@@ -1,0 +1,82 @@
+"""What workspace and runner tell each other: status lines, stop orders, the result file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from localazure.machinelearning.job_spec import write_atomically
+from localazure.machinelearning.states import JobStatus
+
+
+class Outcome(StrEnum):
+    """How an attempt can end."""
+
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    CANCELED = "Canceled"
+    PREEMPTED = "Preempted"
+    """Not the end of the job: it is queued again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How one attempt ended."""
+
+    attempt: int
+    outcome: Outcome
+    code: str = ""
+    """Error code, where there is one."""
+    message: str = ""
+
+    def save(self, target: Path) -> None:
+        """Write it, whole or not at all."""
+        write_atomically(target, json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def load(cls, source: Path, attempt: int) -> Self | None:
+        """Read the result of that attempt, if it has one."""
+        try:
+            document: dict[str, Any] = json.loads(source.read_text())
+        except FileNotFoundError:
+            return None
+        if document["attempt"] != attempt:
+            return None
+        document["outcome"] = Outcome(document["outcome"])
+        return cls(**document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopOrder:
+    """The workspace's word to end the attempt: one line on the runner's stdin."""
+
+    outcome: Outcome
+    is_graceful: bool
+    """SIGTERM first; a preempted node gets no such thing."""
+    code: str = ""
+    message: str = ""
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> Self:
+        """Read what `to_json` wrote."""
+        document: dict[str, Any] = json.loads(line)
+        document["outcome"] = Outcome(document["outcome"])
+        return cls(**document)
+
+    def to_json(self) -> str:
+        """One line, without its end."""
+        return json.dumps(dataclasses.asdict(self))
+
+
+def report(status: JobStatus) -> None:
+    """Tell the workspace, on stdout, which state the attempt has entered."""
+    print(json.dumps({"status": status}), flush=True)  # noqa: T201 - stdout is the channel
+
+
+def parse_report(line: bytes) -> JobStatus:
+    """Read what `report` wrote."""
+    return JobStatus(json.loads(line)["status"])

@@ -1,0 +1,244 @@
+"""Which job gets which nodes, and how clusters grow and shrink. Pure: state in, state out.
+
+Rules, in the order in which `advance` applies them:
+
+1. A node that was provisioned long enough is idle. A preempted node that no job holds any more
+   is gone.
+2. A job whose cluster was deleted fails.
+3. Waiting jobs are served in the order of their submission, per cluster. A job that asks for more
+   nodes than its cluster may ever have waits without holding up others (the cluster may be
+   scaled up); every other job holds up those behind it, so that large jobs do not starve.
+4. Idle nodes that a waiting job needs are kept for it; missing ones are added, up to the
+   cluster's maximum and the quota of its VM size.
+5. Idle nodes beyond the maximum go at once, others after the cluster's idle time, down to the
+   minimum, which is kept up also without any job.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.states import NodeState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Scale settings of one AmlCompute cluster. Times are seconds."""
+
+    name: str
+    vm_size: str
+    min_nodes: int
+    max_nodes: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One allocated slot of a cluster."""
+
+    cluster: str
+    number: int
+    state: NodeState
+    since: float
+    """When it entered its state, epoch seconds."""
+    job: str | None = None
+    """The job whose attempt runs on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingJob:
+    """A job in Queued or Provisioning."""
+
+    name: str
+    cluster: str
+    node_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What `advance` decided."""
+
+    nodes: tuple[Node, ...]
+    """All nodes there are now."""
+    started: tuple[str, ...]
+    """Jobs that got their nodes."""
+    provisioning: tuple[str, ...]
+    """Waiting jobs for which nodes are being allocated."""
+    orphaned: tuple[str, ...]
+    """Waiting jobs whose cluster does not exist."""
+    short_of_quota: tuple[str, ...]
+    """Clusters that would grow further if the quota allowed it."""
+    wake_at: float | None
+    """When time alone will change something, epoch seconds."""
+
+
+def advance(
+    *,
+    clusters: tuple[Cluster, ...],
+    nodes: tuple[Node, ...],
+    waiting: tuple[WaitingJob, ...],
+    configuration: Configuration,
+    now: float,
+) -> Outcome:
+    """Apply the rules once.
+
+    Args:
+        clusters: all that exist.
+        nodes: all that are allocated.
+        waiting: in order of submission.
+        configuration: the quota per VM size and the seconds that a new node takes.
+        now: epoch seconds.
+    """
+    names = {cluster.name for cluster in clusters}
+    provisioning_seconds = configuration.provisioning_seconds
+    pool = _Pool(
+        [
+            _provisioned(node, provisioning_seconds, now)
+            for node in nodes
+            if (node.cluster in names or node.job is not None)
+            and not (node.state is NodeState.PREEMPTED and node.job is None)
+        ],
+        {cluster.name: cluster.vm_size.lower() for cluster in clusters},
+        configuration.quota,
+        now,
+    )
+    started: list[str] = []
+    provisioning: list[str] = []
+    short: list[str] = []
+    wake_at: list[float] = []
+    for cluster in clusters:
+        mine = [job for job in waiting if job.cluster == cluster.name]
+        queue = [job for job in mine if job.node_count <= cluster.max_nodes]
+        while queue and pool.assign(queue[0], cluster):
+            started.append(queue.pop(0).name)
+        demand = sum(job.node_count for job in queue)
+        if not pool.grow(cluster, demand):
+            short.append(cluster.name)
+        provisioning.extend(_served_by(queue, pool.unassigned(cluster.name)))
+        wake_at.extend(pool.shrink(cluster, demand))
+    wake_at.extend(
+        node.since + provisioning_seconds
+        for node in pool.nodes
+        if node.state is NodeState.PREPARING
+    )
+    return Outcome(
+        nodes=tuple(pool.nodes),
+        started=tuple(started),
+        provisioning=tuple(provisioning),
+        orphaned=tuple(job.name for job in waiting if job.cluster not in names),
+        short_of_quota=tuple(short),
+        wake_at=min(wake_at, default=None),
+    )
+
+
+def release(nodes: tuple[Node, ...], job: str, now: float) -> tuple[Node, ...]:
+    """The nodes after a job's attempt has ended: idle again, preempted ones gone."""
+    return tuple(
+        replace(node, job=None, state=NodeState.IDLE, since=now) if node.job == job else node
+        for node in nodes
+        if not (node.job == job and node.state is NodeState.PREEMPTED)
+    )
+
+
+def _provisioned(node: Node, provisioning_seconds: float, now: float) -> Node:
+    if node.state is NodeState.PREPARING and now >= node.since + provisioning_seconds:
+        return replace(node, state=NodeState.IDLE, since=now)
+    return node
+
+
+def _served_by(queue: list[WaitingJob], node_count: int) -> list[str]:
+    """The jobs at the head of the queue whose nodes are all on their way."""
+    served: list[str] = []
+    for job in queue:
+        node_count -= job.node_count
+        if node_count < 0:
+            break
+        served.append(job.name)
+    return served
+
+
+class _Pool:
+    """The nodes while one `advance` works on them."""
+
+    def __init__(
+        self, nodes: list[Node], vm_sizes: dict[str, str], quota: Mapping[str, int], now: float
+    ) -> None:
+        self.nodes = nodes
+        self._vm_sizes = vm_sizes
+        self._quota = quota
+        self._now = now
+
+    def unassigned(self, cluster: str) -> int:
+        return sum(
+            node.cluster == cluster and node.state in {NodeState.IDLE, NodeState.PREPARING}
+            for node in self.nodes
+        )
+
+    def assign(self, job: WaitingJob, cluster: Cluster) -> bool:
+        """Give the job its nodes, if so many are idle."""
+        idle = [
+            index
+            for index, node in enumerate(self.nodes)
+            if node.cluster == cluster.name and node.state is NodeState.IDLE
+        ]
+        if len(idle) < job.node_count:
+            return False
+        for index in idle[: job.node_count]:
+            self.nodes[index] = replace(
+                self.nodes[index], state=NodeState.RUNNING, since=self._now, job=job.name
+            )
+        return True
+
+    def grow(self, cluster: Cluster, demand: int) -> bool:
+        """Add nodes for the demand; false when the quota stands in the way of more."""
+        present = self._count(cluster.name)
+        wanted = max(
+            cluster.min_nodes,
+            min(cluster.max_nodes, present - self.unassigned(cluster.name) + demand),
+        )
+        missing = max(0, wanted - present)
+        allowed = min(missing, self._left_of_quota(cluster))
+        taken = {node.number for node in self.nodes if node.cluster == cluster.name}
+        free_numbers = (number for number in range(len(taken) + allowed) if number not in taken)
+        self.nodes.extend(
+            Node(cluster=cluster.name, number=number, state=NodeState.PREPARING, since=self._now)
+            for number, _ in zip(free_numbers, range(allowed), strict=False)
+        )
+        return allowed == missing
+
+    def shrink(self, cluster: Cluster, demand: int) -> list[float]:
+        """Remove idle nodes that are due; return when the next ones will be."""
+        spare = max(0, self.unassigned(cluster.name) - demand)
+        beyond_minimum = max(0, self._count(cluster.name) - cluster.min_nodes)
+        beyond_maximum = max(0, self._count(cluster.name) - cluster.max_nodes)
+        removable = min(spare, beyond_minimum)
+        idle = sorted(
+            (
+                node
+                for node in self.nodes
+                if node.cluster == cluster.name and node.state is NodeState.IDLE
+            ),
+            key=lambda node: (node.since, -node.number),
+        )[:removable]
+        due = [
+            node
+            for index, node in enumerate(idle)
+            if index < beyond_maximum or self._now >= node.since + cluster.idle_seconds
+        ]
+        self.nodes = [node for node in self.nodes if node not in due]
+        return [node.since + cluster.idle_seconds for node in idle if node not in due]
+
+    def _count(self, cluster: str) -> int:
+        return sum(node.cluster == cluster for node in self.nodes)
+
+    def _left_of_quota(self, cluster: Cluster) -> int:
+        size = cluster.vm_size.lower()
+        limit = self._quota.get(size)
+        if limit is None:
+            return cluster.max_nodes
+        used = sum(self._vm_sizes.get(node.cluster) == size for node in self.nodes)
+        return max(0, limit - used)

@@ -1,0 +1,127 @@
+"""Composes the part: certificates, tables, compute, two listeners, the publisher of events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncGenerator
+
+import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from localazure.certificates import ensure_certificates, server_context
+from localazure.database import Database
+from localazure.environment import AZURE_ML_TOPIC, LOOPBACK, Environment
+from localazure.event_publisher import EventPublisher
+from localazure.machinelearning.arm import (
+    COMPUTE,
+    TOKENS,
+    WORKSPACE,
+    answer_errors,
+    authenticate,
+    check_workspace,
+)
+from localazure.machinelearning.compute import Compute
+from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.events import EventOutbox
+from localazure.machinelearning.identity import TokenIssuer
+from localazure.machinelearning.resources import (
+    assets,
+    codes,
+    computes,
+    datastores,
+    jobs,
+    run_history,
+    workspace,
+)
+from localazure.machinelearning.store import MIGRATIONS
+from localazure.machinelearning.workspace import Workspace
+
+# A condaFile or a long command; ARM itself takes no more.
+# https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+# Audience of tokens for Azure ML's own services; ours are all behind the ARM endpoint.
+ML_AUDIENCE = "https://ml.azure.com"
+STOP_SECONDS = 1.0
+
+
+@contextlib.asynccontextmanager
+async def serve(environment: Environment) -> AsyncGenerator[None]:
+    """Serve ARM over TLS on `ports.azure_ml` and tokens on `ports.identity`, and run jobs.
+
+    Raises:
+        InvalidConfigurationError: `azure-ml.json` cannot be used.
+        OSError: a port is taken.
+    """
+    configuration = Configuration.read(environment.azure_ml_config)
+    certificates = ensure_certificates(environment)
+    async with contextlib.AsyncExitStack() as stack:
+        folder = environment.part_folder("machinelearning")
+        database = Database(folder / "workspace.db", MIGRATIONS)
+        stack.callback(database.close)
+        state = Workspace(
+            environment=environment,
+            configuration=configuration,
+            database=database,
+            events=EventOutbox(database),
+            clock=time.time,
+        )
+        await database.write(
+            lambda connection: datastores.put_configured(connection, configuration, state.clock())
+        )
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        publisher = EventPublisher(
+            state.events,
+            session,
+            environment.topic_endpoint(AZURE_ML_TOPIC),
+            environment.keys.event_grid,
+        )
+        publishing = asyncio.create_task(publisher.run())
+        stack.push_async_callback(_cancel, publishing)
+        compute = await stack.enter_async_context(Compute(state))
+        tokens = TokenIssuer(
+            environment.keys.identity_header, frozenset({environment.azure_ml_url, ML_AUDIENCE})
+        )
+        identity = _application(state, tokens, middlewares=[answer_errors])
+        identity.add_routes(workspace.identity_routes)
+        await stack.enter_async_context(_listening(identity, environment.ports.identity, None))
+        arm = _application(
+            state, tokens, middlewares=[answer_errors, authenticate, check_workspace]
+        )
+        arm[COMPUTE] = compute
+        for family in (workspace, datastores, assets, codes, computes, jobs, run_history):
+            arm.add_routes(family.routes)
+        context = server_context(certificates)
+        await stack.enter_async_context(_listening(arm, environment.ports.azure_ml, context))
+        yield
+
+
+def _application(
+    state: Workspace, tokens: TokenIssuer, *, middlewares: list[Middleware]
+) -> web.Application:
+    application = web.Application(middlewares=middlewares, client_max_size=MAX_REQUEST_BYTES)
+    application[WORKSPACE] = state
+    application[TOKENS] = tokens
+    return application
+
+
+@contextlib.asynccontextmanager
+async def _listening(
+    application: web.Application, port: int, context: ssl.SSLContext | None
+) -> AsyncGenerator[None]:
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, port, ssl_context=context).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,89 @@
+"""States of jobs and nodes, and which may follow which, as tables. Pure.
+
+Job states are those of the REST API's `JobStatus`; node states are those that
+`AmlCompute.nodeStateCounts` counts.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobStatus(StrEnum):
+    """`JobStatus` of Azure ML, as far as a command job goes through it."""
+
+    QUEUED = "Queued"
+    PROVISIONING = "Provisioning"
+    PREPARING = "Preparing"
+    RUNNING = "Running"
+    FINALIZING = "Finalizing"
+    CANCEL_REQUESTED = "CancelRequested"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    CANCELED = "Canceled"
+
+
+class NodeState(StrEnum):
+    """States of one node of a cluster."""
+
+    PREPARING = "preparing"
+    IDLE = "idle"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+
+
+WAITING = frozenset({JobStatus.QUEUED, JobStatus.PROVISIONING})
+"""No process of the job exists."""
+
+ACTIVE = frozenset(
+    {JobStatus.PREPARING, JobStatus.RUNNING, JobStatus.FINALIZING, JobStatus.CANCEL_REQUESTED}
+)
+"""A runner process holds the job's nodes."""
+
+TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED})
+
+# Back to Queued: a node was preempted, or the runner died. The attempt then counts one more.
+JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
+    JobStatus.QUEUED: frozenset(
+        {JobStatus.PROVISIONING, JobStatus.PREPARING, JobStatus.CANCELED, JobStatus.FAILED}
+    ),
+    JobStatus.PROVISIONING: frozenset(
+        {JobStatus.QUEUED, JobStatus.PREPARING, JobStatus.CANCELED, JobStatus.FAILED}
+    ),
+    JobStatus.PREPARING: frozenset(
+        {
+            JobStatus.RUNNING,
+            JobStatus.FINALIZING,
+            JobStatus.QUEUED,
+            JobStatus.CANCEL_REQUESTED,
+            JobStatus.FAILED,
+        }
+    ),
+    JobStatus.RUNNING: frozenset(
+        {
+            JobStatus.FINALIZING,
+            JobStatus.QUEUED,
+            JobStatus.CANCEL_REQUESTED,
+            JobStatus.FAILED,
+        }
+    ),
+    JobStatus.FINALIZING: frozenset({JobStatus.QUEUED, *TERMINAL}),
+    JobStatus.CANCEL_REQUESTED: TERMINAL,
+    JobStatus.COMPLETED: frozenset(),
+    JobStatus.FAILED: frozenset(),
+    JobStatus.CANCELED: frozenset(),
+}
+
+
+class IllegalTransitionError(RuntimeError):
+    """A job was to enter a state that cannot follow its own: a defect of localazure."""
+
+
+def check_transition(current: JobStatus, following: JobStatus) -> None:
+    """Raise unless the table allows the step.
+
+    Raises:
+        IllegalTransitionError: it does not.
+    """
+    if following not in JOB_TRANSITIONS[current]:
+        raise IllegalTransitionError(f"a job cannot go from {current} to {following}")

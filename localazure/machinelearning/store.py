@@ -1,0 +1,143 @@
+"""The workspace's tables, and resources in them: documents by collection, name and version."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MIGRATIONS = (
+    """
+    CREATE TABLE resource (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        collection TEXT NOT NULL,
+        name TEXT NOT NULL,
+        version TEXT NOT NULL,
+        document TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        modified_at REAL NOT NULL,
+        UNIQUE (collection, name, version)
+    );
+    CREATE TABLE job (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE,
+        cluster TEXT NOT NULL,
+        node_count INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        attempt INTEGER NOT NULL DEFAULT 0,
+        runner_failures INTEGER NOT NULL DEFAULT 0,
+        stop_order TEXT,
+        started_at REAL,
+        ended_at REAL,
+        error_code TEXT NOT NULL DEFAULT '',
+        error_message TEXT NOT NULL DEFAULT ''
+    );
+    CREATE INDEX job_by_status ON job (status, number);
+    CREATE TABLE node (
+        cluster TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        since REAL NOT NULL,
+        job TEXT,
+        PRIMARY KEY (cluster, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE event (number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+    """,
+)
+
+Query = Callable[[str, Sequence[Any]], list[sqlite3.Row]]
+"""`Database.read`, or the same within a transaction (`querying`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One resource as it was PUT."""
+
+    number: int
+    """Grows with every creation."""
+    collection: str
+    name: str
+    version: str
+    """Empty for what has no versions."""
+    document: dict[str, Any]
+    """The request body."""
+    created_at: float
+    modified_at: float
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """`properties` of the body."""
+        return self.document["properties"]
+
+    @classmethod
+    def from_row(cls, row: sqlite3.Row) -> Resource:
+        """Read a row of the table."""
+        values = {**dict(row), "document": json.loads(row["document"])}
+        return cls(**values)
+
+
+def querying(connection: sqlite3.Connection) -> Query:
+    """Reads within a transaction."""
+    return lambda sql, parameters: connection.execute(sql, parameters).fetchall()
+
+
+def get_resource(query: Query, collection: str, name: str, version: str = "") -> Resource | None:
+    """One resource, or None."""
+    rows = query(
+        "SELECT * FROM resource WHERE collection = ? AND name = ? AND version = ?",
+        (collection, name, version),
+    )
+    return Resource.from_row(rows[0]) if rows else None
+
+
+def list_resources(query: Query, collection: str, name: str | None = None) -> list[Resource]:
+    """All of a collection, or all versions of one name: newest first."""
+    if name is None:
+        rows = query(
+            "SELECT * FROM resource WHERE collection = ? ORDER BY number DESC", (collection,)
+        )
+    else:
+        rows = query(
+            "SELECT * FROM resource WHERE collection = ? AND name = ? AND version != '' "
+            "ORDER BY number DESC",
+            (collection, name),
+        )
+    return [Resource.from_row(row) for row in rows]
+
+
+def put_resource(
+    connection: sqlite3.Connection,
+    collection: str,
+    name: str,
+    version: str,
+    document: dict[str, Any],
+    *,
+    now: float,
+) -> Resource:
+    """Create or replace, within a transaction."""
+    connection.execute(
+        """
+        INSERT INTO resource (collection, name, version, document, created_at, modified_at)
+        VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (collection, name, version)
+        DO UPDATE SET document = excluded.document, modified_at = excluded.modified_at
+        """,
+        (collection, name, version, json.dumps(document), now, now),
+    )
+    resource = get_resource(querying(connection), collection, name, version)
+    if resource is None:
+        raise RuntimeError(f"{collection}/{name} vanished within its own transaction")
+    return resource
+
+
+def delete_resource(
+    connection: sqlite3.Connection, collection: str, name: str, version: str = ""
+) -> bool:
+    """Delete within a transaction; whether it was there."""
+    cursor = connection.execute(
+        "DELETE FROM resource WHERE collection = ? AND name = ? AND version = ?",
+        (collection, name, version),
+    )
+    return cursor.rowcount > 0

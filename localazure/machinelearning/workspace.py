@@ -1,0 +1,42 @@
+"""What all requests share: the workspace's environment, tables and events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from localazure.database import Database
+from localazure.environment import Environment
+from localazure.machinelearning.addresses import workspace_id
+from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.events import EventOutbox
+from localazure.machinelearning.job_folder import JobFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """One workspace of one state folder."""
+
+    environment: Environment
+    configuration: Configuration
+    database: Database
+    events: EventOutbox
+    clock: Callable[[], float]
+    """Epoch seconds."""
+
+    @property
+    def id(self) -> str:
+        """Its ARM id, also the topic of its events."""
+        return workspace_id(self.environment)
+
+    @property
+    def jobs_folder(self) -> Path:
+        """Where the folders of unfinished jobs are."""
+        folder = self.environment.part_folder("machinelearning").resolve() / "jobs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def job_folder(self, name: str) -> JobFolder:
+        """The folder of one job."""
+        return JobFolder(self.jobs_folder / name)
