@@ -20,7 +20,7 @@ EVENT_TYPES = frozenset(
 )
 _SUBJECT = re.compile(r"^/?experiments/[^/]+/runs/(?P<run>[^/]+)$", re.IGNORECASE)
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
-_RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,254}$")
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 _WORKSPACE = re.compile(
     r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"
     r"/providers/Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+)/?$",
@@ -45,7 +45,7 @@ def parse_job_event(
     if run is None:
         match = _SUBJECT.match(subject)
         run = None if match is None else match["run"]
-    if not isinstance(run, str) or _RUN.match(run) is None:
+    if not isinstance(run, str) or _RUN.fullmatch(run) is None:
         raise InvalidEvent(
             f"event {event_id}: neither data.runId {run!r} nor subject {subject!r} names a run"
         )

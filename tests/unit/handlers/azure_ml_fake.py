@@ -1,0 +1,170 @@
+"""An Azure ML workspace and a container in memory, as far as the activities ask for them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+
+from handlers.clients import Clients
+from handlers.settings import Settings
+
+
+def refusal(status: int, message: str) -> HttpResponseError:
+    """What the SDK raises for an answer with this status."""
+    kind = {404: ResourceNotFoundError, 409: ResourceExistsError}.get(status, HttpResponseError)
+    error = kind(message)
+    error.status_code = status
+    return error
+
+
+@dataclass
+class Resources:
+    """One kind of resource. The next calls to create one can be made to fail in any way."""
+
+    key: Callable[[Any], tuple[str, ...]]
+    store: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])
+    faults: list[Callable[[Any], None]] = field(default_factory=list[Callable[[Any], None]])
+    created: int = 0
+
+    def get(self, *key: str) -> Any:
+        if key not in self.store:
+            raise refusal(404, f"{key} was not found")
+        return self.store[key]
+
+    def create_or_update(self, resource: Any) -> Any:
+        if self.faults:
+            self.faults.pop(0)(resource)
+        self.store[self.key(resource)] = resource
+        self.created += 1
+        return resource
+
+
+class Versions(Resources):
+    def __init__(self) -> None:
+        super().__init__(key=lambda asset: (asset.name, str(asset.version)))
+
+    def list(self, name: str) -> Any:
+        found = [asset for key, asset in self.store.items() if key[0] == name]
+        if not found:
+            raise refusal(404, f"{name} was not found")
+        return iter(found)
+
+
+class Jobs(Resources):
+    def __init__(self) -> None:
+        super().__init__(key=lambda job: (job.name,))
+        self.cancelled: list[str] = []
+        self.cancel_faults: list[Callable[[str], None]] = []
+        self.run_error: Any = None
+        self._runs_operations = SimpleNamespace(get_run_details=self._get_run_details)
+
+    def create_or_update(self, resource: Any) -> Any:
+        super().create_or_update(resource)
+        return vary(resource, "Queued")
+
+    def get(self, *key: str) -> Any:
+        job = super().get(*key)
+        return job if isinstance(job, SimpleNamespace) else vary(job, "Queued")
+
+    def begin_cancel(self, name: str, *, polling: bool) -> None:
+        assert not polling, "nobody waits for the end here"
+        if self.cancel_faults:
+            self.cancel_faults.pop(0)(name)
+        self.cancelled.append(name)
+
+    def list(self, *, tag: str) -> Any:
+        assert tag
+        return iter([*self.store.values(), None])
+
+    def _get_run_details(self, name: str) -> Any:
+        if isinstance(self.run_error, Exception):
+            raise self.run_error
+        return SimpleNamespace(error=self.run_error, run=name)
+
+
+def vary(job: Any, status: str) -> Any:
+    return a_job(job.name, status, job.tags)
+
+
+def a_job(name: str, status: str, tags: Mapping[str, str] | None = None, **more: Any) -> Any:
+    """A job as `jobs.get` gives it."""
+    more = {"id": f"/jobs/{name}", "studio_url": f"https://ml/{name}", "code": "/codes/c"} | more
+    return SimpleNamespace(name=name, status=status, tags=tags, **more)
+
+
+class Poller:
+    def __init__(self, end: Callable[[], Any]) -> None:
+        self._end = end
+
+    def result(self) -> Any:
+        return self._end()
+
+
+class Computes(Resources):
+    def __init__(self) -> None:
+        super().__init__(key=lambda cluster: (cluster.name,))
+
+    def begin_create_or_update(self, cluster: Any) -> Poller:
+        return Poller(lambda: self.create_or_update(cluster))
+
+
+class Workspace:
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+        self.data = Versions()
+        self.models = Versions()
+        self.compute = Computes()
+        self.asked_for_default = itertools.count()
+        self.datastores = SimpleNamespace(get_default=self._default)
+
+    def _default(self) -> Any:
+        assert next(self.asked_for_default) == 0, "asked for once, then kept"
+        return SimpleNamespace(name="workspaceblobstore", container_name="azureml-blobstore")
+
+
+class Container:
+    """Blobs in memory."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+
+    def upload_blob(self, name: str, data: str | bytes, *, overwrite: bool, **_: Any) -> None:
+        if name in self.blobs and not overwrite:
+            raise refusal(409, "BlobAlreadyExists")
+        self.blobs[name] = data.encode() if isinstance(data, str) else data
+
+    def download_blob(self, name: str, *, offset: int = 0, length: int | None = None) -> Any:
+        if name not in self.blobs:
+            raise refusal(404, "BlobNotFound")
+        end = None if length is None else offset + length
+        return SimpleNamespace(readall=lambda: self.blobs[name][offset:end])
+
+    def get_blob_client(self, name: str) -> Any:
+        return SimpleNamespace(exists=lambda: name in self.blobs)
+
+
+@dataclass
+class World:
+    """Clients of the handlers, and what stands behind them."""
+
+    clients: Clients
+    workspace: Workspace
+    records: Container
+    results: Container
+
+
+def make_world(settings: Mapping[str, str] | None = None) -> World:
+    world = World(Clients(Settings(settings or {})), Workspace(), Container(), Container())
+    containers = {"azureml-blobstore": world.results}
+    # Where functools.cached_property keeps what it made.
+    vars(world.clients).update(
+        ml=world.workspace,
+        records=world.records,
+        workspace_blobs=SimpleNamespace(get_container_client=containers.__getitem__),
+    )
+    return world
