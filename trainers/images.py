@@ -181,7 +181,7 @@ def to_images(samples: Sequence[Sample], classes: Sequence[str]) -> Images:
 
 def to_input(pixels: Tensor, device: torch.device) -> Tensor:
     """Bytes to what a network takes: numbers from -1 to 1, of the same shape."""
-    return pixels.to(device).float() / 127.5 - 1
+    return pixels.to(device, torch.get_default_dtype()) / 127.5 - 1
 
 
 @dataclass(frozen=True, kw_only=True)

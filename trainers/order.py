@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +69,14 @@ def shifted(images: Tensor, offsets: Tensor) -> Tensor:
     Returns:
         Images of the same shape.
     """
-    count, _, height, width = images.shape
+    count, channels, height, width = images.shape
     reach = int(offsets.abs().max()) if count else 0
-    padded = torch.nn.functional.pad(images, (reach, reach, reach, reach))
-    offsets = offsets.to(images.device)
-    index = torch.arange(count, device=images.device)[:, None, None]
-    rows = (torch.arange(height, device=images.device) + reach)[None, :, None]
-    columns = (torch.arange(width, device=images.device) + reach)[None, None, :]
-    rows = rows - offsets[:, 0, None, None]
-    columns = columns - offsets[:, 1, None, None]
-    # Advanced indices around a slice come first: (B, H, W, C).
-    return padded[index, :, rows, columns].permute(0, 3, 1, 2)
+    padded = functional.pad(images, (reach, reach, reach, reach))
+    sample = torch.arange(count)[:, None, None, None]
+    channel = torch.arange(channels)[None, :, None, None]
+    row = (torch.arange(height) + reach)[None, None, :, None] - offsets[:, 0, None, None, None]
+    column = (torch.arange(width) + reach)[None, None, None, :] - offsets[:, 1, None, None, None]
+    return padded[sample, channel, row, column]
 
 
 # Kept for the epoch in progress: drawing anew for each step would cost more than the step itself

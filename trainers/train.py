@@ -288,7 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(error, TrainingError):
             traceback.print_exc()
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        results.write_error(settings.output_dir, error)
+        try:
+            results.write_error(settings.output_dir, error)
+        except OSError:  # the exit code still tells
+            traceback.print_exc()
         return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
     return 0
 

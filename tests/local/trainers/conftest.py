@@ -1,0 +1,261 @@
+"""Real processes on real images: ranks are started as Azure ML, mpirun and torchrun start them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+DEADLINE_SECONDS = 60
+STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def freeze(data: Path, manifest: Path) -> Path:
+    """Write manifest.jsonl of all files in `data`, as Landfall does."""
+    manifest.mkdir(parents=True, exist_ok=True)
+    lines: list[str] = []
+    for path in sorted(data.rglob("*.*"), key=lambda path: path.relative_to(data).as_posix()):
+        content = path.read_bytes()
+        line = {
+            "path": path.relative_to(data).as_posix(),
+            "size": len(content),
+            "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
+            "etag": "0x1",
+        }
+        lines.append(json.dumps(line) + "\n")
+    (manifest / "manifest.jsonl").write_text("".join(lines))
+    return manifest
+
+
+@dataclass(kw_only=True)
+class Job:
+    """One run's folders, and the command line that trains on them."""
+
+    data: Path
+    manifest: Path
+    folder: Path
+    epochs: int = 20
+    program: tuple[str, ...] = ("-m", "trainers.train")
+    further: list[str] = field(default_factory=list)
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def weights(self) -> bytes:
+        return (self.results / "model" / "model.safetensors").read_bytes()
+
+    def result(self, name: str) -> dict[str, Any]:
+        return json.loads((self.results / f"{name}.json").read_bytes())
+
+    def arguments(self) -> list[str]:
+        return [
+            *self.program,
+            *("--data", str(self.data)),
+            *("--manifest", str(self.manifest)),
+            *("--output-dir", str(self.results)),
+            *("--checkpoint-dir", str(self.checkpoints)),
+            *("--image-size", "8", "--image-mode", "grey"),
+            *("--epochs", str(self.epochs), "--batch-size", "32", "--learning-rate", "0.05"),
+            *("--checkpoint-every", "20", "--log-every", "1", "--peer-timeout-seconds", "60"),
+            *self.further,
+        ]
+
+
+@dataclass(kw_only=True)
+class Ranks:
+    """Processes that train together; the first one's output is what a person would read."""
+
+    processes: list[subprocess.Popen[str]]
+    seen: str = ""
+
+    @property
+    def first(self) -> subprocess.Popen[str]:
+        return self.processes[0]
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Read rank 0's lines until one matches."""
+        assert self.first.stdout is not None
+        for line in self.first.stdout:
+            self.seen += line
+            if match := re.search(pattern, line):
+                return match
+        raise AssertionError(f"no line matches {pattern!r}:\n{self.seen}")
+
+    def wait(self) -> list[int]:
+        """Wait for all of them: their exit codes by rank. All output is then in `seen`."""
+        codes: list[int] = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        for process in self.processes:
+            output, _ = process.communicate(timeout=max(1, deadline - time.monotonic()))
+            self.seen += output
+            codes.append(process.returncode)
+        return codes
+
+    def losses(self) -> dict[int, float]:
+        return {int(step): float(loss) for step, loss in STEP.findall(self.seen)}
+
+
+Start = Callable[..., Ranks]
+
+
+@pytest.fixture(scope="session")
+def start() -> Iterator[Start]:
+    """Start a job's ranks; whatever is left of them is killed in the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def popen(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=REPOSITORY,
+            # One thread: sums in another order would change the last bits.
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    def start(job: Job, *, ranks: int = 1, launcher: str = "azure-ml") -> Ranks:
+        if launcher == "torchrun":
+            options = ["--standalone", f"--nproc-per-node={ranks}", "--max-restarts=1"]
+            torchrun = ["-m", "torch.distributed.run", *options, *job.arguments()]
+            return Ranks(processes=[popen(torchrun, {})])
+        port = str(free_port())
+        return Ranks(
+            processes=[
+                popen(job.arguments(), variables(launcher, rank, ranks, port))
+                for rank in range(ranks)
+            ]
+        )
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def variables(launcher: str, rank: int, size: int, port: str) -> dict[str, str]:
+    """What a launcher tells its ranks."""
+    if launcher == "mpirun":
+        return {
+            "OMPI_COMM_WORLD_RANK": str(rank),
+            "OMPI_COMM_WORLD_SIZE": str(size),
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(size),
+            "PMIX_NAMESPACE": f"job-{port}",
+        }
+    if size == 1:
+        return {}
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+
+
+def make_digits(folder: Path, *options: str) -> Path:
+    program = REPOSITORY / "pipelines" / "digits" / "make_dataset.py"
+    subprocess.run([sys.executable, program, folder, *options], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 digits in labelled folders."""
+    return make_digits(tmp_path_factory.mktemp("digits"), "--limit", "300")
+
+
+@pytest.fixture(scope="session")
+def manifest(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return freeze(digits, tmp_path_factory.mktemp("manifest"))
+
+
+@pytest.fixture
+def job(digits: Path, manifest: Path, tmp_path: Path) -> Job:
+    return Job(data=digits, manifest=manifest, folder=tmp_path)
+
+
+@dataclass(kw_only=True)
+class Trained:
+    """A run that nothing disturbed."""
+
+    job: Job
+    ranks: Ranks
+
+
+@pytest.fixture(scope="session")
+def undisturbed(
+    digits: Path, manifest: Path, start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> Trained:
+    """The run of `job` on two ranks, from the first step to the last."""
+    job = Job(data=digits, manifest=manifest, folder=tmp_path_factory.mktemp("undisturbed"))
+    ranks = start(job, ranks=2)
+    assert ranks.wait() == [0, 0], ranks.seen
+    return Trained(job=job, ranks=ranks)
+
+
+@pytest.fixture
+def altered_job(job: Job, tmp_path: Path) -> Callable[..., Job]:
+    """The job on data of which some files have other content, or (None) are gone.
+
+    `frozen`: the manifest is of the altered data, not of what it was before.
+    """
+
+    def alter(changes: dict[str, bytes | None], *, frozen: bool) -> Job:
+        data = tmp_path / "altered"
+        shutil.copytree(job.data, data)
+        for path, content in changes.items():
+            if content is None:
+                (data / path).unlink()
+            else:
+                (data / path).write_bytes(content)
+        manifest = freeze(data, tmp_path / "altered-manifest") if frozen else job.manifest
+        return dataclasses.replace(job, data=data, manifest=manifest)
+
+    return alter
+
+
+@pytest.fixture
+def champion_of_few_classes(digits: Path, start: Start, tmp_path: Path) -> Path:
+    """A model that was trained on the digits 0, 1 and 2."""
+    data = tmp_path / "few"
+    for label in ("0", "1", "2"):
+        shutil.copytree(digits / label, data / label)
+    job = Job(data=data, manifest=freeze(data, tmp_path / "few-manifest"), folder=tmp_path / "few-")
+    ranks = start(job)
+    assert ranks.wait() == [0], ranks.seen
+    return job.results / "model"
