@@ -1,0 +1,164 @@
+"""Messages as AMQP sends them: a sequence of sections (the standard, part 3 section 3.2).
+
+The bare message (properties, application properties, body, footer) is the sender's and stays as it
+was encoded, byte for byte; header and annotations are the broker's to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp.errors import DecodeError
+from localazure.servicebus.amqp.performatives import Composite, Header, Properties, from_described
+from localazure.servicebus.amqp.types import Described, ULong
+
+HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
+PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74
+DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
+
+_SECTIONS = range(HEADER, FOOTER + 1)
+_SYMBOLS = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message taken apart as far as a broker must."""
+
+    header: Header
+    annotations: dict[Any, Any]
+    bare: bytes
+
+
+def parse(payload: bytes) -> Message:
+    """The message that the payload of a transfer holds. Delivery annotations end here.
+
+    Raises:
+        DecodeError: the payload is no sequence of sections.
+    """
+    header, annotations, bare = Header(), {}, bytearray()
+    for code, start, value_start, end in sections(payload):
+        if code == HEADER:
+            found = _composite(payload, start)
+            if not isinstance(found, Header):
+                raise DecodeError("the header section is malformed")
+            header = found
+        elif code == MESSAGE_ANNOTATIONS:
+            annotations = _map(payload, value_start, "message annotations")
+        elif code != DELIVERY_ANNOTATIONS:
+            bare += payload[start:end]
+    return Message(header, annotations, bytes(bare))
+
+
+def render(message: Message) -> bytes:
+    """The payload for a transfer of the message."""
+    annotations = b""
+    if message.annotations:
+        annotations = _section(MESSAGE_ANNOTATIONS, message.annotations)
+    return message.header.encode() + annotations + message.bare
+
+
+def properties(payload: bytes) -> Properties:
+    """The properties section, empty if there is none."""
+    for code, start, _, _ in sections(payload):
+        if code == PROPERTIES:
+            found = _composite(payload, start)
+            if isinstance(found, Properties):
+                return found
+            raise DecodeError("the properties section is malformed")
+    return Properties()
+
+
+def application_properties(payload: bytes) -> dict[Any, Any]:
+    """The application properties, empty if there are none."""
+    for code, _, value_start, _ in sections(payload):
+        if code == APPLICATION_PROPERTIES:
+            return _map(payload, value_start, "application properties")
+    return {}
+
+
+def body_value(payload: bytes) -> Any:
+    """What the amqp-value section holds; None without one."""
+    for code, _, value_start, _ in sections(payload):
+        if code == VALUE:
+            return codec.decode(payload, value_start)[0]
+    return None
+
+
+def body_data(payload: bytes) -> list[bytes]:
+    """What the data sections hold, one item each."""
+    found = [
+        codec.decode(payload, value_start)[0]
+        for code, _, value_start, _ in sections(payload)
+        if code == DATA
+    ]
+    if not all(isinstance(item, bytes) for item in found):
+        raise DecodeError("a data section holds something other than binary")
+    return found
+
+
+def with_application_properties(bare: bytes, extra: dict[str, Any]) -> bytes:
+    """The bare message with application properties added; existing ones of that name give way."""
+    merged = _section(APPLICATION_PROPERTIES, application_properties(bare) | extra)
+    before, after = bytearray(), bytearray()
+    for code, start, _, end in sections(bare):
+        if code < APPLICATION_PROPERTIES:
+            before += bare[start:end]
+        elif code > APPLICATION_PROPERTIES:
+            after += bare[start:end]
+    return bytes(before) + merged + bytes(after)
+
+
+def value_message(message_properties: Properties, extra: dict[str, Any], value: Any) -> bytes:
+    """A whole message with a body of one value: what management nodes answer with."""
+    return (
+        message_properties.encode()
+        + _section(APPLICATION_PROPERTIES, extra)
+        + _section(VALUE, value)
+    )
+
+
+def sections(payload: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Code, start, start of the value and end of every section, in order.
+
+    Raises:
+        DecodeError: what should be a section is not one.
+    """
+    position = 0
+    while position < len(payload):
+        if payload[position] != codec.DESCRIBED:
+            raise DecodeError(f"no message section at byte {position}")
+        descriptor, value_start = codec.decode(payload, position + 1)
+        code = _SYMBOLS.get(descriptor) if isinstance(descriptor, str) else descriptor
+        if not isinstance(code, int) or code not in _SECTIONS:
+            raise DecodeError(f"unknown message section {descriptor!r} at byte {position}")
+        end = codec.skip(payload, value_start)
+        yield code, position, value_start, end
+        position = end
+
+
+def _section(code: int, value: Any) -> bytes:
+    return codec.encode(Described(ULong(code), value))
+
+
+def _composite(payload: bytes, start: int) -> Composite | Described:
+    return from_described(codec.decode(payload, start)[0])
+
+
+def _map(payload: bytes, start: int, name: str) -> dict[Any, Any]:
+    value, _ = codec.decode(payload, start)
+    if not isinstance(value, dict):
+        raise DecodeError(f"the {name} are no map")
+    return value

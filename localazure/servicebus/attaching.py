@@ -1,0 +1,96 @@
+"""Which node a link leads to, or why it leads nowhere."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from localazure.servicebus import addresses, management, nodes
+from localazure.servicebus.addresses import Address
+from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.errors import (
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    UNAUTHORIZED_ACCESS,
+)
+from localazure.servicebus.amqp.link import Link
+from localazure.servicebus.entities import Entity
+
+SESSION_FILTER = "com.microsoft:session-filter"
+
+
+class RefusedError(Exception):
+    """A link that cannot be attached; carries the AMQP condition that says so."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition
+
+
+def address_of(link: Link) -> Address:
+    """The node that the peer names: where messages come from, or where they go.
+
+    Raises:
+        RefusedError: it names none.
+    """
+    end: Any = link.attach.source if link.is_sender else link.attach.target
+    if not isinstance(end, p.Source | p.Target):
+        raise RefusedError(NOT_IMPLEMENTED, "transactions are not covered by this broker")
+    if not isinstance(end.address, str):
+        raise RefusedError(NOT_ALLOWED, "a link needs an address")
+    return addresses.parse(end.address)
+
+
+def is_allowed(client: nodes.Client, address: Address) -> bool:
+    """Whether the client has put a token that is good for the address now."""
+    now_s = client.broker.clock() / nodes.MILLISECONDS_PER_SECOND
+    return address.entity == addresses.CBS or client.authorization.allows(address.entity, now_s)
+
+
+def node_for(client: nodes.Client, link: Link) -> nodes.Node:
+    """What the link leads to.
+
+    Raises:
+        RefusedError: it leads nowhere, or nowhere that this client may go.
+    """
+    address = address_of(link)
+    if not is_allowed(client, address):
+        raise RefusedError(UNAUTHORIZED_ACCESS, f"no valid token was put for {address.entity!r}")
+    if address.entity == addresses.CBS:
+        if link.is_sender:
+            return nodes.ReplyNode(link, address)
+        return nodes.RequestNode(client, link, address, functools.partial(nodes.answer_cbs, client))
+    entity = client.broker.namespace.find(address.entity)
+    if entity is None:
+        raise RefusedError(
+            NOT_FOUND, f"The messaging entity {address.entity!r} could not be found."
+        )
+    if address.is_management:
+        return _management_node(client, link, address, entity)
+    if link.is_sender:
+        return _receive_node(client, link, address, entity)
+    if entity.is_subscription or address.is_dead_letter_queue:
+        raise RefusedError(NOT_ALLOWED, f"{entity.path}: only queues and topics can be sent to")
+    return nodes.SendNode(client, link, entity)
+
+
+def _management_node(
+    client: nodes.Client, link: Link, address: Address, entity: Entity
+) -> nodes.Node:
+    if link.is_sender:
+        return nodes.ReplyNode(link, address)
+    sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
+    answer = functools.partial(management.answer, client.broker, sub_queue)
+    return nodes.RequestNode(client, link, address, answer)
+
+
+def _receive_node(client: nodes.Client, link: Link, address: Address, entity: Entity) -> nodes.Node:
+    if entity.is_topic:
+        raise RefusedError(
+            NOT_ALLOWED, f"{entity.path} is a topic: messages are received from subscriptions"
+        )
+    if (link.attach.source.filter or {}).get(SESSION_FILTER) is not None:
+        raise RefusedError(NOT_IMPLEMENTED, "sessions are not covered by this broker")
+    sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
+    return nodes.ReceiveNode(client, link, sub_queue)

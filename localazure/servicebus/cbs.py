@@ -1,0 +1,119 @@
+"""Who may use which entity: claims-based security over the node `$cbs`, and SASL PLAIN.
+
+Tokens are shared access signatures, https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas,
+or JSON web tokens as Entra issues them. The signature of the latter cannot be verified here: only
+their shape and their expiry are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from localazure.servicebus.addresses import entity_path
+
+SAS_PREFIX = "SharedAccessSignature "
+_JWT_PARTS = 3
+
+
+class TokenError(Exception):
+    """A token that lets nobody in; says why, and never quotes the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """The one access key of the namespace."""
+
+    name: str
+    value: str
+
+    def signs(self, text: str, signature: str) -> bool:
+        """Whether the signature is that of the text with this key."""
+        digest = hmac.new(self.value.encode(), text.encode(), hashlib.sha256).digest()
+        return hmac.compare_digest(base64.b64encode(digest), signature.encode())
+
+
+class Authorization:
+    """What one connection was let in to. Times are seconds since the Unix epoch."""
+
+    def __init__(self, key: SharedKey) -> None:
+        self._key = key
+        self._has_key = False
+        self._granted: dict[str, float] = {}  # path to expiry
+
+    def authenticate(self, mechanism: str, response: bytes) -> bool:
+        """SASL: PLAIN with the key opens everything, other mechanisms leave it to `$cbs`."""
+        if mechanism != "PLAIN":
+            return True
+        _, _, credentials = response.partition(b"\0")
+        name, _, value = credentials.partition(b"\0")
+        self._has_key = hmac.compare_digest(name, self._key.name.encode()) and hmac.compare_digest(
+            value, self._key.value.encode()
+        )
+        return self._has_key
+
+    def put_token(self, audience: str, token: str, now_s: float) -> None:
+        """Let in to `audience`, an entity's URI, for as long as the token is good.
+
+        Raises:
+            TokenError: the token is not good for it.
+        """
+        path = entity_path(audience)
+        if token.startswith(SAS_PREFIX):
+            scope, expiry = _verify_signature(token, self._key)
+            if not _covers(scope, path):
+                raise TokenError(f"the token is for {scope!r}, not for {path!r}")
+        else:
+            expiry = _read_expiry(token)
+        if expiry <= now_s:
+            raise TokenError("the token has expired")
+        self._granted[path] = expiry
+
+    def allows(self, path: str, now_s: float) -> bool:
+        """Whether the entity may be used now."""
+        return self._has_key or any(
+            expiry > now_s and _covers(granted, path) for granted, expiry in self._granted.items()
+        )
+
+
+def _covers(scope: str, path: str) -> bool:
+    return scope in ("", path) or path.startswith(f"{scope}/")
+
+
+def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
+    """Path and expiry of a shared access signature that this key made."""
+    fields: dict[str, str] = {}
+    for item in token.removeprefix(SAS_PREFIX).split("&"):
+        name, _, value = item.partition("=")
+        fields[name] = value
+    missing = [name for name in ("sr", "sig", "se", "skn") if name not in fields]
+    if missing:
+        raise TokenError(f"the shared access signature lacks {', '.join(missing)}")
+    is_ours = hmac.compare_digest(unquote(fields["skn"]).encode(), key.name.encode())
+    # What is signed is the resource as it stands in the token, still encoded.
+    if not key.signs(f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])) or not is_ours:
+        raise TokenError("the signature is not one of this namespace's key")
+    try:
+        expiry = float(fields["se"])
+    except ValueError:
+        raise TokenError("the expiry of the shared access signature is no number") from None
+    return entity_path(unquote(fields["sr"])), expiry
+
+
+def _read_expiry(token: str) -> float:
+    """When a JSON web token ends."""
+    parts = token.split(".")
+    if len(parts) != _JWT_PARTS:
+        raise TokenError("the token is neither a shared access signature nor a JSON web token")
+    try:
+        padding = "=" * (-len(parts[1]) % 4)
+        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + padding))
+        return float(claims["exp"])
+    except (binascii.Error, ValueError, TypeError, KeyError):
+        raise TokenError("the JSON web token has no claims with an expiry") from None

@@ -1,0 +1,151 @@
+"""The entities of the running namespace and the ways of a message between them."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from typing import Protocol
+
+from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.filters import MessageFacts, matches
+from localazure.servicebus.queues import MessageQueue
+from localazure.servicebus.store import Destination
+
+
+class Consumer(Protocol):
+    """A receiver attached to a queue."""
+
+    @property
+    def takes(self) -> bool:
+        """Whether what it gets is settled at once (receive-and-delete), not locked."""
+        ...
+
+    def has_credit(self) -> bool:
+        """Whether it wants another message now."""
+        ...
+
+    def reserve(self) -> None:
+        """A message for it is on its way."""
+
+    def deliver_taken(self, payload: bytes) -> None:
+        """Hand over the message that was on its way."""
+
+    def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
+        """Hand over a message locked for it."""
+
+
+class SubQueue:
+    """A queue or subscription itself, or its dead-letter queue; of a topic, what it scheduled."""
+
+    def __init__(self, entity: Entity, queue: MessageQueue, *, is_dead_letter: bool) -> None:
+        self.entity = entity
+        self.queue = queue
+        self.is_dead_letter = is_dead_letter
+        self.consumers: deque[Consumer] = deque()
+
+    def next_consumer(self) -> Consumer | None:
+        """The consumer whose turn it is among those with credit."""
+        for _ in range(len(self.consumers)):
+            consumer = self.consumers[0]
+            self.consumers.rotate(-1)
+            if consumer.has_credit():
+                return consumer
+        return None
+
+
+class Entity:
+    """A queue, topic or subscription with its number in the store."""
+
+    def __init__(self, number: int, config: QueueConfig | TopicConfig) -> None:
+        self.number = number
+        self.config = config
+        self.subscriptions: list[Entity] = []
+        # A topic holds scheduled messages only, for which none of this counts.
+        holder = config if isinstance(config, QueueConfig) else QueueConfig(path=config.path)
+        self.active = SubQueue(self, _message_queue(holder), is_dead_letter=False)
+        self.dead_letters = SubQueue(
+            self, _message_queue(holder, is_dead_letter_queue=True), is_dead_letter=True
+        )
+
+    @property
+    def path(self) -> str:
+        """The path as the configuration writes it."""
+        return self.config.path
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it only passes messages on."""
+        return isinstance(self.config, TopicConfig)
+
+    @property
+    def is_subscription(self) -> bool:
+        """Whether messages come from a topic only."""
+        return "/" in self.path and "/subscriptions/" in self.path.lower()
+
+    def sub_queues(self) -> tuple[SubQueue, SubQueue]:
+        """The entity's own messages and its dead letters."""
+        return self.active, self.dead_letters
+
+
+def _message_queue(config: QueueConfig, *, is_dead_letter_queue: bool = False) -> MessageQueue:
+    return MessageQueue(
+        lock_ms=config.lock_ms,
+        max_delivery_count=config.max_delivery_count,
+        dead_letters_expired=config.dead_letters_expired,
+        is_dead_letter_queue=is_dead_letter_queue,
+    )
+
+
+class Namespace:
+    """All entities, found by path whatever its case."""
+
+    def __init__(self, config: NamespaceConfig, numbers: dict[str, int]) -> None:
+        self._by_path: dict[str, Entity] = {}
+        for queue in config.queues:
+            self._add(queue, numbers)
+        for topic in config.topics:
+            entity = self._add(topic, numbers)
+            entity.subscriptions = [self._add(item, numbers) for item in topic.subscriptions]
+
+    def _add(self, config: QueueConfig | TopicConfig, numbers: dict[str, int]) -> Entity:
+        entity = Entity(numbers[config.path], config)
+        self._by_path[config.path.lower()] = entity
+        return entity
+
+    @property
+    def entities(self) -> list[Entity]:
+        """All of them."""
+        return list(self._by_path.values())
+
+    def find(self, path: str) -> Entity | None:
+        """The entity of that path in lower case."""
+        return self._by_path.get(path)
+
+    def route(self, entity: Entity, facts: MessageFacts) -> tuple[Destination, ...]:
+        """Where a message goes that is sent to an entity: to itself, or on from there."""
+        config = entity.config
+        if isinstance(config, QueueConfig):
+            if config.forward_to is not None:
+                return self.route(self._by_path[config.forward_to.lower()], facts)
+            return (Destination(entity.number, config.default_ttl_ms),)
+        destinations: list[Destination] = []
+        for subscription in entity.subscriptions:
+            rules = subscription.config
+            assert isinstance(rules, QueueConfig)
+            if matches(rules.rules, facts):
+                destinations += self.route(subscription, facts)
+        return tuple(
+            Destination(item.entity, _shorter(item.default_ttl_ms, config.default_ttl_ms))
+            for item in destinations
+        )
+
+
+def _shorter(one: int | None, other: int | None) -> int | None:
+    known = [ttl for ttl in (one, other) if ttl is not None]
+    return min(known) if known else None
+
+
+def paths(config: NamespaceConfig) -> list[str]:
+    """The paths of everything configured."""
+    topics = [(topic.path, *(item.path for item in topic.subscriptions)) for topic in config.topics]
+    return [queue.path for queue in config.queues] + [path for group in topics for path in group]

@@ -1,0 +1,49 @@
+"""Which messages a subscription's rules let in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localazure.servicebus.amqp import message as amqp_message
+from localazure.servicebus.amqp.performatives import Properties
+from localazure.servicebus.config import CorrelationFilter
+
+
+class MessageFacts:
+    """What filters ask of a message; application properties are decoded when first asked for."""
+
+    def __init__(self, properties: Properties, bare: bytes) -> None:
+        self._properties = properties
+        self._bare = bare
+        self._application: dict[Any, Any] | None = None
+
+    def system(self, name: str) -> str | None:
+        """A field of the properties section, as text."""
+        value = getattr(self._properties, name)
+        return None if value is None else str(value)
+
+    def application(self, name: str) -> Any:
+        """An application property; None without it."""
+        if self._application is None:
+            self._application = amqp_message.application_properties(self._bare)
+        return self._application.get(name)
+
+
+def matches(rules: tuple[CorrelationFilter, ...], facts: MessageFacts) -> bool:
+    """Whether any rule lets the message in.
+
+    Strings compare with their case, as in Azure Service Bus:
+    https://learn.microsoft.com/azure/service-bus-messaging/topic-filters
+    """
+    return any(_matches(rule, facts) for rule in rules)
+
+
+def _matches(rule: CorrelationFilter, facts: MessageFacts) -> bool:
+    return all(facts.system(name) == value for name, value in rule.system.items()) and all(
+        _equal(facts.application(name), value) for name, value in rule.application.items()
+    )
+
+
+def _equal(found: Any, expected: Any) -> bool:
+    # True == 1 in Python; a boolean property and a number are different things to Service Bus.
+    return found == expected and isinstance(found, bool) == isinstance(expected, bool)

@@ -1,0 +1,204 @@
+"""Requests to `<entity>/$management`: everything that a link of messages cannot say.
+
+The operations are those of
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-request-response
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from localazure.servicebus import contents
+from localazure.servicebus.amqp import message as amqp_message
+from localazure.servicebus.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from localazure.servicebus.amqp.performatives import Properties
+from localazure.servicebus.amqp.types import Array, Int, Symbol, Timestamp
+from localazure.servicebus.broker import Broker
+from localazure.servicebus.entities import SubQueue
+from localazure.servicebus.queues import Event, LockLostError, MessageNotFoundError
+
+MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
+MESSAGE_NOT_FOUND = "com.microsoft:message-not-found"
+ARGUMENT_ERROR = "com.microsoft:argument-error"
+
+OK, NO_CONTENT, BAD_REQUEST, NOT_FOUND, GONE, NOT_IMPLEMENTED_STATUS = 200, 204, 400, 404, 410, 501
+# As Azure Service Bus does: a peek returns at most so many messages.
+MAX_PEEKED = 250
+
+_DISPOSITIONS = {
+    "completed": Event.COMPLETE,
+    "abandoned": Event.ABANDON,
+    "defered": Event.DEFER,  # the protocol's spelling
+    "suspended": Event.DEAD_LETTER,
+}
+# The receiver-settle-mode of receive-and-delete; 1 is peek-lock.
+_FIRST = 0
+
+
+class RequestError(Exception):
+    """A request that is answered with an error status."""
+
+    def __init__(self, status: int, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.condition = condition
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a request, and the address that it goes to."""
+
+    reply_to: str | None
+    payload: bytes
+
+
+async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
+    """Carry out a request on an entity or its dead-letter queue.
+
+    Raises:
+        DecodeError: the request is not well-formed.
+    """
+    properties = amqp_message.properties(request)
+    details = amqp_message.application_properties(request)
+    condition = description = None
+    body: dict[str, Any] | None = None
+    try:
+        body = await _carry_out(
+            broker, sub_queue, details.get("operation"), amqp_message.body_value(request)
+        )
+        status = OK if body is not None else NO_CONTENT
+    except RequestError as error:
+        status, condition, description = error.status, error.condition, str(error)
+    except LockLostError as error:
+        status, condition, description = GONE, MESSAGE_LOCK_LOST, str(error)
+    except MessageNotFoundError as error:
+        status, condition, description = NOT_FOUND, MESSAGE_NOT_FOUND, str(error)
+    except AmqpError as error:
+        status, condition, description = BAD_REQUEST, ARGUMENT_ERROR, str(error)
+    outcome = {"statusCode": Int(status), "statusDescription": description or "OK"}
+    if condition is not None:
+        outcome["errorCondition"] = Symbol(condition)
+    payload = amqp_message.value_message(
+        Properties(correlation_id=properties.message_id), outcome, body or {}
+    )
+    reply_to = properties.reply_to
+    return Reply(reply_to if isinstance(reply_to, str) else None, payload)
+
+
+async def _carry_out(
+    broker: Broker, sub_queue: SubQueue, operation: Any, body: Any
+) -> dict[str, Any] | None:
+    handler = _OPERATIONS.get(operation) if isinstance(operation, str) else None
+    if handler is None:
+        raise RequestError(
+            NOT_IMPLEMENTED_STATUS,
+            NOT_IMPLEMENTED,
+            f"the operation {operation!r} is not covered by this broker",
+        )
+    if not isinstance(body, dict):
+        raise RequestError(BAD_REQUEST, ARGUMENT_ERROR, "the body of a request must be a map")
+    return await handler(broker, sub_queue, body)
+
+
+async def _renew_lock(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any]:
+    tokens = _items(body, "lock-tokens", uuid.UUID)
+    expirations = [Timestamp(broker.renew(sub_queue, token)) for token in tokens]
+    return {"expirations": Array(tuple(expirations))}
+
+
+async def _schedule(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any]:
+    if sub_queue.is_dead_letter or sub_queue.entity.is_subscription:
+        raise RequestError(
+            BAD_REQUEST, NOT_ALLOWED, "messages are scheduled on a queue or a topic only"
+        )
+    given = _items(body, "messages", dict)
+    payloads = [item.get("message") for item in given]
+    if not all(isinstance(payload, bytes) for payload in payloads):
+        raise RequestError(BAD_REQUEST, ARGUMENT_ERROR, "messages must have a binary `message`")
+    messages = [contents.parse(payload) for payload in payloads if payload is not None]
+    numbers = await broker.send(sub_queue.entity, messages)
+    return {"sequence-numbers": Array(tuple(numbers))}
+
+
+async def _cancel(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any]:
+    await broker.cancel(sub_queue.entity, _items(body, "sequence-numbers", int))
+    return {}
+
+
+async def _peek(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any] | None:
+    start, count = body.get("from-sequence-number"), body.get("message-count")
+    if not isinstance(start, int) or not isinstance(count, int):
+        raise RequestError(
+            BAD_REQUEST, ARGUMENT_ERROR, "from-sequence-number and message-count must be integers"
+        )
+    payloads = broker.peek(sub_queue, start, max(0, min(count, MAX_PEEKED)))
+    return {"messages": [{"message": payload} for payload in payloads]} if payloads else None
+
+
+async def _receive_by_sequence_number(
+    broker: Broker, sub_queue: SubQueue, body: dict[str, Any]
+) -> dict[str, Any]:
+    received = await broker.receive_deferred(
+        sub_queue,
+        _items(body, "sequence-numbers", int),
+        takes=body.get("receiver-settle-mode") == _FIRST,
+    )
+    messages = [
+        {"message": payload} if token is None else {"lock-token": token, "message": payload}
+        for token, payload in received
+    ]
+    return {"messages": messages}
+
+
+async def _update_disposition(
+    broker: Broker, sub_queue: SubQueue, body: dict[str, Any]
+) -> dict[str, Any]:
+    event = _DISPOSITIONS.get(body.get("disposition-status", ""))
+    if event is None:
+        raise RequestError(
+            BAD_REQUEST,
+            ARGUMENT_ERROR,
+            f"disposition-status must be one of {', '.join(_DISPOSITIONS)}",
+        )
+    tokens = _items(body, "lock-tokens", uuid.UUID)
+    for token in tokens:
+        if not broker.holds(sub_queue, token):
+            raise LockLostError(f"the lock {token} expired, or the message is settled")
+    reason, description = body.get("deadletter-reason"), body.get("deadletter-description")
+    await asyncio.gather(
+        *(
+            broker.settle(
+                sub_queue,
+                token,
+                event,
+                reason=reason if isinstance(reason, str) else None,
+                description=description if isinstance(description, str) else None,
+            )
+            for token in dict.fromkeys(tokens)
+        )
+    )
+    return {}
+
+
+def _items(body: dict[str, Any], key: str, kind: type) -> list[Any]:
+    value = body.get(key)
+    items = list(value.items) if isinstance(value, Array) else value
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise RequestError(BAD_REQUEST, ARGUMENT_ERROR, f"{key} must be an array of its type")
+    return items
+
+
+_Operation = Callable[[Broker, SubQueue, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+
+_OPERATIONS: dict[str, _Operation] = {
+    "com.microsoft:renew-lock": _renew_lock,
+    "com.microsoft:schedule-message": _schedule,
+    "com.microsoft:cancel-scheduled-message": _cancel,
+    "com.microsoft:peek-message": _peek,
+    "com.microsoft:receive-by-sequence-number": _receive_by_sequence_number,
+    "com.microsoft:update-disposition": _update_disposition,
+}

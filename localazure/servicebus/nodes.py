@@ -1,0 +1,264 @@
+"""What a client can attach a link to: entities to send to and receive from, and request nodes."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from localazure.servicebus import contents, management
+from localazure.servicebus.addresses import Address
+from localazure.servicebus.amqp import message as amqp_message
+from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.errors import INTERNAL_ERROR, AmqpError
+from localazure.servicebus.amqp.events import Disposed, MessageReceived
+from localazure.servicebus.amqp.link import Link
+from localazure.servicebus.amqp.types import Int
+from localazure.servicebus.broker import Broker
+from localazure.servicebus.cbs import Authorization, TokenError
+from localazure.servicebus.entities import Entity, SubQueue
+from localazure.servicebus.queues import Event, LockLostError
+
+logger = logging.getLogger(__name__)
+
+MILLISECONDS_PER_SECOND = 1000
+# The snd-settle-mode of a receiver that wants receive-and-delete.
+SETTLED = 1
+
+
+class Client(Protocol):
+    """What a node needs of the connection that its link is on."""
+
+    broker: Broker
+    authorization: Authorization
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it in the background; an error in it ends the connection."""
+
+    def flush_soon(self) -> None:
+        """Something was put out: send it."""
+
+    def reply_nodes(self) -> list[ReplyNode]:
+        """The links that take answers to requests."""
+        ...
+
+
+class SendNode:
+    """A queue or topic that a client sends to."""
+
+    def __init__(self, client: Client, link: Link, entity: Entity) -> None:
+        self._client = client
+        self._link = link
+        self._entity = entity
+
+    def on_message(self, received: MessageReceived) -> None:
+        """Accept the message once it is durable, or reject it."""
+        self._client.spawn(self._accept(received))
+
+    async def _accept(self, received: MessageReceived) -> None:
+        try:
+            messages = contents.parse_transfer(received.message_format, received.payload)
+            await self._client.broker.send(self._entity, messages)
+        except AmqpError as error:
+            state = p.Rejected(p.Error(error.condition, str(error), {}))
+        except Exception:
+            logger.exception("%s: a message could not be made durable", self._entity.path)
+            state = p.Rejected(p.Error(INTERNAL_ERROR, "the message could not be stored", {}))
+        else:
+            state = p.Accepted()
+        self._link.settle_incoming(received, state)
+        self._client.flush_soon()
+
+    def on_detached(self) -> None:
+        """Nothing to undo: messages on their way are stored and answered to nobody."""
+
+
+# What an outcome of a receiver means for its message (service-bus-amqp-protocol-guide).
+def _event_of(state: Any) -> Event:
+    if isinstance(state, p.Modified):
+        return Event.DEFER if state.undeliverable_here else Event.ABANDON
+    return _EVENTS[type(state)]
+
+
+_EVENTS: dict[type, Event] = {
+    p.Accepted: Event.COMPLETE,
+    p.Released: Event.RELEASE,
+    p.Rejected: Event.DEAD_LETTER,
+}
+
+
+class ReceiveNode:
+    """A queue, subscription or dead-letter queue that a client receives from."""
+
+    def __init__(self, client: Client, link: Link, sub_queue: SubQueue) -> None:
+        self._client = client
+        self._link = link
+        self._sub_queue = sub_queue
+        self._on_their_way = 0
+        self.takes = link.attach.snd_settle_mode == SETTLED
+        client.broker.attach(sub_queue, self)
+
+    def has_credit(self) -> bool:
+        """Whether it wants another message now."""
+        return self._link.credit > self._on_their_way
+
+    def reserve(self) -> None:
+        """A message for it is on its way."""
+        self._on_their_way += 1
+
+    def deliver_taken(self, payload: bytes) -> None:
+        """Hand over the message that was on its way. It is durably gone from the queue."""
+        self._on_their_way -= 1
+        self._link.deliver(tag=uuid.uuid4().bytes, payload=payload, is_settled=True)
+        self._drain_if_asked()
+        self._client.flush_soon()
+
+    def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
+        """Hand over a message locked for it; its tag is the lock token."""
+        self._link.deliver(tag=token.bytes_le, payload=payload, is_settled=False)
+        self._client.flush_soon()
+
+    def on_credit(self) -> None:
+        """More messages, or the rest of the credit back."""
+        self._client.broker.pump(self._sub_queue)
+        self._drain_if_asked()
+
+    def on_disposed(self, disposed: Disposed) -> None:
+        """Settle a message as the receiver decided."""
+        self._client.spawn(self._settle(disposed))
+
+    def on_detached(self) -> None:
+        """It gets nothing more."""
+        self._client.broker.detach(self._sub_queue, self)
+
+    def _drain_if_asked(self) -> None:
+        if self._link.is_draining and self._on_their_way == 0:
+            self._link.drained()
+
+    async def _settle(self, disposed: Disposed) -> None:
+        error = disposed.state.error if isinstance(disposed.state, p.Rejected) else None
+        given = error if isinstance(error, p.Error) else None
+        info = given.info or {} if given is not None else {}
+        reason = info.get(contents.DEAD_LETTER_REASON)
+        description = info.get(contents.DEAD_LETTER_DESCRIPTION)
+        state = p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
+        try:
+            await self._client.broker.settle(
+                self._sub_queue,
+                contents.token_of(disposed.tag),
+                _event_of(disposed.state),
+                reason=reason if isinstance(reason, str) else None,
+                description=description if isinstance(description, str) else None,
+            )
+        except LockLostError as lost:
+            state = p.Rejected(p.Error(management.MESSAGE_LOCK_LOST, str(lost), {}))
+        except Exception:
+            logger.exception("%s: a message could not be settled", self._sub_queue.entity.path)
+            state = p.Rejected(p.Error(INTERNAL_ERROR, "the outcome could not be stored", {}))
+        self._link.settle_outgoing(disposed, state)
+        self._client.flush_soon()
+
+
+Answer = Callable[[bytes], Coroutine[Any, Any, management.Reply]]
+"""Carries out a request."""
+
+
+class RequestNode:
+    """`$cbs` or `$management`, seen from a link that requests arrive on."""
+
+    def __init__(self, client: Client, link: Link, address: Address, answer: Answer) -> None:
+        self._client = client
+        self._link = link
+        self._address = address
+        self._answer = answer
+
+    def on_message(self, received: MessageReceived) -> None:
+        """Answer a request on the link that the client attached for answers."""
+        self._client.spawn(self._reply(received))
+
+    async def _reply(self, received: MessageReceived) -> None:
+        try:
+            reply = await self._answer(received.payload)
+        except AmqpError as error:
+            state = p.Rejected(p.Error(error.condition, str(error), {}))
+        except Exception:
+            logger.exception("a request could not be carried out")
+            state = p.Rejected(p.Error(INTERNAL_ERROR, "the request could not be carried out", {}))
+        else:
+            state = p.Accepted()
+            self._send(reply)
+        self._link.settle_incoming(received, state)
+        self._client.flush_soon()
+
+    def _send(self, reply: management.Reply) -> None:
+        """To the link with the target that was asked for, or else to one from the same node."""
+        candidates = self._client.reply_nodes()
+        chosen = [node for node in candidates if node.target == reply.reply_to]
+        chosen = chosen or [node for node in candidates if node.address == self._address]
+        if chosen:
+            chosen[0].send(reply.payload)
+
+    def on_detached(self) -> None:
+        """Nothing to undo."""
+
+
+class ReplyNode:
+    """`$cbs` or `$management`, seen from a link that answers leave on."""
+
+    def __init__(self, link: Link, address: Address) -> None:
+        self.address = address
+        self.target: str | None = getattr(link.attach.target, "address", None)
+        self._link = link
+        self._waiting: deque[bytes] = deque()
+
+    def send(self, payload: bytes) -> None:
+        """Send an answer as soon as the client's credit allows."""
+        self._waiting.append(payload)
+        self.on_credit()
+
+    def on_credit(self) -> None:
+        """Send what waits."""
+        while self._waiting and self._link.credit > 0:
+            payload = self._waiting.popleft()
+            # Settled: no client says what became of an answer.
+            self._link.deliver(tag=uuid.uuid4().bytes, payload=payload, is_settled=True)
+        if self._link.is_draining:
+            self._link.drained()
+
+    def on_detached(self) -> None:
+        """Nothing to undo."""
+
+
+Node = SendNode | ReceiveNode | RequestNode | ReplyNode
+
+ACCEPTED, UNAUTHORIZED, BAD_REQUEST = 202, 401, 400
+PUT_TOKEN = "put-token"  # noqa: S105 - the name of an operation
+
+
+async def answer_cbs(client: Client, request: bytes) -> management.Reply:
+    """Carry out a request to `$cbs`: put-token is the only one.
+
+    Source: AMQP Claims-based Security Version 1.0, OASIS committee draft.
+    """
+    properties = amqp_message.properties(request)
+    details = amqp_message.application_properties(request)
+    audience, token = details.get("name"), amqp_message.body_value(request)
+    status, description = ACCEPTED, "Accepted"
+    if details.get("operation") != PUT_TOKEN:
+        status, description = BAD_REQUEST, f"the only operation is {PUT_TOKEN}"
+    elif not isinstance(audience, str) or not isinstance(token, str):
+        status, description = BAD_REQUEST, "name and token must be strings"
+    else:
+        now_s = client.broker.clock() / MILLISECONDS_PER_SECOND
+        try:
+            client.authorization.put_token(audience, token, now_s)
+        except TokenError as error:
+            status, description = UNAUTHORIZED, str(error)
+    outcome = {"status-code": Int(status), "status-description": description}
+    payload = amqp_message.value_message(
+        p.Properties(correlation_id=properties.message_id), outcome, None
+    )
+    reply_to = properties.reply_to
+    return management.Reply(reply_to if isinstance(reply_to, str) else None, payload)

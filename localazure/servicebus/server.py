@@ -1,0 +1,238 @@
+"""The only sockets of this part: TCP on the loopback interface, one protocol object a client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+from localazure.database import Database
+from localazure.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
+from localazure.servicebus import attaching, config, nodes, store
+from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.connection import Connection
+from localazure.servicebus.amqp.errors import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    UNAUTHORIZED_ACCESS,
+)
+from localazure.servicebus.amqp.events import (
+    Closed,
+    CreditChanged,
+    Disposed,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    MessageReceived,
+)
+from localazure.servicebus.amqp.link import Link
+from localazure.servicebus.amqp.types import ULong
+from localazure.servicebus.attaching import RefusedError
+from localazure.servicebus.broker import Broker
+from localazure.servicebus.cbs import Authorization, SharedKey
+
+logger = logging.getLogger(__name__)
+
+CONTAINER_ID = "localazure"
+# MSSBCBS is what SDKs of Microsoft choose if they may; all but PLAIN authenticate over $cbs.
+MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
+# The standard tier of Azure Service Bus: one message, or one batch of them.
+MAX_MESSAGE_SIZE = 262_144
+MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
+# Time that clients have to take note of the end before their sockets are closed.
+CLOSE_TIMEOUT_S = 1.0
+
+
+class ClientProtocol(asyncio.Protocol):
+    """One client: its socket, its AMQP connection, and the nodes that its links lead to."""
+
+    def __init__(self, broker: Broker, key: SharedKey, clients: set[ClientProtocol]) -> None:
+        self.broker = broker
+        self.authorization = Authorization(key)
+        self._clients = clients
+        self._connection = Connection(
+            container_id=CONTAINER_ID,
+            mechanisms=MECHANISMS,
+            authenticate=self.authorization.authenticate,
+        )
+        self._transport: asyncio.Transport | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._is_flush_due = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            LinkAttached: self._on_attached,
+            LinkDetached: self._on_detached,
+            CreditChanged: self._on_credit,
+            MessageReceived: self._on_message,
+            Disposed: self._on_disposed,
+            Closed: self._on_closed,
+        }
+
+    # --- the socket -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._clients.add(self)
+        self._tick_later()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        self._handle(self._connection.receive(data))
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, in peace or not. Locks of its messages last until they expire."""
+        del exc
+        self._transport = None
+        self._clients.discard(self)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for link in list(self._connection.links()):
+            _release(link)
+
+    def close(self, error: p.Error) -> None:
+        """End the connection from this end; the socket is closed when the client answers."""
+        self._handle(self._connection.close(error))
+        self._flush()
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- for nodes --------------------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it in the background; an error in it ends the connection."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    def flush_soon(self) -> None:
+        """Send what was put out, together with what follows in this turn of the loop."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def reply_nodes(self) -> list[nodes.ReplyNode]:
+        """The links that take answers to requests."""
+        found = [link.node for link in self._connection.links()]
+        return [node for node in found if isinstance(node, nodes.ReplyNode)]
+
+    # --- within -----------------------------------------------------------------------------------
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a connection failed", exc_info=task.exception())
+            self.close(p.Error(INTERNAL_ERROR, "an error in the broker, see its log", {}))
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        output = self._connection.take_output()
+        if self._transport is None:
+            return
+        if output:
+            self._transport.write(output)
+        if self._connection.is_closed:
+            self._transport.close()
+
+    def _tick_later(self) -> None:
+        interval_ms = self._connection.tick_interval_ms
+        self._ticker = asyncio.get_running_loop().call_later(
+            interval_ms / 1000, self._tick, interval_ms
+        )
+
+    def _tick(self, elapsed_ms: int) -> None:
+        self._handle(self._connection.tick(elapsed_ms))
+        for link in list(self._connection.links()):
+            is_known = link.node is not None  # else it is being refused
+            if is_known and not attaching.is_allowed(self, attaching.address_of(link)):
+                _release(link)
+                link.detach(p.Error(UNAUTHORIZED_ACCESS, "the token has expired", {}))
+        self._flush()
+        self._tick_later()
+
+    def _handle(self, events: list[Event]) -> None:
+        for event in events:
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+
+    def _on_attached(self, event: LinkAttached) -> None:
+        link = event.link
+        try:
+            link.node = attaching.node_for(self, link)
+        except RefusedError as refusal:
+            link.refuse(p.Error(refusal.condition, str(refusal), {}))
+            return
+        link.accept(
+            max_message_size=MAX_MESSAGE_SIZE,
+            properties={MAX_BATCH_SIZE_PROPERTY: ULong(MAX_MESSAGE_SIZE)},
+        )
+
+    def _on_detached(self, event: LinkDetached) -> None:
+        _release(event.link)
+
+    def _on_credit(self, event: CreditChanged) -> None:
+        if isinstance(event.link.node, nodes.ReceiveNode | nodes.ReplyNode):
+            event.link.node.on_credit()
+
+    def _on_message(self, event: MessageReceived) -> None:
+        if isinstance(event.link.node, nodes.SendNode | nodes.RequestNode):
+            event.link.node.on_message(event)
+
+    def _on_disposed(self, event: Disposed) -> None:
+        if isinstance(event.link.node, nodes.ReceiveNode):
+            event.link.node.on_disposed(event)
+
+    def _on_closed(self, event: Closed) -> None:
+        if event.error is not None:
+            logger.info("a connection ended: %s %s", event.error.condition, event.error.description)
+
+
+def _release(link: Link) -> None:
+    if link.node is not None:
+        link.node.on_detached()
+
+
+@contextlib.asynccontextmanager
+async def serve(environment: Environment) -> AsyncGenerator[None]:
+    """Listen on 127.0.0.1 for as long as the context lasts; everything is durable once it ends.
+
+    Raises:
+        ConfigError: the file of entities cannot be served.
+        OSError: the port is taken.
+    """
+    namespace = config.load(environment.service_bus_config)
+    key = SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus)
+    file = environment.part_folder("servicebus") / "servicebus.db"
+    database = Database(file, store.MIGRATIONS)
+    try:
+        broker = await Broker.start(namespace, database)
+        clients: set[ClientProtocol] = set()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ClientProtocol(broker, key, clients), LOOPBACK, environment.ports.service_bus
+        )
+        try:
+            yield
+        finally:
+            server.close()
+            await _say_goodbye(clients)
+            await broker.stop()
+    finally:
+        database.close()
+
+
+async def _say_goodbye(clients: set[ClientProtocol]) -> None:
+    for client in list(clients):
+        client.close(p.Error(CONNECTION_FORCED, "the broker is stopping", {}))
+    deadline = asyncio.get_running_loop().time() + CLOSE_TIMEOUT_S
+    while clients and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(0.01)
+    for client in list(clients):
+        client.abort()

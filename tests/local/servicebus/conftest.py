@@ -1,0 +1,153 @@
+"""A running broker for the real SDK, in this process on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient
+
+from localazure.environment import Environment, Keys, Ports
+from localazure.servicebus import serve
+
+# Short times, so that tests can wait for what time decides.
+CONFIG = {
+    "UserConfig": {
+        "Namespaces": [
+            {
+                "Name": "test",
+                "Queues": [
+                    {"Name": "plain", "Properties": {"LockDuration": "PT30S"}},
+                    {
+                        "Name": "hasty",
+                        "Properties": {
+                            "LockDuration": "PT1S",
+                            "MaxDeliveryCount": 2,
+                            "DeadLetteringOnMessageExpiration": True,
+                        },
+                    },
+                    {
+                        "Name": "once",
+                        "Properties": {
+                            "RequiresDuplicateDetection": True,
+                            "DuplicateDetectionHistoryTimeWindow": "PT10M",
+                        },
+                    },
+                    {
+                        "Name": "forwarding",
+                        "Properties": {
+                            "ForwardDeadLetteredMessagesTo": "collected",
+                            "MaxDeliveryCount": 1,
+                        },
+                    },
+                    {"Name": "collected"},
+                ],
+                "Topics": [
+                    {
+                        "Name": "news",
+                        "Subscriptions": [
+                            {"Name": "all"},
+                            {
+                                "Name": "urgent",
+                                "Rules": [
+                                    {
+                                        "Name": "is-urgent",
+                                        "Properties": {
+                                            "FilterType": "Correlation",
+                                            "CorrelationFilter": {
+                                                "Label": "alert",
+                                                "Properties": {"level": "high"},
+                                            },
+                                        },
+                                    }
+                                ],
+                            },
+                        ],
+                    }
+                ],
+            }
+        ]
+    }
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def make_environment(folder: Path, config: dict[str, Any] = CONFIG) -> Environment:
+    ports = Ports(**{**dataclasses.asdict(Ports.from_base(0)), "service_bus": free_port()})
+    entities = folder / "Config.json"
+    entities.write_text(json.dumps(config))
+    return Environment(
+        state=folder / "state",
+        app=folder,
+        ports=ports,
+        keys=Keys.draw(),
+        service_bus_config=entities,
+        event_grid_config=folder / "none",
+        azure_ml_config=folder / "none",
+        storage_config=folder / "none",
+        app_settings={},
+    )
+
+
+class Running:
+    """A broker that can be stopped and started again on the same state and port."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="broker")
+        self._thread.start()
+        self._context: Any = None
+        self.start()
+
+    def start(self) -> None:
+        self._context = serve(self.environment)
+        self._await(self._context.__aenter__())
+
+    def stop(self) -> None:
+        self._await(self._context.__aexit__(None, None, None))
+
+    def close(self) -> None:
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _await(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return make_environment(tmp_path_factory.mktemp("servicebus"))
+
+
+@pytest.fixture(scope="session")
+def running(environment: Environment) -> Iterator[Running]:
+    broker = Running(environment)
+    yield broker
+    broker.close()
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def client(running: Running) -> Iterator[ServiceBusClient]:
+    """One client for all: each close of the SDK may take a second."""
+    with ServiceBusClient.from_connection_string(
+        running.environment.service_bus_connection_string, retry_total=1
+    ) as shared:
+        yield shared
