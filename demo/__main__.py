@@ -17,6 +17,7 @@ from rich.console import Console
 
 from demo import laptop
 from demo.cloud import connect, models
+from demo.digits import digit_files
 from demo.receivers import Mailbox, alerts, webhooks
 from demo.report import Report, StoryResult, show
 from demo.stories import STORIES, Facts, Stage
@@ -47,6 +48,7 @@ async def _run(state: Path, console: Console) -> Report:
     mailbox = Mailbox()
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     async with webhooks(mailbox, secret) as receiver_url:
+        digits = digit_files(state / "digits")
         settings = {"MODEL_WATCH_URL": f"{receiver_url}/landfall", "MODEL_WATCH_SECRET": secret}
         console.print("starting storage, Event Grid, Service Bus, Azure ML and the function app …")
         async with (
@@ -64,7 +66,7 @@ async def _run(state: Path, console: Console) -> Report:
                 "demo-blobs", "storage", f"{receiver_url}/blobs", "EventGridSchema"
             )
             with console.status("") as status:
-                stage = Stage(cloud, mailbox, say=status.update)
+                stage = Stage(cloud, mailbox, status.update, digits)
                 results = [await _tell(name, stage, console) for name in STORIES]
                 status.update("reading back what was registered")
                 registered = await asyncio.to_thread(models, endpoints, "digits")

@@ -15,6 +15,7 @@ from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 from azure.storage.blob.aio import BlobServiceClient
 
+from demo.digits import File
 from demo.waiting import eventually
 
 LANDING_CONTAINER = "landing"
@@ -33,9 +34,7 @@ class Cloud:
     http: aiohttp.ClientSession
     blobs: BlobServiceClient
 
-    async def upload(
-        self, files: Sequence[tuple[str, bytes]], progress: Callable[[int], None]
-    ) -> None:
+    async def upload(self, files: Sequence[File], progress: Callable[[int], None]) -> None:
         """Land files, several at a time, as an uploader would."""
         container = self.blobs.get_container_client(LANDING_CONTAINER)
         waiting = asyncio.Semaphore(PARALLEL_UPLOADS)

@@ -1,59 +1,54 @@
-"""Real handwritten digits as small PNG files, and what else lands in the stories.
-
-1,797 scans of 8 by 8 pixels by 43 people, from scikit-learn's copy of
-https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits
-"""
+"""What lands in the stories: real handwritten digits as PNG files, and files that are no images."""
 
 from __future__ import annotations
 
 import io
 import random
-from typing import Any
+import runpy
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from sklearn.datasets import load_digits
 
-MAX_GREY = 16  # the data set's own scale
+MAKE_DATASET = Path(__file__).parent.parent / "pipelines" / "digits" / "make_dataset.py"
+
+File = tuple[str, bytes]
+"""(`<label>/<name>.png`, content)."""
 
 
-def digit_files(seed: int = 0) -> list[tuple[str, bytes]]:
-    """All digits as (`<label>/<number>.png`, PNG bytes), in a shuffled, fixed order.
+def digit_files(folder: Path, seed: int = 0) -> list[File]:
+    """All 1,797 digits of the example pipeline, in a shuffled, fixed order.
 
     In the data set's own order the writers come one after another; a first batch of it would hold
     too few hands.
+
+    Args:
+        folder: where the files are made.
+        seed: of the order.
     """
-    digits: Any = load_digits()  # a Bunch; the stubs only know its other form
+    runpy.run_path(str(MAKE_DATASET))["make_dataset"](folder, limit=None)
     files = [
-        (f"{label}/{number:04d}.png", _png(pixels))
-        for number, (pixels, label) in enumerate(zip(digits.images, digits.target, strict=True))
+        (file.relative_to(folder).as_posix(), file.read_bytes())
+        for file in sorted(folder.glob("*/*.png"))
     ]
     random.Random(seed).shuffle(files)  # noqa: S311 - no secret
     return files
 
 
-def shifted(files: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+def shifted(files: list[File]) -> list[File]:
     """The same scans, moved by one pixel, under names of their own."""
-    moved: list[tuple[str, bytes]] = []
+    moved: list[File] = []
     for path, content in files:
-        pixels = np.asarray(Image.open(io.BytesIO(content)))
-        moved.append((path.replace(".png", "-shifted.png"), _encode(np.roll(pixels, 1, axis=1))))
+        pixels = np.roll(np.asarray(Image.open(io.BytesIO(content))), 1, axis=1)
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        moved.append((path.replace(".png", "-shifted.png"), buffer.getvalue()))
     return moved
 
 
-def no_images(count: int) -> list[tuple[str, bytes]]:
+def no_images(count: int) -> list[File]:
     """Files that call themselves PNG and are none."""
     return [
         (f"{number % 10}/broken-{number:03d}.png", f"no image at all, number {number}".encode())
         for number in range(count)
     ]
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    return _encode((pixels * (255 / MAX_GREY)).round().astype(np.uint8))
-
-
-def _encode(pixels: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()

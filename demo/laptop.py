@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -29,7 +28,7 @@ async def running(state: Path, settings: Mapping[str, str]) -> AsyncGenerator[di
 
     Args:
         state: the state folder.
-        settings: app settings that the app finds in its environment.
+        settings: app settings on top of those in infra/local.
 
     Yields:
         What stands in `endpoints.json`.
@@ -40,13 +39,16 @@ async def running(state: Path, settings: Mapping[str, str]) -> AsyncGenerator[di
     """
     state.mkdir(parents=True, exist_ok=True)
     log = state / "up.log"
+    app_settings = state / "app-settings.json"
+    ours = json.loads((APP / "infra" / "local" / "app-settings.json").read_text("utf-8"))
+    app_settings.write_text(json.dumps({**ours, **settings}))
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "localazure", "up", "--app", str(APP)),
             *("--state", str(state), "--port-base", "0"),
+            *("--app-settings", str(app_settings)),
             cwd=APP,
-            env={**os.environ, **settings},
             stdout=output,
             stderr=output,
             start_new_session=True,

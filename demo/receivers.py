@@ -72,7 +72,7 @@ async def webhooks(mailbox: Mailbox, secret: str) -> AsyncGenerator[str]:
 
     async def take_event(request: web.Request) -> web.Response:
         event = await request.json()
-        mailbox.add(_received("event_grid", event["id"], event["data"]))
+        mailbox.add(_received("event_grid", event["id"], event))
         return web.Response(status=204)
 
     async def take_blob_event(request: web.Request) -> web.Response:
@@ -120,6 +120,6 @@ async def alerts(mailbox: Mailbox, connection_string: str) -> AsyncGenerator[Non
 
 
 def _received(channel: Channel, identity: str, document: dict[str, Any]) -> Received:
-    return Received(
-        kind=document["kind"], channel=channel, id=identity, run=document["status"]["id"]
-    )
+    """From the form that all channels share: `type` is `Landfall.Run.<Kind>`, `data` the run."""
+    kind = document["type"].rsplit(".", 1)[1].lower()
+    return Received(kind=kind, channel=channel, id=identity, run=document["data"].get("id", ""))

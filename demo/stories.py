@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from demo.cloud import Cloud, Run, kill_rank
-from demo.digits import digit_files, no_images, shifted
+from demo.digits import File, no_images, shifted
 from demo.receivers import Mailbox
 from demo.waiting import eventually
 
@@ -34,10 +34,10 @@ class Stage:
     cloud: Cloud
     mailbox: Mailbox
     say: Callable[[str], None]
-    digits: list[tuple[str, bytes]] = field(default_factory=digit_files)
+    digits: list[File]
     known_runs: int = 0
 
-    async def land(self, files: list[tuple[str, bytes]]) -> None:
+    async def land(self, files: list[File]) -> None:
         """Upload with progress."""
         await self.cloud.upload(
             files, lambda done: self.say(f"{done} of {len(files)} files have landed")

@@ -12,8 +12,6 @@ from localazure.app_settings import AppSettingsError
 from localazure.environment import LOOPBACK, Environment
 from localazure.up import DEFAULT_PORT_BASE, Options, StartError, running
 
-DEFAULT_FUNCTIONS_PORT = 7071  # func's own
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status."""
@@ -56,7 +54,12 @@ def _parser() -> argparse.ArgumentParser:
 
     start = commands.add_parser("start", help="run the Functions host alone, as func start does")
     start.add_argument("app", type=Path, nargs="?", default=Path(), help="the app's folder")
-    start.add_argument("--port", type=int, default=DEFAULT_FUNCTIONS_PORT)
+    start.add_argument(
+        "--port", type=int, help="(default: local.settings.json's Host.LocalHttpPort, or 7071)"
+    )
+    start.add_argument(
+        "--enable-auth", action="store_true", help="ask for keys, as on Azure; func does not"
+    )
     start.add_argument(
         "--state", type=Path, help="folder that keeps all state (default: APP/.localazure)"
     )
@@ -115,11 +118,11 @@ def _show_endpoints(environment: Environment) -> None:
 
 async def _start(parsed: argparse.Namespace) -> int:
     # Loaded only here: `up` runs the host as a process of its own.
-    from localazure.functions.standalone import start_host  # noqa: PLC0415
+    from localazure.functions.host import start_host  # noqa: PLC0415
 
     app: Path = parsed.app.resolve()
     state: Path = (parsed.state or app / ".localazure").resolve()
-    await start_host(app, port=parsed.port, state=state)
+    await start_host(app, port=parsed.port, state=state, enable_auth=parsed.enable_auth)
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from localazure.configured_topics import custom_topics
-from localazure.environment import Environment
+from localazure.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
+from localazure.eventgrid.configuration import load
 
 
 def describe_endpoints(environment: Environment) -> dict[str, Any]:
@@ -14,7 +14,8 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
     storage = environment.storage_connection_string()
     topics = {
         name: {"endpoint": environment.topic_endpoint(name), "key": keys.event_grid}
-        for name in custom_topics(environment)
+        for name in load(environment).topics
+        if name not in (STORAGE_TOPIC, AZURE_ML_TOPIC)
     }
     return {
         "functions": {
