@@ -1,0 +1,1 @@
+"""The local stand-in for the Durable Functions extension: an event-sourced engine on SQLite."""

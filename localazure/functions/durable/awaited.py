@@ -1,0 +1,66 @@
+"""What an orchestrator can wait for, and the compounds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Awaited:
+    """Something that an orchestrator waits for."""
+
+    __slots__ = ("_then", "done", "failed")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.failed = False
+        self._then: list[Callable[[], None]] = []
+
+    def complete(self, *, failed: bool = False) -> None:
+        """End it, once; those who wait are told in the order in which they came."""
+        if not self.done:
+            self.done, self.failed = True, failed
+            for tell in self._then:
+                tell()
+
+    def then(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called at the end, at once when it is there already."""
+        if self.done:
+            tell()
+        else:
+            self._then.append(tell)
+
+
+def all_of(parts: list[Awaited]) -> Awaited:
+    """Ends when all parts have ended, failed or not (.NET's Task.WhenAll)."""
+    whole = Awaited()
+    left = sum(not part.done for part in parts)
+    if not left:
+        whole.complete()
+
+    def one_less() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            whole.complete()
+
+    for part in parts:
+        if not part.done:
+            part.then(one_less)
+    return whole
+
+
+def any_of(parts: list[Awaited]) -> Awaited:
+    """Ends when the first part ends; of no parts at all, at once."""
+    whole = Awaited()
+    if not parts:
+        whole.complete()
+    for part in parts:
+        part.then(whole.complete)
+    return whole
+
+
+def ended() -> Awaited:
+    """Something that has ended already."""
+    done = Awaited()
+    done.complete()
+    return done

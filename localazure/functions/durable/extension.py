@@ -1,0 +1,97 @@
+"""The Durable Functions extension as the Functions host uses it: the composition of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aiohttp import web
+
+from localazure.functions.durable.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.http_api import HttpApi
+from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
+from localazure.functions.durable.links import Links
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.store import Store
+from localazure.functions.durable.task_hub import TaskHub
+
+__all__ = ["DurableExtension", "DurableOptions", "FunctionFailed", "Invoke"]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class DurableExtension:
+    """One task hub of one function app.
+
+    Args:
+        database_path: the SQLite file that holds it, made when missing.
+        base_url: where `routes()` are reached, without a trailing slash.
+        system_key: the key of the public management API.
+        invoke: runs a function of the app.
+        options: settings of host.json.
+        clock: the current time, UTC.
+    """
+
+    def __init__(
+        self,
+        *,
+        database_path: Path,
+        base_url: str,
+        system_key: str,
+        invoke: Invoke,
+        options: DurableOptions,
+        clock: Clock = _utc_now,
+    ) -> None:
+        self._known = KnownFunctions()
+        self._store = Store(database_path)
+        self._dispatcher = Dispatcher(
+            store=self._store, invoke=invoke, known=self._known, options=options, clock=clock
+        )
+        self._links = Links(base_url=base_url, hub_name=options.hub_name, system_key=system_key)
+        self._api = HttpApi(
+            hub=TaskHub(
+                store=self._store,
+                dispatcher=self._dispatcher,
+                known=self._known,
+                options=options,
+                clock=clock,
+            ),
+            links=self._links,
+            system_key=system_key,
+        )
+
+    def routes(self) -> list[web.RouteDef]:
+        """The client's RPC (`/durabletask`) and the management API (`/runtime/webhooks/…`)."""
+        return self._api.routes()
+
+    def client_binding(self) -> str:
+        """The JSON that a durableClient input binding is given."""
+        return self._links.client_binding()
+
+    def fire_timers(self) -> None:
+        """Look at the clock now: for those who set it."""
+        self._dispatcher.fire_timers()
+
+    async def start(
+        self,
+        *,
+        orchestrators: Collection[str],
+        activities: Collection[str],
+        entities: Collection[str],
+    ) -> None:
+        """Take up all unfinished work with these functions."""
+        self._known.register("orchestrator", tuple(orchestrators))
+        self._known.register("activity", tuple(activities))
+        self._known.register("entity", tuple(entities))
+        self._dispatcher.start()
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Begin nothing more, wait so long for running functions, close the store.
+
+        What was cancelled runs again after the next start.
+        """
+        await self._dispatcher.stop(drain_seconds)
+        self._store.close()

@@ -1,0 +1,224 @@
+"""History events: the wire format of azure-functions-durable, which is also what is stored.
+
+An event is a JSON object with PascalCase keys, as the real extension serializes the history of the
+Durable Task Framework (github.com/Azure/durabletask, DurableTask.Core/History). Two keys are our
+own and are ignored by the SDK: `Actions` on OrchestratorStarted (how many top-level actions the
+orchestrator had taken when that episode ended) and `RetryOf` on whatever a retry policy scheduled
+(the event id of the first attempt).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any
+
+Event = dict[str, Any]
+
+NO_EVENT_ID = -1  # events that answer another one have no sequence id of their own
+
+
+class EventType(IntEnum):
+    """Numbers as in `azure.durable_functions.models.history.HistoryEventType`."""
+
+    EXECUTION_STARTED = 0
+    EXECUTION_COMPLETED = 1
+    EXECUTION_FAILED = 2
+    EXECUTION_TERMINATED = 3
+    TASK_SCHEDULED = 4
+    TASK_COMPLETED = 5
+    TASK_FAILED = 6
+    SUB_ORCHESTRATION_INSTANCE_CREATED = 7
+    SUB_ORCHESTRATION_INSTANCE_COMPLETED = 8
+    SUB_ORCHESTRATION_INSTANCE_FAILED = 9
+    TIMER_CREATED = 10
+    TIMER_FIRED = 11
+    ORCHESTRATOR_STARTED = 12
+    ORCHESTRATOR_COMPLETED = 13
+    EVENT_SENT = 14
+    EVENT_RAISED = 15
+    CONTINUE_AS_NEW = 16
+    GENERIC_EVENT = 17
+    HISTORY_STATE = 18
+    EXECUTION_SUSPENDED = 19
+    EXECUTION_RESUMED = 20
+
+
+def timestamp(moment: datetime) -> str:
+    """A UTC moment as ISO 8601 with microseconds and Z."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def parse_timestamp(text: str) -> datetime:
+    """What `timestamp` wrote, or any ISO 8601 text; without an offset it is UTC."""
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _event(kind: EventType, at: str, event_id: int = NO_EVENT_ID, /, **fields: object) -> Event:
+    return {"EventType": int(kind), "EventId": event_id, "Timestamp": at, **fields}
+
+
+def orchestrator_started(at: str) -> Event:
+    """An episode begins; the orchestrator's deterministic clock reads `at` (ISO 8601)."""
+    return _event(EventType.ORCHESTRATOR_STARTED, at)
+
+
+def orchestrator_completed(at: str) -> Event:
+    """An episode ended."""
+    return _event(EventType.ORCHESTRATOR_COMPLETED, at)
+
+
+def execution_started(
+    at: str,
+    *,
+    name: str,
+    version: str | None,
+    input_json: str | None,
+    instance_id: str,
+    execution_id: str,
+    parent_instance_id: str | None,
+) -> Event:
+    """The orchestration begins with `input_json` (JSON text)."""
+    parent = parent_instance_id and {"OrchestrationInstance": {"InstanceId": parent_instance_id}}
+    return _event(
+        EventType.EXECUTION_STARTED,
+        at,
+        Name=name,
+        Version=version,
+        Input=input_json,
+        OrchestrationInstance={"InstanceId": instance_id, "ExecutionId": execution_id},
+        ParentInstance=parent,
+        Tags=None,
+    )
+
+
+def execution_completed(at: str, *, status: str, result: str | None) -> Event:
+    """The orchestration ended: Completed (result: JSON text) or Failed (result: message)."""
+    return _event(EventType.EXECUTION_COMPLETED, at, OrchestrationStatus=status, Result=result)
+
+
+def execution_terminated(at: str, reason: str) -> Event:
+    """Somebody terminates the orchestration."""
+    return _event(EventType.EXECUTION_TERMINATED, at, Input=reason)
+
+
+def execution_suspended(at: str, reason: str) -> Event:
+    """Somebody suspends the orchestration."""
+    return _event(EventType.EXECUTION_SUSPENDED, at, Reason=reason)
+
+
+def execution_resumed(at: str, reason: str) -> Event:
+    """Somebody resumes the orchestration."""
+    return _event(EventType.EXECUTION_RESUMED, at, Reason=reason)
+
+
+def task_scheduled(at: str, event_id: int, *, name: str, input_json: str | None) -> Event:
+    """An activity was scheduled."""
+    return _event(EventType.TASK_SCHEDULED, at, event_id, Name=name, Version="", Input=input_json)
+
+
+def task_completed(at: str, scheduled_id: int, result: str | None) -> Event:
+    """An activity returned `result` (JSON text)."""
+    return _event(EventType.TASK_COMPLETED, at, TaskScheduledId=scheduled_id, Result=result)
+
+
+def task_failed(at: str, scheduled_id: int, *, reason: str, details: str) -> Event:
+    """An activity raised."""
+    return _event(
+        EventType.TASK_FAILED, at, TaskScheduledId=scheduled_id, Reason=reason, Details=details
+    )
+
+
+def sub_orchestration_created(
+    at: str,
+    event_id: int,
+    *,
+    name: str,
+    version: str | None,
+    instance_id: str,
+    input_json: str | None,
+) -> Event:
+    """A sub-orchestration was scheduled."""
+    return _event(
+        EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
+        at,
+        event_id,
+        Name=name,
+        Version=version,
+        InstanceId=instance_id,
+        Input=input_json,
+    )
+
+
+def sub_orchestration_completed(at: str, scheduled_id: int, result: str | None) -> Event:
+    """A sub-orchestration returned `result` (JSON text)."""
+    return _event(
+        EventType.SUB_ORCHESTRATION_INSTANCE_COMPLETED,
+        at,
+        TaskScheduledId=scheduled_id,
+        Result=result,
+    )
+
+
+def sub_orchestration_failed(at: str, scheduled_id: int, *, reason: str, details: str) -> Event:
+    """A sub-orchestration failed, was terminated, or could not be created."""
+    return _event(
+        EventType.SUB_ORCHESTRATION_INSTANCE_FAILED,
+        at,
+        TaskScheduledId=scheduled_id,
+        Reason=reason,
+        Details=details,
+    )
+
+
+def timer_created(at: str, event_id: int, fire_at: str) -> Event:
+    """A durable timer was created."""
+    return _event(EventType.TIMER_CREATED, at, event_id, FireAt=fire_at)
+
+
+def timer_fired(at: str, timer_id: int, fire_at: str) -> Event:
+    """A durable timer is due."""
+    return _event(EventType.TIMER_FIRED, at, TimerId=timer_id, FireAt=fire_at)
+
+
+def event_sent(at: str, event_id: int, *, target: str, input_json: str) -> Event:
+    """An operation was sent to an entity (`target`: "@name@key")."""
+    return _event(
+        EventType.EVENT_SENT, at, event_id, InstanceId=target, Name="op", Input=input_json
+    )
+
+
+def event_raised(at: str, name: str, input_json: str | None) -> Event:
+    """An external event, or the answer of an entity (its name is then the request's id)."""
+    return _event(EventType.EVENT_RAISED, at, Name=name, Input=input_json)
+
+
+def generic_event(at: str, data: str) -> Event:
+    """A remark that wakes the orchestrator and is ignored by it."""
+    return _event(EventType.GENERIC_EVENT, at, Data=data)
+
+
+def encode(events: Iterable[Event], *, played: bool) -> str:
+    """Events as JSON objects joined by commas: the inside of a history array.
+
+    Args:
+        events: in order.
+        played: whether the orchestrator has seen them in an earlier episode.
+    """
+    tail = ',"IsPlayed":true}' if played else ',"IsPlayed":false}'
+    return ",".join([json.dumps(event, separators=(",", ":"))[:-1] + tail for event in events])
+
+
+def decode(text: str) -> list[Event]:
+    """What `encode` wrote (joined by commas), back to events.
+
+    Raises:
+        ValueError: the text is damaged.
+    """
+    events: list[Event] = json.loads(f"[{text}]")
+    for event in events:
+        del event["IsPlayed"]
+    return events

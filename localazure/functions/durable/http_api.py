@@ -1,0 +1,326 @@
+"""The HTTP API: once for the SDK's client (`/durabletask`), once public (`/runtime/webhooks/…`).
+
+As in the real extension both are the same requests and answers; the public one wants the system
+key, the other one is for programs on this machine only.
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import ipaddress
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, Final
+
+from aiohttp import web
+
+from localazure.functions.durable import entities, history, status
+from localazure.functions.durable.instance import FINISHED, Status
+from localazure.functions.durable.links import RPC_PATH, WEBHOOK_PATH, Links
+from localazure.functions.durable.records import (
+    InstanceExists,
+    InstanceFinished,
+    InstanceMissing,
+    microseconds,
+)
+from localazure.functions.durable.task_hub import (
+    InvalidInstanceId,
+    NotFailed,
+    NotFinished,
+    TaskHub,
+    UnknownFunction,
+)
+
+RETRY_AFTER_START_SECONDS = 10
+RETRY_AFTER_POLL_SECONDS = 5
+DEFAULT_PAGE_SIZE = 100
+CONTINUATION_HEADER = "x-ms-continuation-token"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpApi:
+    """Request handlers of one task hub."""
+
+    def __init__(self, *, hub: TaskHub, links: Links, system_key: str) -> None:
+        self._hub = hub
+        self._links = links
+        self._system_key = system_key
+
+    def routes(self) -> list[web.RouteDef]:
+        """All routes, under both prefixes."""
+        handlers: list[tuple[str, str, Handler]] = [
+            ("POST", "/orchestrators/{name}", self._start),
+            ("POST", "/orchestrators/{name}/{instance}", self._start),
+            ("GET", "/instances", self._list),
+            ("GET", "/instances/", self._list),
+            ("DELETE", "/instances", self._purge_by),
+            ("DELETE", "/instances/", self._purge_by),
+            ("GET", "/instances/{instance}", self._status),
+            ("DELETE", "/instances/{instance}", self._purge),
+            ("POST", "/instances/{instance}/raiseEvent/{event}", self._raise_event),
+            ("POST", "/instances/{instance}/terminate", self._terminate),
+            ("POST", "/instances/{instance}/suspend", self._suspend),
+            ("POST", "/instances/{instance}/resume", self._resume),
+            ("POST", "/instances/{instance}/rewind", self._rewind),
+            ("POST", "/instances/{instance}/restart", self._restart),
+            ("GET", "/entities", self._entities),
+            ("GET", "/entities/", self._entities),
+            ("GET", "/entities/{name}", self._entities),
+            ("GET", "/entities/{name}/{key}", self._entity),
+            ("POST", "/entities/{name}/{key}", self._signal),
+        ]
+        return [
+            web.RouteDef(method, prefix + path, guard(_translating_errors(handler)), {})
+            for prefix, guard in ((RPC_PATH, self._local_only), (WEBHOOK_PATH, self._with_key))
+            for method, path, handler in handlers
+        ]
+
+    # --- who may ask ---------------------------------------------------------------------------
+
+    def _local_only(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            if request.remote and not ipaddress.ip_address(request.remote).is_loopback:
+                return web.Response(status=403)
+            return await handler(request)
+
+        return guarded
+
+    def _with_key(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            key = request.query.get("code") or request.headers.get("x-functions-key", "")
+            if not hmac.compare_digest(key.encode(), self._system_key.encode()):
+                return web.Response(status=401)
+            return await handler(request)
+
+        return guarded
+
+    # --- orchestrations ------------------------------------------------------------------------
+
+    async def _start(self, request: web.Request) -> web.Response:
+        instance_id = await self._hub.start(
+            request.match_info["name"],
+            instance_id=request.match_info.get("instance"),
+            input_json=await _json_body(request),
+            version=request.query.get("version"),
+        )
+        return self._started(instance_id)
+
+    def _started(self, instance_id: str) -> web.Response:
+        payload = self._links.management(instance_id)
+        headers = {
+            "Location": payload["statusQueryGetUri"],
+            "Retry-After": str(RETRY_AFTER_START_SECONDS),
+        }
+        return web.json_response(payload, status=202, headers=headers)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        instance = self._hub.instance(request.match_info["instance"])
+        events = None
+        if _flag(request, "showHistory", default=False):
+            pieces = self._hub.store.history(instance.execution.execution_id)
+            events = history.decode(",".join(pieces))
+        payload = status.view(
+            instance,
+            show_input=_flag(request, "showInput", default=True),
+            events=events,
+            show_output=_flag(request, "showHistoryOutput", default=False),
+        )
+        if instance.status not in FINISHED:
+            headers = {
+                "Location": str(request.url),
+                "Retry-After": str(RETRY_AFTER_POLL_SECONDS),
+            }
+            return web.json_response(payload, status=202, headers=headers)
+        failed = instance.status is Status.FAILED
+        as_error = failed and _flag(request, "returnInternalServerErrorOnFailure", default=False)
+        return web.json_response(payload, status=500 if as_error else 200)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        page_size = int(request.query["top"]) if "top" in request.query else DEFAULT_PAGE_SIZE
+        # The SDK's client does not follow continuation tokens: it is given everything.
+        whole = request.path.startswith(RPC_PATH) and "top" not in request.query
+        found = self._hub.store.query(
+            created_from=_moment(request, "createdTimeFrom"),
+            created_to=_moment(request, "createdTimeTo"),
+            statuses=_statuses(request),
+            prefix=request.query.get("instanceIdPrefix", ""),
+            after=_read_token(request.headers.get(CONTINUATION_HEADER)),
+            limit=-1 if whole else page_size,
+        )
+        show_input = _flag(request, "showInput", default=True)
+        payload = [
+            status.view(instance, show_input=show_input, show_output=False) for instance in found
+        ]
+        token = ""
+        if not whole and len(found) == page_size:
+            last = found[-1].execution
+            token = _write_token(microseconds(last.created_at), last.instance_id)
+        return web.json_response(payload, headers={CONTINUATION_HEADER: token})
+
+    async def _raise_event(self, request: web.Request) -> web.Response:
+        if request.can_read_body and request.content_type != "application/json":
+            return _error(400, "Only application/json request content is supported")
+        await self._hub.raise_event(
+            request.match_info["instance"], request.match_info["event"], await _json_body(request)
+        )
+        return web.Response(status=202)
+
+    async def _terminate(self, request: web.Request) -> web.Response:
+        await self._hub.terminate(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _suspend(self, request: web.Request) -> web.Response:
+        await self._hub.suspend(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        await self._hub.resume(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _rewind(self, request: web.Request) -> web.Response:
+        await self._hub.rewind(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _restart(self, request: web.Request) -> web.Response:
+        instance_id = await self._hub.restart(
+            request.match_info["instance"],
+            with_new_id=_flag(request, "restartWithNewInstanceId", default=True),
+        )
+        return self._started(instance_id)
+
+    async def _purge(self, request: web.Request) -> web.Response:
+        count = await self._hub.purge(request.match_info["instance"])
+        return web.json_response({"instancesDeleted": count})
+
+    async def _purge_by(self, request: web.Request) -> web.Response:
+        created_from = _moment(request, "createdTimeFrom")
+        if created_from is None:
+            return _error(400, "Please provide value for 'createdTimeFrom' parameter.")
+        count = await self._hub.purge_by(
+            created_from=created_from,
+            created_to=_moment(request, "createdTimeTo"),
+            statuses=_statuses(request),
+        )
+        if not count:
+            return _error(404, "No finished instance meets the conditions")
+        return web.json_response({"instancesDeleted": count})
+
+    # --- entities ------------------------------------------------------------------------------
+
+    async def _entities(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name")
+        prefix = entities.entity_id(name, "") if name else ""
+        show_state = _flag(request, "fetchState", default=False)
+        payload: list[dict[str, Any]] = []
+        for identifier, state, updated_at in self._hub.store.entities(prefix):
+            entity_name, key = entities.split_entity_id(identifier)
+            line: dict[str, Any] = {
+                "entityId": {"name": entity_name, "key": key},
+                "lastOperationTime": status.seconds(updated_at),
+            }
+            if show_state:
+                line["state"] = json.loads(state or "null")
+            payload.append(line)
+        return web.json_response(payload)
+
+    async def _entity(self, request: web.Request) -> web.Response:
+        name, key = request.match_info["name"], request.match_info["key"]
+        state = self._hub.store.entity_state(entities.entity_id(name, key))
+        if state is None:
+            return _error(404, f"There is no entity {name!r} with key {key!r}")
+        return web.json_response(text=state)
+
+    async def _signal(self, request: web.Request) -> web.Response:
+        await self._hub.signal_entity(
+            request.match_info["name"],
+            request.match_info["key"],
+            request.query.get("op", ""),
+            await _json_body(request),
+        )
+        return web.Response(status=202)
+
+
+class _BadRequest(Exception):
+    """What the caller sent cannot be understood."""
+
+
+# What an exception means in HTTP, with the codes that the SDK's client tells apart.
+_ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
+    InstanceMissing: (404, "No instance with ID '{}' found."),
+    InstanceFinished: (410, "Instance with ID '{}' has finished."),
+    NotFailed: (410, "Instance with ID '{}' did not fail; only a failed one can be rewound."),
+    NotFinished: (412, "{}"),
+    UnknownFunction: (400, "{}"),
+    InvalidInstanceId: (400, "{}"),
+    _BadRequest: (400, "{}"),
+    InstanceExists: (500, "{}"),
+}
+
+
+def _translating_errors(handler: Handler) -> Handler:
+    async def translated(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except tuple(_ERRORS) as error:
+            code, text = _ERRORS[type(error)]
+            return _error(code, text.format(error))
+
+    return translated
+
+
+def _error(code: int, message: str) -> web.Response:
+    """The error body of the real host, of which the SDK reads ExceptionMessage."""
+    return web.json_response({"Message": message, "ExceptionMessage": message}, status=code)
+
+
+async def _json_body(request: web.Request) -> str | None:
+    """The body, None when there is none.
+
+    Raises:
+        _BadRequest: it is not JSON.
+    """
+    try:
+        text = await request.text()
+        json.loads(text or "null")
+    except ValueError as error:
+        raise _BadRequest(f"Invalid JSON content: {error}") from error
+    return text or None
+
+
+def _reason(request: web.Request) -> str:
+    return request.query.get("reason", "")
+
+
+def _flag(request: web.Request, name: str, *, default: bool) -> bool:
+    text = request.query.get(name, "").lower()
+    return text == "true" if text in ("true", "false") else default
+
+
+def _moment(request: web.Request, name: str) -> datetime | None:
+    text = request.query.get(name)
+    try:
+        return history.parse_timestamp(text) if text else None
+    except ValueError as error:
+        raise _BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
+
+
+def _statuses(request: web.Request) -> list[str]:
+    return [name for text in request.query.getall("runtimeStatus", []) for name in text.split(",")]
+
+
+def _write_token(created_at_us: int, instance_id: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([created_at_us, instance_id]).encode()).decode()
+
+
+def _read_token(token: str | None) -> tuple[int, str] | None:
+    if not token:
+        return None
+    try:
+        created_at_us, instance_id = json.loads(base64.urlsafe_b64decode(token))
+    except ValueError as error:
+        raise _BadRequest(f"{CONTINUATION_HEADER} is not one of this host's") from error
+    return int(created_at_us), str(instance_id)

@@ -1,0 +1,57 @@
+"""What is known of one orchestration instance, and how that looks to the outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+
+class Status(StrEnum):
+    """Runtime status, as `azure.durable_functions.OrchestrationRuntimeStatus` spells it."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    TERMINATED = "Terminated"
+
+
+LIVE: Final = frozenset({Status.PENDING, Status.RUNNING, Status.SUSPENDED})
+FINISHED: Final = frozenset(Status) - LIVE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parent:
+    """Who waits for a sub-orchestration, and under which event id."""
+
+    instance_id: str
+    execution_id: str
+    event_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """One execution of an instance: fixed from its start to continue-as-new or its end."""
+
+    instance_id: str
+    execution_id: str
+    name: str
+    version: str | None
+    input_json: str | None
+    created_at: datetime
+    parent: Parent | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """A row of the store. `output` and `custom_status` are JSON texts."""
+
+    execution: Execution
+    status: Status
+    started: bool
+    custom_status: str | None
+    output: str | None
+    last_updated_at: datetime

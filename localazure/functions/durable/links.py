@@ -1,0 +1,68 @@
+"""Management URLs and the client binding.
+
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from urllib.parse import quote
+
+RPC_PATH = "/durabletask"
+WEBHOOK_PATH = "/runtime/webhooks/durabletask"
+CONNECTION_NAME = "Storage"
+
+# What the SDK replaces by the instance id in the binding's URLs.
+INSTANCE_ID_PLACEHOLDER = "INSTANCEID"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """URLs of one task hub; `base_url` has no trailing slash."""
+
+    base_url: str
+    hub_name: str
+    system_key: str
+
+    @property
+    def _query(self) -> str:
+        return (
+            f"taskHub={quote(self.hub_name)}&connection={CONNECTION_NAME}"
+            f"&code={quote(self.system_key, safe='')}"
+        )
+
+    def management(self, instance_id: str) -> dict[str, str]:
+        """The payload that answers a start: where to go with an instance."""
+        instance = f"{self.base_url}{WEBHOOK_PATH}/instances/{quote(instance_id, safe='')}"
+        query = self._query
+        return {
+            "id": instance_id,
+            "statusQueryGetUri": f"{instance}?{query}",
+            "sendEventPostUri": f"{instance}/raiseEvent/{{eventName}}?{query}",
+            "terminatePostUri": f"{instance}/terminate?reason={{text}}&{query}",
+            "rewindPostUri": f"{instance}/rewind?reason={{text}}&{query}",
+            "purgeHistoryDeleteUri": f"{instance}?{query}",
+            "restartPostUri": f"{instance}/restart?{query}",
+            "suspendPostUri": f"{instance}/suspend?reason={{text}}&{query}",
+            "resumePostUri": f"{instance}/resume?reason={{text}}&{query}",
+        }
+
+    def client_binding(self) -> str:
+        """The JSON that a durableClient input binding is given."""
+        code = f"code={quote(self.system_key, safe='')}"
+        create = f"{self.base_url}{WEBHOOK_PATH}/orchestrators/{{functionName}}[/{{instanceId}}]"
+        wait = "timeout={timeoutInSeconds}&pollingInterval={intervalInSeconds}"
+        return json.dumps(
+            {
+                "taskHubName": self.hub_name,
+                "creationUrls": {
+                    "createNewInstancePostUri": f"{create}?{code}",
+                    "createAndWaitOnNewInstancePostUri": f"{create}?{wait}&{code}",
+                },
+                "managementUrls": self.management(INSTANCE_ID_PLACEHOLDER),
+                "baseUrl": f"{self.base_url}{WEBHOOK_PATH}",
+                "requiredQueryStringParameters": code,
+                "rpcBaseUrl": f"{self.base_url}{RPC_PATH}/",
+            }
+        )

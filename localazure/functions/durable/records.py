@@ -1,0 +1,136 @@
+"""What passes between the engine and the store: messages, work, and whole turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from localazure.functions.durable.history import Event
+from localazure.functions.durable.instance import Execution, Instance
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(at: datetime) -> int:
+    """Microseconds since the Unix epoch."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def moment(at_us: int) -> datetime:
+    """The moment of so many microseconds since the Unix epoch."""
+    return _EPOCH + at_us * _MICROSECOND
+
+
+class InstanceExists(Exception):
+    """An instance of that id has not finished."""
+
+    def __init__(self, status: str) -> None:
+        # DTFx's OrchestrationAlreadyExistsException, word for word: callers look for it.
+        super().__init__(f"An Orchestration instance with the status {status} already exists.")
+        self.status = status
+
+
+class InstanceMissing(Exception):
+    """There is no instance of that id."""
+
+
+class InstanceFinished(Exception):
+    """The instance has finished, so nothing can be sent to it."""
+
+
+class Conflict(Exception):
+    """The store does not hold what a transaction builds upon; nothing was changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """An event on its way to an instance or an entity.
+
+    `execution_id` fences it: an instance that has gone on to another execution drops it. A timer's
+    firing has no row in the inbox (`sequence` None): until it is consumed, the timer itself is it.
+    """
+
+    target: str
+    event: Event
+    execution_id: str | None = None
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """A scheduled activity."""
+
+    instance_id: str
+    execution_id: str
+    event_id: int
+    name: str
+    input_json: str | None
+    not_before_us: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timer:
+    """A created timer."""
+
+    instance_id: str
+    execution_id: str
+    event_id: int
+    fire_at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """A sub-orchestration to start, and what to tell the parent when its id is taken."""
+
+    execution: Execution
+    refusal: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Everything that one episode changes.
+
+    Attributes:
+        execution: what was run.
+        at: when.
+        episode: number of the history row, None: no history is kept (continue-as-new).
+        events: the row's text.
+        consumed: messages that the episode took.
+        instance: the instance's row from now on, None where only history grew.
+        ended: the execution is over: its timers, activities and messages go.
+        next_execution: the execution that goes on from here (continue-as-new).
+    """
+
+    execution: Execution
+    at: datetime
+    episode: int | None
+    events: str
+    consumed: Sequence[Message] = ()
+    activities: Sequence[Activity] = ()
+    timers: Sequence[Timer] = ()
+    children: Sequence[Child] = ()
+    messages: Sequence[Message] = ()
+    instance: Instance | None = None
+    ended: bool = False
+    next_execution: Execution | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """What a committed turn set in motion."""
+
+    started: list[str] = field(default_factory=list[str])
+    messages: list[Message] = field(default_factory=list[Message])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityTurn:
+    """Everything that one batch of operations changes. `state_json` None deletes the entity."""
+
+    entity_id: str
+    at: datetime
+    state_json: str | None
+    consumed: Sequence[Message]
+    messages: Sequence[Message]

@@ -1,0 +1,246 @@
+"""The task hub on SQLite: what one episode changes is one transaction.
+
+The store is written by one process only (`localazure.database.Database`), so sequence numbers are
+drawn in memory and in the order in which transactions are handed in. What has been awaited is
+durable.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from localazure.database import Database
+from localazure.functions.durable import transactions
+from localazure.functions.durable.history import Event
+from localazure.functions.durable.instance import LIVE, Execution, Instance, Parent, Status
+from localazure.functions.durable.records import (
+    Activity,
+    Delivery,
+    EntityTurn,
+    Message,
+    Timer,
+    Turn,
+    microseconds,
+    moment,
+)
+from localazure.functions.durable.schema import MIGRATIONS
+from localazure.functions.durable.transactions import marks
+
+_LIVE = tuple(str(status) for status in LIVE)
+
+
+class Store:
+    """The task hub in one SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, MIGRATIONS)
+        ((last,),) = self._database.read("SELECT coalesce(max(sequence), 0) FROM inbox")
+        self._sequences = itertools.count(last + 1)
+
+    def close(self) -> None:
+        """Finish what was handed in, then close. Blocks."""
+        self._database.close()
+
+    def message(self, target: str, event: Event, execution_id: str | None = None) -> Message:
+        """A message with the next sequence number, ready to be written."""
+        return Message(
+            target=target, event=event, execution_id=execution_id, sequence=next(self._sequences)
+        )
+
+    # --- writing -------------------------------------------------------------------------------
+
+    async def create(self, execution: Execution) -> None:
+        """See `transactions.create`, as for all of the following."""
+        await self._database.write(lambda db: transactions.create(db, execution))
+
+    async def post(self, message: Message) -> None:
+        """Put a message into an inbox."""
+        await self._database.write(lambda db: transactions.post(db, message))
+
+    async def complete_activity(self, activity: Activity, message: Message) -> bool:
+        """Record the end of an activity, once."""
+        return await self._database.write(
+            lambda db: transactions.complete_activity(db, activity, message)
+        )
+
+    async def postpone_activity(self, activity: Activity) -> bool:
+        """Have an activity go on later."""
+        return await self._database.write(lambda db: transactions.postpone_activity(db, activity))
+
+    async def commit(self, turn: Turn) -> Delivery:
+        """Commit an episode."""
+        return await self._database.write(lambda db: transactions.commit(db, turn))
+
+    async def commit_entity(self, turn: EntityTurn) -> list[Message]:
+        """Commit a batch of operations."""
+        return await self._database.write(lambda db: transactions.commit_entity(db, turn))
+
+    async def rewrite(self, instance_id: str, events: str, at: datetime, message: Message) -> None:
+        """Take a failed instance back to Running."""
+        await self._database.write(
+            lambda db: transactions.rewrite(db, instance_id, events, at, message)
+        )
+
+    async def purge(self, instance_ids: Sequence[str]) -> int:
+        """Delete finished instances."""
+        return await self._database.write(lambda db: transactions.purge(db, instance_ids))
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def instance(self, instance_id: str) -> Instance | None:
+        """One instance, if there is one of that id."""
+        rows = self._database.read(f"{_SELECT_INSTANCE} WHERE instance_id = ?", (instance_id,))
+        return _instance(rows[0]) if rows else None
+
+    def history(self, execution_id: str) -> list[str]:
+        """Encoded history, a piece for each episode."""
+        rows = self._database.read(
+            "SELECT events FROM history WHERE execution_id = ? ORDER BY episode", (execution_id,)
+        )
+        return [events for (events,) in rows]
+
+    def query(
+        self,
+        *,
+        created_from: datetime | None = None,
+        created_to: datetime | None = None,
+        statuses: Sequence[str] = (),
+        prefix: str = "",
+        after: tuple[int, str] | None = None,
+        limit: int = -1,
+    ) -> list[Instance]:
+        """Instances that meet every condition, oldest first.
+
+        Args:
+            created_from: created at or after it.
+            created_to: created at or before it.
+            statuses: in one of these states; none given: in any.
+            prefix: the id begins with it.
+            after: creation time (microseconds) and id of the last one of the page before.
+            limit: how many at most, -1: all.
+        """
+        conditions: list[str] = []
+        values: list[Any] = []
+        if created_from is not None:
+            conditions.append("created_at_us >= ?")
+            values.append(microseconds(created_from))
+        if created_to is not None:
+            conditions.append("created_at_us <= ?")
+            values.append(microseconds(created_to))
+        if statuses:
+            conditions.append(f"status IN ({marks(statuses)})")
+            values += statuses
+        if prefix:
+            conditions.append("substr(instance_id, 1, ?) = ?")
+            values += [len(prefix), prefix]
+        if after is not None:
+            conditions.append("(created_at_us, instance_id) > (?, ?)")
+            values += after
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = self._database.read(
+            f"{_SELECT_INSTANCE}{where} ORDER BY created_at_us, instance_id LIMIT ?",
+            (*values, limit),
+        )
+        return [_instance(row) for row in rows]
+
+    def live_children(self, execution_id: str) -> list[Execution]:
+        """Sub-orchestrations of an execution that have not finished."""
+        rows = self._database.read(
+            f"{_SELECT_INSTANCE} WHERE parent_execution_id = ? AND status IN ({marks(_LIVE)})",
+            (execution_id, *_LIVE),
+        )
+        return [_instance(row).execution for row in rows]
+
+    def to_start(self) -> list[str]:
+        """Live instances whose current execution has no episode yet."""
+        rows = self._database.read(
+            f"SELECT instance_id FROM instances WHERE started = 0 AND status IN ({marks(_LIVE)})"  # noqa: S608 - placeholders only
+            " ORDER BY created_at_us",
+            _LIVE,
+        )
+        return [instance_id for (instance_id,) in rows]
+
+    def inbox(self) -> list[Message]:
+        """All messages that wait."""
+        rows = self._database.read(
+            "SELECT sequence, target, execution_id, event_json FROM inbox ORDER BY sequence"
+        )
+        return [
+            Message(
+                sequence=sequence,
+                target=target,
+                execution_id=execution_id,
+                event=json.loads(event_json),
+            )
+            for sequence, target, execution_id, event_json in rows
+        ]
+
+    def activities(self) -> list[Activity]:
+        """All activities that have not completed, oldest execution first."""
+        rows = self._database.read(
+            "SELECT instance_id, execution_id, event_id, name, input_json, not_before_us"
+            " FROM activities ORDER BY rowid"
+        )
+        return [Activity(**dict(row)) for row in rows]
+
+    def timers(self) -> list[Timer]:
+        """All timers whose firing no episode has consumed."""
+        rows = self._database.read(
+            "SELECT instance_id, execution_id, event_id, fire_at FROM timers"
+        )
+        return [Timer(**dict(row)) for row in rows]
+
+    def entity_state(self, entity_id: str) -> str | None:
+        """JSON text of an entity's state, None where there is no such entity."""
+        rows = self._database.read(
+            "SELECT state_json FROM entities WHERE entity_id = ?", (entity_id,)
+        )
+        return rows[0][0] if rows else None
+
+    def entities(self, prefix: str) -> list[tuple[str, str | None, datetime]]:
+        """Id, state and time of the last change of the entities whose id begins with `prefix`."""
+        rows = self._database.read(
+            "SELECT entity_id, state_json, updated_at_us FROM entities"
+            " WHERE substr(entity_id, 1, ?) = ? ORDER BY entity_id",
+            (len(prefix), prefix),
+        )
+        return [(entity_id, state, moment(at)) for entity_id, state, at in rows]
+
+
+_SELECT_INSTANCE = """
+    SELECT instance_id, execution_id, name, version, input_json, parent_instance_id,
+        parent_execution_id, parent_event_id, status, started, custom_status, output, created_at_us,
+        max(updated_at_us, coalesce((SELECT recorded_at_us FROM history AS h
+            WHERE h.execution_id = instances.execution_id ORDER BY episode DESC LIMIT 1), 0))
+        AS last_updated_at_us
+    FROM instances"""
+
+
+def _instance(row: sqlite3.Row) -> Instance:
+    parent = row["parent_instance_id"] and Parent(
+        instance_id=row["parent_instance_id"],
+        execution_id=row["parent_execution_id"],
+        event_id=row["parent_event_id"],
+    )
+    return Instance(
+        execution=Execution(
+            instance_id=row["instance_id"],
+            execution_id=row["execution_id"],
+            name=row["name"],
+            version=row["version"],
+            input_json=row["input_json"],
+            created_at=moment(row["created_at_us"]),
+            parent=parent,
+        ),
+        status=Status(row["status"]),
+        started=bool(row["started"]),
+        custom_status=row["custom_status"],
+        output=row["output"],
+        last_updated_at=moment(row["last_updated_at_us"]),
+    )

@@ -1,0 +1,94 @@
+"""Keyed work: one run at a time for each key, so many at once in all, nothing ever forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+
+
+class WorkQueue(Generic[K]):
+    """Runs `work(key)` for every requested key, in order of request.
+
+    A key that is requested while it runs, runs again afterwards. Work that raises is logged and
+    tried again after RETRY_SECONDS.
+
+    Args:
+        name: for the log.
+        limit: how many run at once.
+        work: what to do; it is cancelled when the queue stops before it has ended.
+    """
+
+    def __init__(self, name: str, limit: int, work: Callable[[K], Awaitable[None]]) -> None:
+        self._name = name
+        self._limit = limit
+        self._work = work
+        self._ready: deque[K] = deque()
+        self._queued: set[K] = set()
+        self._running: dict[K, asyncio.Task[None]] = {}
+        self._again: set[K] = set()
+        self._later: dict[K, asyncio.TimerHandle] = {}
+        self._stopped = False
+
+    def request(self, key: K) -> None:
+        """Have the work of a key done."""
+        if self._stopped or key in self._queued:
+            return
+        if key in self._running:
+            self._again.add(key)
+            return
+        self._queued.add(key)
+        self._ready.append(key)
+        self._pump()
+
+    def request_later(self, key: K, delay_seconds: float) -> None:
+        """Request it after a while; the earlier of two such requests is dropped."""
+        if self._stopped:
+            return
+        if (earlier := self._later.pop(key, None)) is not None:
+            earlier.cancel()
+        loop = asyncio.get_running_loop()
+        self._later[key] = loop.call_later(delay_seconds, self._on_later, key)
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Begin nothing more, wait so long for what runs, then cancel it."""
+        self._stopped = True
+        for handle in self._later.values():
+            handle.cancel()
+        tasks = list(self._running.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=drain_seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _on_later(self, key: K) -> None:
+        del self._later[key]
+        self.request(key)
+
+    def _pump(self) -> None:
+        while self._ready and len(self._running) < self._limit and not self._stopped:
+            key = self._ready.popleft()
+            self._queued.discard(key)
+            self._running[key] = asyncio.get_running_loop().create_task(self._run(key))
+
+    async def _run(self, key: K) -> None:
+        try:
+            await self._work(key)
+        except Exception:
+            _logger.exception("%s %s: trying again in %g s", self._name, key, RETRY_SECONDS)
+            self.request_later(key, RETRY_SECONDS)
+        finally:
+            del self._running[key]
+            if key in self._again:
+                self._again.discard(key)
+                self.request(key)
+            self._pump()
