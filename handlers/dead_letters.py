@@ -13,13 +13,17 @@ not matter who dead-letters it.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from handlers.message_queues import REJECTED_RUNS, Message, message_queues
+from handlers.ops_alerts import publish_alert, trouble_document
+from orchestrations.contracts import Failure
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
@@ -32,8 +36,8 @@ Kind = Literal["run", "delivery", "message"]
 # As the .NET SDK has it: Constants.MaxDeadLetterReasonLength.
 DEAD_LETTER_TEXT_LIMIT_CHARACTERS = 4_096
 
-# For messages that are there already; the time to open the link counts.
-RECEIVE_WAIT_SECONDS = 3.0
+# For messages that are there already: the link is open by then.
+RECEIVE_WAIT_SECONDS = 2.0
 REJECT_DEADLINE_SECONDS = 30.0
 # Well within a lock's minute, so that no message is seen twice.
 SCAN_DEADLINE_SECONDS = 30.0
@@ -84,6 +88,37 @@ def reject(clients: Clients, rejected: Rejected) -> None:
     _dead_letter_all(clients, until=rejected.message_id)
 
 
+def reject_message(clients: Clients, body: bytes | str, failure: Failure) -> None:
+    """Dead-letter a message that nobody can read, and alert the operators.
+
+    The id is derived from the content: delivered again, the message is dead-lettered only once.
+    """
+    content = body.encode() if isinstance(body, str) else body
+    message_id = f"message:{hashlib.sha256(content).hexdigest()[:32]}"
+    reject(
+        clients,
+        Rejected(
+            message_id=message_id,
+            kind="message",
+            body=content.decode(errors="replace"),
+            reason=failure.type,
+            description=failure.message,
+        ),
+    )
+    _alert_rejected(clients, message_id, failure.message)
+
+
+def _alert_rejected(clients: Clients, message_id: str, reason: str) -> None:
+    kind = "message-rejected"
+    publish_alert(
+        clients,
+        alert_id=f"{message_id}:{kind}",
+        kind=kind,
+        severity="error",
+        document=trouble_document(kind, at=datetime.now(UTC), message_id=message_id, reason=reason),
+    )
+
+
 def sweep(clients: Clients) -> int:
     """Dead-letter what callers who died left on `rejected-runs`; returns how many."""
     return _dead_letter_all(clients, until=None)
@@ -111,6 +146,43 @@ def _dead_letter_all(clients: Clients, *, until: str | None) -> int:
             if message.message_id == until:
                 break
     return count
+
+
+def collect(clients: Clients, queue: str, kind: Kind) -> int:
+    """Bring what Service Bus itself dead-lettered on `queue` to `rejected-runs`, with an alert.
+
+    It does so to a message whose handler failed ten times. If the process dies on the way, the
+    message is still there and is brought again, under the same id.
+
+    Args:
+        clients: for Service Bus.
+        queue: whose dead-letter queue.
+        kind: what its messages are.
+
+    Returns:
+        How many were brought.
+    """
+    collected = 0
+    with dead_letters(clients, queue) as letters:
+        for letter in letters:
+            message_id = str(letter.message_id)
+            reason = letter.dead_letter_reason or "Unknown"
+            description = letter.dead_letter_error_description or ""
+            reject(
+                clients,
+                Rejected(
+                    message_id=message_id,
+                    kind=kind,
+                    body=body_text(letter),
+                    reason=reason,
+                    description=f"on queue {queue}: {description}",
+                    run=text_property(letter, "run"),
+                ),
+            )
+            _alert_rejected(clients, message_id, f"{reason} on queue {queue}: {description}")
+            letters.take(letter)
+            collected += 1
+    return collected
 
 
 @contextmanager

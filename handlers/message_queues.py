@@ -7,12 +7,18 @@ a second. So each entity has one sender, which is kept, and a lock.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 from weakref import WeakKeyDictionary
+
+from pydantic import ValidationError
+
+from orchestrations.contracts import Contract
+from orchestrations.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
@@ -30,6 +36,34 @@ SEND_TIMEOUT_SECONDS = 30.0
 MESSAGE_ID_LIMIT_CHARACTERS = 128
 
 Kind = Literal["queue", "topic"]
+Parsed = TypeVar("Parsed", bound=Contract)
+
+
+def fit_message_id(text: str) -> str:
+    """`text` where it is short enough for a message id, else its beginning and its hash."""
+    if len(text) <= MESSAGE_ID_LIMIT_CHARACTERS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return f"{text[: MESSAGE_ID_LIMIT_CHARACTERS - len(digest) - 1]}:{digest}"
+
+
+def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Parsed:
+    """The contract in the body of a message.
+
+    Raises:
+        InvalidRequest: it is none, or of a schema that this release does not know.
+    """
+    try:
+        return contract.model_validate_json(body)
+    except ValidationError as error:
+        # Without the input: a callback URL can hold a token.
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        )
+        raise InvalidRequest(
+            f"a message on queue {queue} is no {contract.__name__}: {problems}"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from handlers.clients import Clients
-from handlers.message_queues import OPS_ALERTS, Message, message_queues
+from handlers.message_queues import OPS_ALERTS, Message, fit_message_id, message_queues
 
 Severity = Literal["information", "warning", "error"]
 
@@ -46,7 +46,10 @@ def publish_alert(
     if run is not None:
         properties["run"] = run
     message = Message(
-        message_id=alert_id, subject=kind, properties=properties, body=json.dumps(document)
+        message_id=fit_message_id(alert_id),
+        subject=kind,
+        properties=properties,
+        body=json.dumps(document),
     )
     message_queues(clients).publish(OPS_ALERTS, message)
 

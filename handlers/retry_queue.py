@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+import logging
 from datetime import UTC, datetime, timedelta
 
 from azure.durable_functions import DurableOrchestrationClient
-from pydantic import ValidationError
 
 from handlers.clients import Clients
-from handlers.dead_letters import Rejected, reject
-from handlers.message_queues import RETRIES, Message, message_queues
-from handlers.ops_alerts import publish_alert, trouble_document
+from handlers.dead_letters import Rejected, reject, reject_message
+from handlers.message_queues import RETRIES, Message, message_queues, parse_body
 from handlers.starting import start_once
 from orchestrations.contracts import (
     DeadLetter,
     Done,
-    Failure,
     RunInput,
     RunRequest,
     ScheduleRetry,
@@ -24,6 +22,9 @@ from orchestrations.contracts import (
 from orchestrations.errors import InvalidRequest
 from orchestrations.names import run_id
 from orchestrations.retraining import retraining
+from orchestrations.retrying import describe
+
+logger = logging.getLogger(__name__)
 
 
 def run_of(request: RunRequest) -> str:
@@ -36,6 +37,7 @@ def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) ->
     return Message(
         message_id=run_of(request),
         subject=request.pipeline.name,
+        properties={"run": run_of(request)},
         body=request.model_dump_json(),
         enqueue_at=enqueue_at,
     )
@@ -78,46 +80,7 @@ def parse_retry(body: bytes | str) -> RunRequest:
     Raises:
         InvalidRequest: it is none, or of a schema that this release does not know.
     """
-    try:
-        return RunRequest.model_validate_json(body)
-    except ValidationError as error:
-        # Without the input: a callback URL can hold a token.
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
-        )
-        raise InvalidRequest(
-            f"a message on queue {RETRIES} is no run request: {problems}"
-        ) from None
-
-
-def reject_message(clients: Clients, body: bytes | str, failure: Failure) -> None:
-    """Dead-letter a message that nobody can read, and alert the operators.
-
-    The id is derived from the content: delivered again, the message is dead-lettered only once.
-    """
-    content = body.encode() if isinstance(body, str) else body
-    message_id = f"message:{hashlib.sha256(content).hexdigest()[:32]}"
-    reject(
-        clients,
-        Rejected(
-            message_id=message_id,
-            kind="message",
-            body=content.decode(errors="replace"),
-            reason=failure.type,
-            description=failure.message,
-        ),
-    )
-    kind = "message-rejected"
-    publish_alert(
-        clients,
-        alert_id=f"{message_id}:{kind}",
-        kind=kind,
-        severity="error",
-        document=trouble_document(
-            kind, at=datetime.now(UTC), message_id=message_id, reason=failure.message
-        ),
-    )
+    return parse_body(RunRequest, body, queue=RETRIES)
 
 
 async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest) -> bool:
@@ -125,3 +88,21 @@ async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest
     return await start_once(
         starter, retraining.__name__, run_of(request), RunInput(request=request).to_dict()
     )
+
+
+async def handle_retry(
+    clients: Clients, starter: DurableOrchestrationClient, body: bytes | str
+) -> str | None:
+    """Start what one message on `retries` asks for; returns the run's id.
+
+    A message that cannot be read is dead-lettered (None): to deliver it again could not help. If
+    the process dies before the message is completed, it is delivered to this function again.
+    """
+    try:
+        request = parse_retry(body)
+    except InvalidRequest as error:
+        logger.warning("message rejected: %s", error)
+        await asyncio.to_thread(reject_message, clients, body, describe(error))
+        return None
+    await start_attempt(starter, request)
+    return run_of(request)

@@ -1,0 +1,230 @@
+"""The broom: what the timer `reconcile` finds and mends, so that no loss is for good.
+
+Each finding is mended by the very step that should have come, under the same derived name; a second
+look finds nothing to do. Events are hints, and a hint can be lost; processes die between two steps;
+people terminate instances. None of that may end in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from pydantic import ValidationError
+
+from handlers import records
+from handlers.claims import ClaimedRun, list_claims
+from handlers.clients import Clients
+from handlers.dead_letters import Kind, collect, reject_message, sweep
+from handlers.instances import exists, is_live
+from handlers.landing_trigger import ensure_landing
+from handlers.landing_zone import survey_zone
+from handlers.message_queues import NOTIFICATIONS, RETRIES
+from handlers.notifications import publish_notification
+from handlers.retry_queue import dead_letter, start_attempt
+from handlers.run_documents import broken_failure, is_broken, parsed, run_status, told_status
+from handlers.training_job import cancel_job, get_job
+from handlers.windows import last_window
+from orchestrations.contracts import (
+    TERMINAL_RUN_STATES,
+    DeadLetter,
+    JobReference,
+    LandingStatus,
+    Notification,
+    Notify,
+    RunInput,
+    SurveyZone,
+)
+from orchestrations.errors import JobFailed
+from orchestrations.looking import LOOK
+from orchestrations.names import notification_id, window_id
+from orchestrations.pipeline import Pipeline
+from orchestrations.retraining import retraining
+from orchestrations.waiting import ENDED
+
+logger = logging.getLogger(__name__)
+
+# A claim is kept for ever, an instance only until somebody purges it: an old claim without an
+# instance is no sign of a loss.
+CLAIM_AGE_LIMIT = timedelta(days=1)
+REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
+"""The queues whose messages Service Bus gives up on, and what they are."""
+
+
+@dataclass
+class Summary:
+    """What one round found and mended, for the log."""
+
+    landings_started: list[str] = field(default_factory=list[str])
+    """Pipelines whose zone had changed without a landing."""
+    runs_started: list[str] = field(default_factory=list[str])
+    """Runs that were claimed and never started."""
+    runs_told: list[str] = field(default_factory=list[str])
+    """Runs whose job had ended and that were told to look."""
+    runs_closed: list[str] = field(default_factory=list[str])
+    """Runs whose instance broke: their job was cancelled, they were dead-lettered and told of."""
+    messages_dead_lettered: int = 0
+    """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
+    faults: list[str] = field(default_factory=list[str])
+    """What could not be looked at this time; the next round looks again."""
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} {value}" for name, value in vars(self).items() if value)
+        return told or "nothing to mend"
+
+
+async def reconcile(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    now: datetime,
+) -> Summary:
+    """Look at everything once, and mend what is found.
+
+    1. Every zone whose content is not that of its last window gets a landing.
+    2. Every claim of the last day whose run never came to be gets its run, if the landing that
+       claimed it is not about to start it.
+    3. Every run that waits for a job that has ended is told to look.
+    4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
+       is dead-lettered, and its pipeline's channels are told.
+    5. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
+       up on, are brought there.
+
+    One fault does not keep the rest from being looked at: it is logged and returned.
+    """
+    summary = Summary()
+    broom = _Broom(clients, starter, summary, now)
+    for pipeline in pipelines.values():
+        await broom.attempt(f"zone of {pipeline.name}", broom.check_zone(pipeline))
+        await broom.attempt(f"claims of {pipeline.name}", broom.check_claims(pipeline))
+    await broom.attempt("runs", broom.check_runs())
+    await broom.attempt("dead letters", broom.check_messages())
+    return summary
+
+
+class _Broom:
+    def __init__(
+        self,
+        clients: Clients,
+        starter: DurableOrchestrationClient,
+        summary: Summary,
+        now: datetime,
+    ) -> None:
+        self.clients = clients
+        self.starter = starter
+        self.summary = summary
+        self.now = now
+
+    async def attempt(self, what: str, step: Awaitable[None]) -> None:
+        try:
+            await step
+        except Exception as error:
+            logger.exception("could not reconcile %s", what)
+            self.summary.faults.append(f"{what}: {type(error).__name__}")
+
+    async def check_zone(self, pipeline: Pipeline) -> None:
+        survey = await asyncio.to_thread(survey_zone, self.clients, SurveyZone(pipeline=pipeline))
+        if survey.newest is None:
+            return
+        window = await asyncio.to_thread(last_window, self.clients, pipeline.name)
+        if window is not None and window.dataset.fingerprint == survey.fingerprint:
+            return
+        decision = await ensure_landing(self.starter, pipeline, opened_by="reconciliation")
+        if decision == "started":
+            self.summary.landings_started.append(pipeline.name)
+
+    async def check_claims(self, pipeline: Pipeline) -> None:
+        claims = await asyncio.to_thread(lambda: list(list_claims(self.clients, pipeline.name)))
+        for claimed in claims:
+            if self.now - claimed.request.dataset.frozen_at > CLAIM_AGE_LIMIT:
+                continue
+            run = claimed.claim.run
+            await self.attempt(f"claim of {run}", self._check_claim(claimed))
+
+    async def _check_claim(self, claimed: ClaimedRun) -> None:
+        run = claimed.claim.run
+        if exists(await self.starter.get_status(run)) or await self._is_in_hand(claimed):
+            return
+        try:
+            await asyncio.to_thread(get_job, self.clients, JobReference(job=run))
+        except JobFailed:  # there is none: the run never came as far
+            if await start_attempt(self.starter, claimed.request):
+                self.summary.runs_started.append(run)
+
+    async def _is_in_hand(self, claimed: ClaimedRun) -> bool:
+        """Whether the landing that made the claim is still on it, in the same window."""
+        landing = claimed.claim.window.rpartition("@")[0]
+        instance = await self.starter.get_status(landing)
+        if not is_live(instance):
+            return False
+        told = parsed(instance.custom_status)
+        if not told:
+            return True
+        opened_at = LandingStatus.from_dict(told).opened_at
+        return window_id(landing, opened_at) == claimed.claim.window
+
+    async def check_runs(self) -> None:
+        for instance in await self.starter.get_status_all():
+            if instance.name != retraining.__name__:
+                continue
+            step = self._check_broken if is_broken(instance) else self._check_waiting
+            await self.attempt(f"run {instance.instance_id}", step(instance))
+
+    async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
+        if not is_live(instance):
+            return
+        run, told = str(instance.instance_id), told_status(instance)
+        if told.job is None or told.state not in ("queued", "running"):
+            return
+        job = await asyncio.to_thread(get_job, self.clients, JobReference(job=told.job))
+        if job.state in ENDED:
+            await self.starter.raise_event(run, LOOK)
+            self.summary.runs_told.append(run)
+
+    async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
+        run = str(instance.instance_id)
+        if told_status(instance).state in TERMINAL_RUN_STATES:
+            return  # it broke after it had ended its run and told of it
+        record = f"runs/{run}/reconciled"
+        if await asyncio.to_thread(records.read, self.clients.records, record) is not None:
+            return
+        await asyncio.to_thread(cancel_job, self.clients, JobReference(job=run))
+        whole = await self.starter.get_status(run, show_input=True)
+        await asyncio.to_thread(self._give_up, whole)
+        # Last: dying before it means doing all of it again, under the same ids.
+        document = {"at": self.now.isoformat(), "status": str(instance.runtime_status)}
+        await asyncio.to_thread(records.create, self.clients.records, record, document)
+        self.summary.runs_closed.append(run)
+
+    def _give_up(self, instance: DurableOrchestrationStatus) -> None:
+        failure = broken_failure(instance)
+        try:
+            request = RunInput.from_dict(parsed(instance.input_)).request
+        except ValidationError:
+            # From a release that this one does not understand: people have to look at it.
+            reject_message(self.clients, str(instance.input_), failure)
+            return
+        status = run_status(instance)
+        dead_letter(self.clients, DeadLetter(run=status.id, request=request, failure=failure))
+        notification = Notification(
+            id=notification_id(status.id, "failed"),
+            kind="failed",
+            at=self.now,
+            status=status,
+            callback_url=request.callback_url,
+        )
+        publish_notification(
+            self.clients, Notify(pipeline=request.pipeline, notification=notification)
+        )
+
+    async def check_messages(self) -> None:
+        for queue, kind in REDELIVERED.items():
+            collected = await asyncio.to_thread(collect, self.clients, queue, kind)
+            self.summary.messages_dead_lettered += collected
+        self.summary.messages_dead_lettered += await asyncio.to_thread(sweep, self.clients)
