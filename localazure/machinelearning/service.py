@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import time
 from collections.abc import AsyncGenerator
@@ -56,6 +57,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         InvalidConfigurationError: `azure-ml.json` cannot be used.
         OSError: a port is taken.
     """
+    # Its INFO is every header of every request to storage.
+    logging.getLogger("azure.core.pipeline.policies.http_logging_policy").setLevel(logging.WARNING)
     configuration = Configuration.read(environment.azure_ml_config)
     certificates = ensure_certificates(environment)
     async with contextlib.AsyncExitStack() as stack:
