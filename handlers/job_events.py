@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from orchestrations.errors import InvalidEvent
 
@@ -28,9 +28,7 @@ _WORKSPACE = re.compile(
 )
 
 
-def parse_job_event(
-    *, event_id: str, event_type: str, subject: str, data: Mapping[str, Any]
-) -> str:
+def parse_job_event(*, event_id: str, event_type: str, subject: str, data: object) -> str:
     """The run that an event speaks of: the name of its job, and the id of its instance.
 
     Raises:
@@ -41,7 +39,8 @@ def parse_job_event(
             f"event {event_id}: type {event_type!r} is neither RunCompleted nor RunStatusChanged "
             "of Microsoft.MachineLearningServices"
         )
-    run = next((value for key, value in data.items() if key.lower() == "runid"), None)
+    fields = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+    run = next((value for key, value in fields.items() if key.lower() == "runid"), None)
     if run is None:
         match = _SUBJECT.match(subject)
         run = None if match is None else match["run"]

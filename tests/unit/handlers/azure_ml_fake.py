@@ -29,7 +29,11 @@ class Resources:
     key: Callable[[Any], tuple[str, ...]]
     store: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])
     faults: list[Callable[[Any], None]] = field(default_factory=list[Callable[[Any], None]])
-    created: int = 0
+    puts: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def created(self) -> int:
+        return len(self.puts)
 
     def get(self, *key: str) -> Any:
         if key not in self.store:
@@ -40,7 +44,7 @@ class Resources:
         if self.faults:
             self.faults.pop(0)(resource)
         self.store[self.key(resource)] = resource
-        self.created += 1
+        self.puts.append(resource)
         return resource
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.ai.ml.operations import DataOperations
 
 from handlers.dataset import manifest_uri, register_dataset, same_folder
 from orchestrations.contracts import DataAsset, RegisterDataset
@@ -84,6 +86,10 @@ def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
     with pytest.raises(Exception, match="no") as raised:
         register_dataset(world.clients, REQUEST)
     assert not isinstance(raised.value, JobRejected)
+
+
+def test_the_sdk_still_validates_where_it_is_told_not_to() -> None:
+    assert inspect.signature(DataOperations._validate).parameters.keys() == {"self", "data"}  # pyright: ignore[reportPrivateUsage]
 
 
 def test_folders_are_told_apart() -> None:

@@ -46,6 +46,8 @@ def test_the_subject_stands_in_for_missing_data() -> None:
         {"event_type": "Microsoft.MachineLearningServices.ModelRegistered"},
         {"event_type": "Microsoft.Storage.BlobCreated"},
         {"data": {}, "subject": ""},
+        {"data": None, "subject": ""},
+        {"data": [RUN], "subject": ""},
         {"data": {"runId": 7}},
         {"data": {"runId": ""}},
         {"data": {"runId": "../x"}},
