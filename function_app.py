@@ -20,7 +20,8 @@ from handlers.capacity import ensure_capacity
 from handlers.claims import check_superseded, claim_dataset
 from handlers.clients import Clients
 from handlers.dataset import register_dataset
-from handlers.job_triggers import handle_job_event
+from handlers.explain import explain_blob
+from handlers.job_trigger import handle_job_event
 from handlers.landing_trigger import handle_blob_event
 from handlers.landing_zone import freeze_manifest, quarantine_files, survey_zone
 from handlers.model_registry import register_model
@@ -36,6 +37,7 @@ from orchestrations import activities
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 
+logger = logging.getLogger("landfall")
 settings = Settings(os.environ)
 clients = Clients(settings)
 # Read at once: a deployment with a broken pipeline file must not come up.
@@ -45,25 +47,25 @@ app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 for orchestrator in (landing, retraining):
     app.orchestration_trigger(context_name="context")(orchestrator)
 
-for activity, function in (
-    (activities.SURVEY_ZONE, survey_zone),
-    (activities.FREEZE_MANIFEST, freeze_manifest),
-    (activities.CLAIM_DATASET, claim_dataset),
-    (activities.RECORD_WINDOW, record_window),
-    (activities.CHECK_SUPERSEDED, check_superseded),
-    (activities.REGISTER_DATASET, register_dataset),
-    (activities.ENSURE_CAPACITY, ensure_capacity),
-    (activities.SUBMIT_JOB, submit_job),
-    (activities.GET_JOB, get_job),
-    (activities.CANCEL_JOB, cancel_job),
-    (activities.READ_RESULTS, read_results),
-    (activities.REGISTER_MODEL, register_model),
-    (activities.QUARANTINE_FILES, quarantine_files),
-    (activities.SCHEDULE_RETRY, schedule_retry),
-    (activities.DEAD_LETTER, dead_letter),
-    (activities.PUBLISH_NOTIFICATION, publish_notification),
+for run in (
+    as_activity(activities.SURVEY_ZONE, survey_zone, clients),
+    as_activity(activities.FREEZE_MANIFEST, freeze_manifest, clients),
+    as_activity(activities.CLAIM_DATASET, claim_dataset, clients),
+    as_activity(activities.RECORD_WINDOW, record_window, clients),
+    as_activity(activities.CHECK_SUPERSEDED, check_superseded, clients),
+    as_activity(activities.REGISTER_DATASET, register_dataset, clients),
+    as_activity(activities.ENSURE_CAPACITY, ensure_capacity, clients),
+    as_activity(activities.SUBMIT_JOB, submit_job, clients),
+    as_activity(activities.GET_JOB, get_job, clients),
+    as_activity(activities.CANCEL_JOB, cancel_job, clients),
+    as_activity(activities.READ_RESULTS, read_results, clients),
+    as_activity(activities.REGISTER_MODEL, register_model, clients),
+    as_activity(activities.QUARANTINE_FILES, quarantine_files, clients),
+    as_activity(activities.SCHEDULE_RETRY, schedule_retry, clients),
+    as_activity(activities.DEAD_LETTER, dead_letter, clients),
+    as_activity(activities.PUBLISH_NOTIFICATION, publish_notification, clients),
 ):
-    app.activity_trigger(input_name="request")(as_activity(activity, function, clients))
+    app.activity_trigger(input_name="request")(run)
 
 
 @app.event_grid_trigger(arg_name="event")
@@ -72,7 +74,7 @@ async def on_blob_event(event: func.EventGridEvent, starter: df.DurableOrchestra
     """Data landed: decide on the event, and have a landing under way."""
     now = datetime.now(UTC)
     decision = await handle_blob_event(clients, pipelines, starter, event, now=now)
-    logging.info("%s: %s", event.subject, decision)
+    logger.info("%s: %s", event.subject, decision)
 
 
 @app.event_grid_trigger(arg_name="event")
@@ -80,3 +82,90 @@ async def on_blob_event(event: func.EventGridEvent, starter: df.DurableOrchestra
 async def on_job_event(event: func.EventGridEvent, starter: df.DurableOrchestrationClient) -> None:
     """A job of Azure ML changed its state: the run that waits for it looks at once."""
     await handle_job_event(clients, starter, event)
+
+
+@app.service_bus_queue_trigger(arg_name="message", queue_name="retries", connection="ServiceBus")
+@app.durable_client_input(client_name="starter")
+async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
+    """A run's delay is over: start its next attempt."""
+    await handle_retry(clients, starter, message.get_body())
+
+
+@app.service_bus_queue_trigger(
+    arg_name="message", queue_name="notifications", connection="ServiceBus"
+)
+def deliver_notification(message: func.ServiceBusMessage) -> None:
+    """One notification for one receiver."""
+    handle_delivery(clients, message.get_body(), now=datetime.now(UTC))
+
+
+@app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
+@app.durable_client_input(client_name="starter")
+async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationClient) -> None:
+    """Find what a lost event or a broken instance left undone."""
+    summary = await reconcile_all(clients, pipelines, starter, now=datetime.now(UTC))
+    logger.info("reconciled%s: %s", " (late)" if timer.past_due else "", summary)
+
+
+# The signature authenticates the caller; a function key would be a second secret to hand out.
+@app.route("pipelines/{name}/runs", methods=["POST"], auth_level=func.AuthLevel.ANONYMOUS)
+@app.durable_client_input(client_name="starter")
+async def start_run(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """Another system asks for a run on what is in the zone now."""
+    answer = await http_api.start_run(
+        settings,
+        pipelines,
+        starter,
+        name=req.route_params["name"],
+        headers=req.headers,
+        body=req.get_body(),
+    )
+    return answer.to_response()
+
+
+@app.route("runs", methods=["GET"])
+@app.durable_client_input(client_name="starter")
+async def list_runs(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """All runs, newest first."""
+    answer = await http_api.list_runs(
+        starter, pipeline=req.params.get("pipeline"), state=req.params.get("state")
+    )
+    return answer.to_response()
+
+
+@app.route("runs/{id}", methods=["GET"])
+@app.durable_client_input(client_name="starter")
+async def get_run(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """One run, or what became of one request."""
+    return (await http_api.get_run(starter, instance=req.route_params["id"])).to_response()
+
+
+@app.route("runs/{id}/cancel", methods=["POST"])
+@app.durable_client_input(client_name="starter")
+async def cancel_run(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """Ask a run to end its job."""
+    answer = await http_api.cancel_run(
+        clients, starter, run=req.route_params["id"], body=req.get_body()
+    )
+    return answer.to_response()
+
+
+@app.route("redrive", methods=["POST"])
+async def redrive(req: func.HttpRequest) -> func.HttpResponse:
+    """Start what was dead-lettered again, after its cause was mended."""
+    return (await http_api.redrive(clients, body=req.get_body())).to_response()
+
+
+@app.route("explain", methods=["GET"])
+async def explain(req: func.HttpRequest) -> func.HttpResponse:
+    """Why did this blob start a run, or why not?"""
+    answer = await asyncio.to_thread(explain_blob, clients, pipelines, req.params.get("blob", ""))
+    return answer.to_response()

@@ -10,9 +10,19 @@ from handlers import ledger
 from handlers.blob_events import parse_blob_address, watching
 from handlers.clients import Clients
 from handlers.landing_zone import read_manifest, read_quarantine
+from handlers.problems import Answer, Problem
 from handlers.windows import list_windows
 from orchestrations.contracts import RecordWindow
+from orchestrations.errors import InvalidEvent
 from orchestrations.pipeline import Pipeline
+
+
+def explain_blob(clients: Clients, pipelines: Mapping[str, Pipeline], address: str) -> Answer:
+    """Answer the request: 200 with what `explain` tells, 400 for an address that is none."""
+    try:
+        return Answer(200, explain(clients, pipelines, address))
+    except InvalidEvent as error:
+        return Problem(400, "invalid-request", str(error), where="blob").to_answer()
 
 
 def explain(clients: Clients, pipelines: Mapping[str, Pipeline], address: str) -> dict[str, Any]:
