@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_PLACEHOLDER = re.compile(r"\$\{\{\s*(?P<kind>inputs|outputs)\.(?P<name>[A-Za-z0-9_.]+)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\$\{\{\s*(?P<kind>inputs|outputs)\.(?P<name>[A-Za-z0-9_.-]+)\s*\}\}")
 _OPTIONAL_BLOCK = re.compile(r"\$\[\[(?P<body>.*?)\]\]", re.DOTALL)
 
 
