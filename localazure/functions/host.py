@@ -76,7 +76,7 @@ class Host:
         self.functions = functions
         self._options = options
         self._port = port
-        self._keys = keys
+        self.keys = keys
         self._outputs = OutputBindings(settings)
         self._database = Database(state / "timers.db", timer_trigger.MIGRATIONS)
         self._durable: DurableFunctions | None = None
@@ -148,10 +148,11 @@ class Host:
         def left() -> float:
             return max(deadline - asyncio.get_running_loop().time(), 0.0)
 
-        if self._durable is not None:
-            await self._durable.stop(left())
+        # First those that may still use their durable client, then the engine itself.
         if not await self.invoker.drain(left()):
             _LOG.warning("functions still run after %.0f s; they are cut off", drain_seconds)
+        if self._durable is not None:
+            await self._durable.stop(left())
         await asyncio.gather(*(listener.finish() for listener in self._listeners))
         await self._runner.cleanup()
         await self._outputs.close()
@@ -209,7 +210,7 @@ class Host:
                 faults.append(f"cannot start the function {function.name}: {error}")
         if faults:
             raise AppLoadError("\n".join(faults))
-        return waiting, HttpTrigger(endpoints, self._keys, self.invoker)
+        return waiting, HttpTrigger(endpoints, self.keys, self.invoker)
 
     def _web_application(self) -> web.Application:
         application = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[self._gate])
@@ -217,7 +218,7 @@ class Host:
             self.functions,
             base_url=self.base_url,
             route_prefix=self._options.route_prefix,
-            keys=self._keys,
+            keys=self.keys,
             invoker=self.invoker,
             by_hand=listeners.BY_HAND,
         )

@@ -96,7 +96,8 @@ class Invoker:
         self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
         self._entity_threads = WorkerPool("entity", _ENTITY_THREADS)
-        self._in_flight = 0
+        self.in_flight = 0
+        """Invocations at work that the durable engine does not wait for by itself."""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -112,8 +113,7 @@ class Invoker:
         invocation_id = str(uuid.uuid4())
         correlation = logs.Correlation(function.name, invocation_id)
         token = logs.invocation.set(correlation)
-        self._in_flight += 1
-        self._idle.clear()
+        self._count(function, 1)
         # One orchestration is replayed many times: each of them would drown the rest.
         is_noise = function.trigger.kind in {
             bindings.ORCHESTRATION_TRIGGER,
@@ -140,9 +140,7 @@ class Invoker:
             return outcome
         finally:
             logs.invocation.reset(token)
-            self._in_flight -= 1
-            if not self._in_flight:
-                self._idle.set()
+            self._count(function, -1)
 
     async def invoke_with_retries(
         self,
@@ -167,7 +165,7 @@ class Invoker:
                 await sleep(delay.total_seconds())
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until nothing runs, for that long at most; tells whether nothing does."""
+        """Wait until nothing is in flight, for that long at most; tells whether nothing is."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -179,6 +177,15 @@ class Invoker:
         """Let go of the threads."""
         self._threads.close()
         self._entity_threads.close()
+
+    def _count(self, function: LoadedFunction, change: int) -> None:
+        if function.trigger.kind in bindings.DURABLE_TRIGGERS:
+            return
+        self.in_flight += change
+        if self.in_flight:
+            self._idle.clear()
+        else:
+            self._idle.set()
 
     async def _run(
         self, function: LoadedFunction, data: TriggerData, invocation_id: str, retry: RetryContext

@@ -59,19 +59,22 @@ def importable(app: Path) -> Generator[None]:
     """Put an app folder on the import path, and forget all of its modules afterwards."""
     packages = app / ".python_packages" / "lib" / "site-packages"
     added = [str(app), *([str(packages)] if packages.is_dir() else [])]
+    before = dict(sys.modules)
     sys.path[:0] = added
-    before = set(sys.modules)
+    sys.modules.pop(MODULE, None)
+    importlib.invalidate_caches()
     try:
         yield
     finally:
         for path in added:
             with contextlib.suppress(ValueError):
                 sys.path.remove(path)
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file is not None and Path(file).is_relative_to(app):
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if before.get(name) is not module and file and Path(file).is_relative_to(app):
                 del sys.modules[name]
-        importlib.invalidate_caches()
+        if MODULE in before:
+            sys.modules[MODULE] = before[MODULE]
 
 
 def load(
@@ -112,8 +115,6 @@ def _import_app(app: Path) -> Any:
         raise AppLoadError(
             f"no {path.name} in {app}: this host runs apps of the Python v2 programming model"
         )
-    sys.modules.pop(MODULE, None)
-    importlib.invalidate_caches()
     try:
         return importlib.import_module(MODULE)
     except Exception as error:  # whatever the author's code raises

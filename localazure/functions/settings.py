@@ -16,7 +16,7 @@ from localazure.functions.json_file import read_object
 
 FILE_NAME = "local.settings.json"
 
-_REFERENCE = re.compile(r"%([^%]+)%")
+_REFERENCE = re.compile(r"%([\w.:-]+)%")
 
 
 @dataclass(frozen=True)

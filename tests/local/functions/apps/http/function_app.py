@@ -12,13 +12,18 @@ from more import more
 app = func.FunctionApp()
 app.register_functions(more)
 
-release = threading.Event()
+meeting = threading.Barrier(3)
 
 
-@app.route(route="hello/{name:alpha?}", methods=["GET", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
+@app.route(
+    route="hello/{name:alpha?}", methods=["GET", "POST"], auth_level=func.AuthLevel.ANONYMOUS
+)
 def hello(req: func.HttpRequest) -> func.HttpResponse:
+    time.sleep(float(req.params.get("wait", "0")))
     name = req.route_params.get("name") or req.params.get("name", "you")
-    return func.HttpResponse(f"{os.environ['GREETING']}, {name}!", headers={"x-thread": threading.current_thread().name})
+    return func.HttpResponse(
+        f"{os.environ['GREETING']}, {name}!", headers={"x-thread": threading.current_thread().name}
+    )
 
 
 @app.route(route="%ITEMS_ROUTE%/{id:int}", auth_level=func.AuthLevel.ANONYMOUS)
@@ -68,6 +73,12 @@ def slow(req: func.HttpRequest) -> str:
 async def slow_async(req: func.HttpRequest) -> str:
     await asyncio.sleep(60)
     return "too late"
+
+
+@app.route(route="rendezvous", auth_level=func.AuthLevel.ANONYMOUS)
+def rendezvous(req: func.HttpRequest) -> str:
+    meeting.wait(0.9)
+    return "met"
 
 
 @app.route(route="off", auth_level=func.AuthLevel.ANONYMOUS)

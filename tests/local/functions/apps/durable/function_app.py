@@ -1,0 +1,101 @@
+"""Durable functions of every sort, and a client of them."""
+
+import json
+import logging
+import threading
+
+import azure.durable_functions as df
+import azure.functions as func
+
+app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+released = threading.Event()
+
+
+@app.route(route="start/{name}")
+@app.durable_client_input(client_name="client")
+async def start(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
+    instance = await client.start_new(
+        req.route_params["name"], client_input=req.params.get("input")
+    )
+    return client.create_check_status_response(req, instance)
+
+
+@app.route(route="counter/{key}")
+@app.durable_client_input(client_name="client")
+async def counter_state(
+    req: func.HttpRequest, client: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    entity = df.EntityId("counter", req.route_params["key"])
+    if req.method == "POST":
+        await client.signal_entity(entity, "add", 2)
+        return func.HttpResponse(status_code=202)
+    state = await client.read_entity_state(entity)
+    return func.HttpResponse(json.dumps(state.entity_state))
+
+
+@app.orchestration_trigger(context_name="context")
+def greetings(context: df.DurableOrchestrationContext):
+    logging.getLogger("app").info(
+        "replaying=%s on %s", context.is_replaying, threading.current_thread().name
+    )
+    first = yield context.call_activity("greet", context.get_input())
+    second = yield context.call_activity("Renamed", "async")
+    return [first, second]
+
+
+@app.orchestration_trigger(context_name="context")
+def failing(context: df.DurableOrchestrationContext):
+    yield context.call_activity("fail", "x")
+
+
+@app.orchestration_trigger(context_name="context")
+def crowded(context: df.DurableOrchestrationContext):
+    yield context.task_all([context.call_activity("dawdle") for _ in range(3)])
+    return "through"
+
+
+@app.orchestration_trigger(context_name="context")
+def echo(context: df.DurableOrchestrationContext):
+    return context.get_input()
+    yield
+
+
+@app.orchestration_trigger(context_name="context")
+def waiting(context: df.DurableOrchestrationContext):
+    return (yield context.wait_for_external_event("go"))
+
+
+@app.activity_trigger(input_name="name")
+def greet(name: str) -> str:
+    return f"Hello, {name}!"
+
+
+@app.activity_trigger(input_name="name", activity="Renamed")
+async def greet_async(name: str) -> dict:
+    return {"hello": name}
+
+
+@app.activity_trigger(input_name="what")
+def fail(what: str) -> str:
+    raise ValueError(f"no {what}")
+
+
+@app.activity_trigger(input_name="nothing")
+def dawdle(nothing: str) -> None:
+    if not released.wait(30):
+        raise TimeoutError
+
+
+@app.route(route="release")
+async def release(req: func.HttpRequest) -> str:
+    released.set()
+    return "released"
+
+
+@app.entity_trigger(context_name="context")
+def Counter(context: df.DurableEntityContext) -> None:
+    total = context.get_state(lambda: 0)
+    if context.operation_name == "add":
+        total += context.get_input()
+    context.set_state(total)
+    context.set_result(total)

@@ -1,0 +1,32 @@
+"""Timer triggers. What they saw is written to the file that SEEN names."""
+
+import json
+import os
+from pathlib import Path
+
+import azure.functions as func
+
+app = func.FunctionApp()
+
+
+def note(**what: object) -> None:
+    with Path(os.environ["SEEN"]).open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+@app.timer_trigger(arg_name="timer", schedule="* * * * * *")
+def every_second(timer: func.TimerRequest) -> None:
+    note(function="every_second", past_due=timer.past_due)
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 0 0 1 1 *")
+def yearly(timer: func.TimerRequest) -> None:
+    note(function="yearly", past_due=timer.past_due, status=timer.schedule_status)
+
+
+@app.timer_trigger(arg_name="timer", schedule="%STARTUP_SCHEDULE%", run_on_startup=True)
+@app.retry(strategy="fixed_delay", max_retry_count="2", delay_interval="00:00:00")
+def on_startup(timer: func.TimerRequest, context: func.Context) -> None:
+    note(function="on_startup", retry=context.retry_context.retry_count)
+    if context.retry_context.retry_count < 2:
+        raise ValueError("not yet")

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import aiohttp
+import pytest
+
+# The SDK's advice to itself, once a process: durable 1.7 cannot pass a type yet.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:azure.functions df_loads was called:DeprecationWarning"
+)
+
+
+async def outcome(client: aiohttp.ClientSession, path: str) -> dict[str, Any]:
+    """Start an orchestration and wait for its end through the management API."""
+    async with client.post(path) as response:
+        assert response.status == 202
+        status_url = response.headers["Location"]
+    async with asyncio.timeout(30):
+        while True:
+            async with client.get(status_url) as response:
+                status = await response.json()
+            if status["runtimeStatus"] not in {"Pending", "Running"}:
+                return status
+            await asyncio.sleep(0.02)
+
+
+async def test_an_orchestration_runs_its_activities(running_app: Any) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/greetings?input=you")
+    assert status["runtimeStatus"] == "Completed"
+    assert status["output"] == ["Hello, you!", {"hello": "async"}]
+
+
+async def test_a_failure_keeps_its_type_and_text(running_app: Any) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/failing")
+    assert status["runtimeStatus"] == "Failed"
+    assert "ValueError: no x" in str(status["output"])
+
+
+async def test_an_entity_keeps_its_state(running_app: Any) -> None:
+    async with running_app("durable") as (_, client):
+        for _ in range(3):
+            async with client.post("/api/counter/one") as response:
+                assert response.status == 202
+        async with asyncio.timeout(30):
+            while True:
+                async with client.get("/api/counter/one") as response:
+                    if await response.json(content_type=None) == 6:
+                        break
+                await asyncio.sleep(0.02)
+
+
+async def test_orchestrators_do_not_queue_behind_blocking_activities(running_app: Any) -> None:
+    async with running_app("durable", PYTHON_THREADPOOL_THREAD_COUNT="2") as (_, client):
+        crowded = asyncio.create_task(outcome(client, "/api/start/crowded"))
+        # Three activities block on two threads, yet another orchestration runs to its end.
+        status = await outcome(client, "/api/start/echo?input=anyone")
+        assert status["output"] == "anyone"
+        assert not crowded.done()
+        async with client.get("/api/release") as response:
+            assert response.status == 200
+        assert (await crowded)["output"] == "through"
+
+
+async def test_an_orchestration_outlives_the_host(running_app: Any) -> None:
+    async with running_app("durable") as (_, client):
+        async with client.post("/api/start/waiting") as response:
+            links = await response.json()
+        events, status_url = links["sendEventPostUri"], links["statusQueryGetUri"]
+    async with running_app("durable", port=int(status_url.split(":")[2].split("/")[0])) as (
+        _,
+        client,
+    ):
+        async with client.post(events.replace("{eventName}", "go"), json="now") as response:
+            assert response.status == 202
+        async with asyncio.timeout(30):
+            while True:
+                async with client.get(status_url) as response:
+                    status = await response.json()
+                if status["runtimeStatus"] == "Completed":
+                    break
+                await asyncio.sleep(0.02)
+    assert "now" in str(status["output"])
+
+
+async def test_replay_is_quiet_and_a_failed_activity_is_loud(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running_app("durable") as (_, client):
+        await outcome(client, "/api/start/greetings?input=you")
+        await outcome(client, "/api/start/failing")
+    host = [one.getMessage() for one in caplog.records if one.name == "localazure.functions"]
+    assert not [line for line in host if "greetings'" in line]
+    assert [line for line in host if line.startswith("Executed 'greet' (Succeeded")]
+    (failure,) = [line for line in host if line.startswith("Executed 'fail' (Failed")]
+    assert failure.endswith("ValueError: no x")

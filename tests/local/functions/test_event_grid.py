@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+URL = "/runtime/webhooks/EventGrid"
+NOTIFICATION = {"aeg-event-type": "Notification"}
+
+
+def event(number: int, subject: str = "s") -> dict[str, Any]:
+    return {
+        "id": str(number),
+        "topic": "t",
+        "subject": subject,
+        "eventType": "Landed",
+        "eventTime": "2026-06-26T18:41:00.9584103Z",
+        "data": {"n": number},
+        "dataVersion": "1",
+    }
+
+
+def cloud_event(number: int) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": str(number), "source": "here", "type": "Landed"}
+
+
+async def post(
+    client: aiohttp.ClientSession,
+    function: str,
+    body: object,
+    headers: dict[str, str] = NOTIFICATION,
+    code: str = "system-key",
+) -> tuple[int, str]:
+    parameters = {"functionName": function, "code": code}
+    async with client.post(URL, params=parameters, headers=headers, json=body) as response:
+        return response.status, await response.text()
+
+
+async def test_each_event_is_an_invocation_of_its_own(running_app: Any, seen: Any) -> None:
+    async with running_app("events") as (_, client):
+        assert (await post(client, "On_Event", [event(1), event(2)]))[0] == 202
+        assert (await post(client, "on_event", event(3)))[0] == 202
+        assert (await post(client, "on_cloud_event", cloud_event(4)))[0] == 202
+        assert (await post(client, "on_cloud_event", [cloud_event(5), cloud_event(6)]))[0] == 202
+    assert sorted(note["id"] for note in seen.of("on_event")) == ["1", "2", "3"]
+    assert sorted(note["id"] for note in seen.of("on_cloud_event")) == ["4", "5", "6"]
+    first = next(note for note in seen.of("on_event") if note["id"] == "1")
+    assert first == {"function": "on_event", "id": "1", "type": "Landed", "data": {"n": 1}}
+
+
+async def test_cardinality_many_takes_them_all_at_once(running_app: Any, seen: Any) -> None:
+    async with running_app("events") as (_, client):
+        assert (await post(client, "on_batch", [event(1), event(2)]))[0] == 202
+    assert seen.of("on_batch") == [{"function": "on_batch", "ids": ["1", "2"]}]
+
+
+async def test_one_failure_fails_the_request_but_not_the_other_events(
+    running_app: Any, seen: Any
+) -> None:
+    async with running_app("events") as (_, client):
+        body = [event(1), event(2, "poison"), event(3)]
+        assert (await post(client, "on_event", body))[0] == 500
+    assert sorted(note["id"] for note in seen.of("on_event")) == ["1", "3"]
+
+
+async def test_event_grids_handshake(running_app: Any, seen: Any) -> None:
+    validation = {
+        **event(1),
+        "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
+        "data": {"validationCode": "512d38b6", "validationUrl": "https://example.com"},
+    }
+    headers = {"aeg-event-type": "SubscriptionValidation"}
+    async with running_app("events") as (_, client):
+        answer = await post(client, "on_event", [validation], headers)
+        assert answer == (200, '{"validationResponse": "512d38b6"}')
+        assert (await post(client, "on_event", [event(1)], headers))[0] == 400
+    assert seen.all() == []
+
+
+async def test_cloud_events_handshake(running_app: Any) -> None:
+    parameters = {"functionName": "on_event", "code": "system-key"}
+    headers = {"WebHook-Request-Origin": "eventgrid.azure.net"}
+    async with running_app("events") as (_, client):
+        async with client.options(URL, params=parameters, headers=headers) as response:
+            assert response.status == 200
+            assert response.headers["WebHook-Allowed-Origin"] == "eventgrid.azure.net"
+        async with client.options(URL, params=parameters) as response:
+            assert response.status == 400
+
+
+@pytest.mark.parametrize(
+    ("function", "body", "headers", "code", "status"),
+    [
+        ("nothing", [event(1)], NOTIFICATION, "system-key", 404),
+        ("on_event", [event(1)], NOTIFICATION, "host-key", 401),
+        ("on_event", [event(1)], NOTIFICATION, "", 401),
+        ("on_event", [event(1)], {}, "system-key", 400),
+        ("on_event", ["text"], NOTIFICATION, "system-key", 400),
+        ("on_event", [event(1)], {"aeg-event-type": "Unsubscribe"}, "system-key", 202),
+    ],
+)
+async def test_refusals(
+    running_app: Any,
+    seen: Any,
+    function: str,
+    body: object,
+    headers: dict[str, str],
+    code: str,
+    status: int,
+) -> None:
+    async with running_app("events") as (_, client):
+        assert (await post(client, function, body, headers, code))[0] == status
+    assert seen.all() == []
+
+
+async def test_by_hand(running_app: Any, seen: Any) -> None:
+    async with (
+        running_app("events") as (_, client),
+        client.post(
+            "/admin/functions/on_event",
+            headers={"x-functions-key": "master-key"},
+            json={"input": json.dumps(event(9))},
+        ) as response,
+    ):
+        assert response.status == 202
+        await seen.until(lambda: [note["id"] for note in seen.of("on_event")] == ["9"])

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+MASTER = {"x-functions-key": "master-key"}
+
+
+async def test_route_parameters_query_and_local_settings(running_app: Any) -> None:
+    async with running_app("http") as (_, client):
+        async with client.get("/api/hello/Ann") as response:
+            assert response.status == 200
+            assert await response.text() == "Hello, Ann!"
+            assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+            assert response.headers["x-thread"].startswith("function-")
+        async with client.post("/API/Hello?name=Bob&code=nonsense") as response:
+            assert await response.text() == "Hello, Bob!"
+
+
+async def test_the_whole_request_and_the_whole_response(running_app: Any) -> None:
+    async with (
+        running_app("http") as (host, client),
+        client.put(
+            "/api/items/7?a=1&a=2", json={"x": [1]}, headers={"User-Agent": "me"}
+        ) as response,
+    ):
+        assert response.status == 201
+        assert await response.json() == {
+            "id": "7",
+            "method": "PUT",
+            "url": f"{host.base_url}/api/items/7?a=1&a=2",
+            "params": {"a": "1,2"},
+            "agent": "me",
+            "json": {"x": [1]},
+        }
+        assert response.headers["Content-Type"] == "application/json"
+        assert set(response.headers.getall("Set-Cookie")) == {"a=1; Path=/", "b=2; HttpOnly"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200),
+        ("GET", "/api/nothing", 404),
+        ("DELETE", "/api/hello", 404),
+        ("GET", "/api/items/seven", 404),
+        ("GET", "/api/fails", 500),
+        ("GET", "/api/returns_none", 500),
+        ("GET", "/api/slow_async", 500),
+        ("GET", "/api/slow", 500),
+        ("GET", "/api/off", 404),
+        ("GET", "/api/out", 202),
+    ],
+)
+async def test_statuses(running_app: Any, method: str, path: str, status: int) -> None:
+    settings = {"AzureWebJobs.off.Disabled": "true"}
+    async with (
+        running_app("http", **settings) as (_, client),
+        client.request(method, path) as response,
+    ):
+        assert response.status == status
+        assert (await response.text()) == ("set" if path == "/api/out" else "")
+
+
+async def test_keys(running_app: Any) -> None:
+    async with running_app("http") as (host, client):
+        function_key = host.keys.function_key("guarded")
+        other_key = host.keys.function_key("owners")
+        for path, key, status in (
+            ("/api/guarded", None, 401),
+            ("/api/guarded", "wrong", 401),
+            ("/api/guarded", other_key, 401),
+            ("/api/guarded", "system-key", 401),
+            ("/api/guarded", function_key, 200),
+            ("/api/guarded", "host-key", 200),
+            ("/api/guarded", "master-key", 200),
+            ("/api/owners", "host-key", 401),
+            ("/api/owners", "master-key", 200),
+        ):
+            headers = {"x-functions-key": key} if key else {}
+            async with client.get(path, headers=headers) as response:
+                assert response.status == status, (path, key)
+            async with client.get(path, params={"code": key} if key else {}) as response:
+                assert response.status == status, (path, key)
+
+
+async def test_blueprints_and_the_context(running_app: Any) -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with running_app("http") as (_, client):
+        async with client.get("/api/about", headers={"traceparent": parent}) as response:
+            about = await response.json(content_type=None)
+        assert about["function"] == "about"
+        assert about["parent"] == parent
+        assert about["thread"] == about["invocation"] == str(uuid.UUID(about["invocation"]))
+        async with client.get("/api/files/a/b%20c.txt") as response:
+            assert await response.text() == "a/b c.txt"
+
+
+async def test_the_admin_api(running_app: Any) -> None:
+    async with running_app("http") as (host, client):
+        async with client.get("/admin/host/status") as response:
+            assert response.status == 401
+        async with client.get("/admin/host/status", headers=MASTER) as response:
+            assert (await response.json())["state"] == "Running"
+        async with client.get("/admin/functions", headers=MASTER) as response:
+            described = {one["name"]: one for one in await response.json()}
+        assert described["hello"]["invoke_url_template"] == (
+            f"{host.base_url}/api/hello/{{name:alpha?}}"
+        )
+        assert described["item"]["config"]["bindings"][0]["route"] == "items/{id:int}"
+        async with client.get("/admin/functions/Guarded/keys", headers=MASTER) as response:
+            (key,) = (await response.json())["keys"]
+        async with client.get("/api/guarded", params={"code": key["value"]}) as response:
+            assert response.status == 200
+        async with client.get("/admin/functions/nothing", headers=MASTER) as response:
+            assert response.status == 404
+
+
+async def test_no_key_and_no_other_query_reaches_the_log(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with (
+        running_app("http") as (_, client),
+        client.get("/api/guarded", params={"code": "host-key"}) as response,
+    ):
+        assert response.status == 200
+    assert "Executed 'guarded' (Succeeded" in caplog.text
+    assert "host-key" not in caplog.text
+    assert "master-key" not in caplog.text
+
+
+async def test_a_failure_is_logged_once_with_the_users_frames_only(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("http") as (_, client), client.get("/api/fails"):
+        pass
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "ValueError: as told" in record.getMessage()
+    assert "function_app.py" in record.getMessage()
+    assert "localazure" not in record.getMessage().replace(str(Path(__file__).parent), "")
+
+
+async def test_requests_run_side_by_side(running_app: Any) -> None:
+    async with running_app("http", PYTHON_THREADPOOL_THREAD_COUNT="3") as (_, client):
+
+        async def call() -> str:
+            async with client.get("/api/rendezvous") as response:
+                return await response.text()
+
+        # Each waits until all three are there.
+        assert await asyncio.gather(call(), call(), call()) == ["met"] * 3
+
+
+async def test_the_process_is_as_before_afterwards(running_app: Any) -> None:
+    before = dict(os.environ), list(sys.path), Path.cwd(), set(sys.modules)
+    async with running_app("http", ONLY_MEANWHILE="1"):
+        assert os.environ["ONLY_MEANWHILE"] == "1"
+        assert os.environ["GREETING"] == "Hello"
+        assert Path.cwd().name == "http"
+    assert (dict(os.environ), list(sys.path), Path.cwd()) == before[:3]
+    assert not {"function_app", "more"} & (set(sys.modules) - before[3])
+
+
+async def test_the_process_environment_wins_over_local_settings(
+    running_app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREETING", "Good day")
+    async with running_app("http") as (_, client), client.get("/api/hello/Ann") as response:
+        assert await response.text() == "Good day, Ann!"
+
+
+async def test_a_drain_lets_requests_finish(running_app: Any) -> None:
+    async with aiohttp.ClientSession() as client:
+        async with running_app("http") as (host, _):
+            url = f"{host.base_url}/api/hello/slowly?wait=0.3"
+            call = asyncio.create_task(_text(client, url))
+            while not host.invoker.in_flight:
+                await asyncio.sleep(0.01)
+        assert await call == "Hello, slowly!"
+
+
+async def _text(client: aiohttp.ClientSession, url: str) -> str:
+    async with client.get(url) as response:
+        return await response.text()

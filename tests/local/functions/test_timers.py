@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+HOURLY = {"STARTUP_SCHEDULE": "0 0 * * * *"}
+
+
+async def test_a_schedule_fires_again_and_again(running_app: Any, seen: Any) -> None:
+    async with running_app("timers", **HOURLY):
+        await seen.until(lambda: len(seen.of("every_second")) >= 2)
+    assert not any(note["past_due"] for note in seen.of("every_second"))
+    assert seen.of("yearly") == []
+
+
+async def test_run_on_startup_and_the_retry_policy(running_app: Any, seen: Any) -> None:
+    async with running_app("timers", **HOURLY):
+        await seen.until(lambda: len(seen.of("on_startup")) == 3)
+    assert [note["retry"] for note in seen.of("on_startup")] == [0, 1, 2]
+
+
+async def test_a_missed_occurrence_is_made_up_for_once(
+    running_app: Any, seen: Any, tmp_path: Path
+) -> None:
+    async with running_app("timers", **HOURLY):
+        pass
+    assert seen.of("yearly") == []
+    # As if the host had been away since the last day of 2019.
+    connection = sqlite3.connect(tmp_path / "state" / "timers.db")
+    with connection:
+        connection.execute(
+            "UPDATE timers SET last = '2019-01-01T00:00:00+00:00', "
+            "next = '2020-01-01T00:00:00+00:00' WHERE function = 'yearly'"
+        )
+    connection.close()
+    async with running_app("timers", **HOURLY):
+        await seen.until(lambda: len(seen.of("yearly")) == 1)
+    async with running_app("timers", **HOURLY):
+        await seen.until(lambda: len(seen.of("on_startup")) >= 3)
+    (note,) = seen.of("yearly")
+    assert note["past_due"]
+    assert note["status"]["Next"] == "2020-01-01T00:00:00+00:00"
+
+
+async def test_by_hand(running_app: Any, seen: Any) -> None:
+    async with (
+        running_app("timers", **HOURLY) as (_, client),
+        client.post(
+            "/admin/functions/yearly",
+            headers={"x-functions-key": "master-key"},
+            json={"input": ""},
+        ) as response,
+    ):
+        assert response.status == 202
+        await seen.until(lambda: len(seen.of("yearly")) == 1)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localazure.functions.errors import AppLoadError
+from localazure.functions.host_json import HostOptions
+
+
+def read(folder: Path, document: dict[str, Any]) -> HostOptions:
+    (folder / "host.json").write_text(json.dumps({"version": "2.0", **document}))
+    return HostOptions.read(folder)
+
+
+def test_defaults_are_those_of_the_real_host(tmp_path: Path) -> None:
+    options = read(tmp_path, {})
+    assert options.route_prefix == "api"
+    assert options.function_timeout == timedelta(minutes=30)
+    assert options.service_bus.max_concurrent_calls == 16
+    assert options.service_bus.max_auto_lock_renewal == timedelta(minutes=5)
+    assert options.service_bus.auto_complete_messages
+    assert options.warnings == ()
+
+
+def test_what_is_set_is_heeded(tmp_path: Path) -> None:
+    options = read(
+        tmp_path,
+        {
+            "functionTimeout": "00:10:00",
+            "functions": ["one"],
+            "extensionBundle": {"id": "x", "version": "[4.*, 5.0.0)"},
+            "logging": {"logLevel": {"default": "Warning", "Function.hello": "Trace"}},
+            "extensions": {
+                "http": {"routePrefix": ""},
+                "serviceBus": {
+                    "prefetchCount": 5,
+                    "maxConcurrentCalls": 2,
+                    "autoCompleteMessages": False,
+                    "maxAutoLockRenewalDuration": "00:01:00",
+                },
+                "durableTask": {"hubName": "hub"},
+            },
+        },
+    )
+    assert options.function_timeout == timedelta(minutes=10)
+    assert options.functions == ("one",)
+    assert options.log_levels == {"default": logging.WARNING, "Function.hello": logging.DEBUG}
+    assert options.route_prefix == ""
+    assert options.service_bus.prefetch_count == 5
+    assert options.service_bus.max_concurrent_calls == 2
+    assert not options.service_bus.auto_complete_messages
+    assert options.service_bus.max_auto_lock_renewal == timedelta(minutes=1)
+    assert options.durable_task == {"hubName": "hub"}
+    assert options.warnings == ()
+
+
+def test_no_limit(tmp_path: Path) -> None:
+    assert read(tmp_path, {"functionTimeout": "-1"}).function_timeout is None
+
+
+def test_what_has_no_effect_is_warned_about_not_refused(tmp_path: Path) -> None:
+    options = read(tmp_path, {"extensions": {"eventHubs": {}}, "functionTimeOut": "00:01:00"})
+    assert options.warnings == (
+        "host.json: functionTimeOut is not a setting of the host",
+        "host.json: extensions.eventHubs has no effect here, this host does not cover it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"version": "1.0"}, "version is '1.0'"),
+        ({"functionTimeout": "soon"}, "functionTimeout: 'soon' is not a duration"),
+        ({"functions": "one"}, "functions is 'one'"),
+        ({"extensions": []}, "extensions is [], not an object"),
+        ({"logging": {"logLevel": {"default": "Loud"}}}, "logLevel.default is 'Loud'"),
+        (
+            {"extensions": {"serviceBus": {"maxConcurrentCalls": 0}}},
+            "extensions.serviceBus.maxConcurrentCalls is 0",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path: Path, document: dict[str, Any], message: str) -> None:
+    with pytest.raises(AppLoadError) as caught:
+        read(tmp_path, document)
+    assert "host.json" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_a_folder_without_host_json_is_no_app(tmp_path: Path) -> None:
+    with pytest.raises(AppLoadError, match="not the root of a Functions app"):
+        HostOptions.read(tmp_path)
+
+
+def test_an_environment_variable_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AzureFunctionsJobHost__logging__logLevel__default", "Error")
+    monkeypatch.setenv("AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCalls", "3")
+    options = read(tmp_path, {"logging": {"logLevel": {"default": "Debug"}}})
+    assert options.log_levels == {"default": logging.ERROR}
+    assert options.service_bus.max_concurrent_calls == 3

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localazure.functions.errors import AppLoadError
+from localazure.functions.settings import LocalSettings, is_disabled, resolve_references
+
+
+def read(folder: Path, document: dict[str, Any]) -> LocalSettings:
+    (folder / "local.settings.json").write_text(json.dumps(document))
+    return LocalSettings.read(folder)
+
+
+def test_the_file(tmp_path: Path) -> None:
+    settings = read(
+        tmp_path,
+        {
+            "IsEncrypted": False,
+            "Values": {"A": "text", "B": True, "C": 3},
+            "ConnectionStrings": {"db": "x", "other": {"ConnectionString": "y"}},
+            "Host": {"LocalHttpPort": 8080, "CORS": "*"},
+        },
+    )
+    assert settings.http_port == 8080
+    assert settings.values == {
+        "A": "text",
+        "B": "true",
+        "C": "3",
+        "ConnectionStrings:db": "x",
+        "ConnectionStrings:other": "y",
+    }
+
+
+def test_no_file_says_nothing(tmp_path: Path) -> None:
+    assert LocalSettings.read(tmp_path) == LocalSettings({}, None)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"IsEncrypted": True, "Values": {}}, "is encrypted"),
+        ({"Values": {"A": ["secret"]}}, "the value of A is not a string"),
+        ({"Values": ["x"]}, "Values is not an object"),
+        ({"Host": {"LocalHttpPort": "x"}}, "Host.LocalHttpPort is 'x'"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, document: dict[str, Any], message: str) -> None:
+    with pytest.raises(AppLoadError) as caught:
+        read(tmp_path, document)
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_references_are_resolved() -> None:
+    assert resolve_references("%A%/x/%B%", {"A": "1", "B": "2"}) == "1/x/2"
+    assert resolve_references("100 % or % more", {}) == "100 % or % more"
+
+
+def test_a_reference_to_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="%QUEUE% refers to an app setting that is not set"):
+        resolve_references("%QUEUE%", {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"AzureWebJobs.hello.Disabled": "true"}, True),
+        ({"AzureWebJobs_hello_Disabled": "1"}, True),
+        ({"AzureWebJobs.hello.Disabled": "false"}, False),
+        ({"AzureWebJobs.other.Disabled": "true"}, False),
+        ({}, False),
+    ],
+)
+def test_disabled_functions(settings: dict[str, str], expected: bool) -> None:  # noqa: FBT001 - a table
+    assert is_disabled("hello", settings) is expected
