@@ -139,6 +139,10 @@ class Run:
         """
         network = self.world.parallel(self.model.network)
         network.train()
+        if self.world.size > 1:
+            # DDP regroups the gradients after its first backward pass, and groups decide the order
+            # in which ranks are added up. An unused pass first: then a resumed run rounds alike.
+            self._forward(network).backward()
         started = logged = time.perf_counter()
         logged_step = self.step
         while self.step < self.steps:

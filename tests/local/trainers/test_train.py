@@ -95,6 +95,19 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
     assert not (job.results / "error.json").exists()
 
 
+def test_three_ranks_resume_to_the_same_bits(start: Any, job: Any) -> None:
+    """Sums of three depend on their order, unlike sums of two."""
+    job.epochs = 6
+    assert start(job, ranks=3).wait() == [0, 0, 0]
+    undisturbed = job.weights
+    for path in job.checkpoints.glob("step-00000042-*"):
+        path.unlink()
+    again = start(job, ranks=3)
+    assert again.wait() == [0, 0, 0], again.seen
+    assert "resumed from step 40\n" in again.seen
+    assert job.weights == undisturbed
+
+
 def test_torchrun_restarts_killed_ranks_which_resume(
     start: Any, job: Any, undisturbed: Any
 ) -> None:
