@@ -19,6 +19,11 @@ class Address:
     is_dead_letter_queue: bool = False
     is_management: bool = False
 
+    @property
+    def resource(self) -> str:
+        """What a token must be for."""
+        return f"{self.entity}/{_DEAD_LETTER_QUEUE}" if self.is_dead_letter_queue else self.entity
+
 
 def parse(text: str) -> Address:
     """What an address means, such as `queue` or `amqps://host/topic/Subscriptions/a/$management`."""

@@ -45,7 +45,7 @@ def address_of(link: Link) -> Address:
 def is_allowed(client: nodes.Client, address: Address) -> bool:
     """Whether the client has put a token that is good for the address now."""
     now_s = client.broker.clock() / nodes.MILLISECONDS_PER_SECOND
-    return address.entity == addresses.CBS or client.authorization.allows(address.entity, now_s)
+    return address.entity == addresses.CBS or client.authorization.allows(address.resource, now_s)
 
 
 def node_for(client: nodes.Client, link: Link) -> nodes.Node:
@@ -56,7 +56,7 @@ def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     """
     address = address_of(link)
     if not is_allowed(client, address):
-        raise RefusedError(UNAUTHORIZED_ACCESS, f"no valid token was put for {address.entity!r}")
+        raise RefusedError(UNAUTHORIZED_ACCESS, f"no valid token was put for {address.resource!r}")
     if address.entity == addresses.CBS:
         if link.is_sender:
             return nodes.ReplyNode(link, address)

@@ -84,10 +84,10 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def make_environment(folder: Path, config: dict[str, Any] = CONFIG) -> Environment:
+def draw_up(folder: Path) -> Environment:
     ports = Ports(**{**dataclasses.asdict(Ports.from_base(0)), "service_bus": free_port()})
     entities = folder / "Config.json"
-    entities.write_text(json.dumps(config))
+    entities.write_text(json.dumps(CONFIG))
     return Environment(
         state=folder / "state",
         app=folder,
@@ -131,7 +131,13 @@ class Running:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return make_environment(tmp_path_factory.mktemp("servicebus"))
+    return draw_up(tmp_path_factory.mktemp("servicebus"))
+
+
+@pytest.fixture
+def make_environment() -> Callable[[Path], Environment]:
+    """Draws up an environment with its files in a folder of the test."""
+    return draw_up
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +147,10 @@ def running(environment: Environment) -> Iterator[Running]:
     broker.close()
 
 
-Open = Callable[..., Any]
+@pytest.fixture
+def start_broker() -> Callable[[Path], Running]:
+    """Starts a broker with its state in a folder of the test; to be closed by the test."""
+    return lambda folder: Running(draw_up(folder))
 
 
 @pytest.fixture(scope="session")

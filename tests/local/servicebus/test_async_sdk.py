@@ -1,0 +1,171 @@
+"""The same broker with the unmodified SDK (aio): concurrency, restarts, dead clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+
+WAIT_S = 10.0
+
+
+@pytest.fixture
+def running(tmp_path: Path, start_broker: Any) -> Iterator[Any]:
+    broker = start_broker(tmp_path)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+async def client(running: Any) -> AsyncIterator[ServiceBusClient]:
+    async with ServiceBusClient.from_connection_string(
+        running.environment.service_bus_connection_string, retry_backoff_factor=0.1
+    ) as opened:
+        yield opened
+
+
+async def complete_all(receiver: ServiceBusReceiver, count: int) -> list[str]:
+    bodies: list[str] = []
+    while len(bodies) < count:
+        batch = await receiver.receive_messages(count - len(bodies), max_wait_time=WAIT_S)
+        assert batch
+        for message in batch:
+            await receiver.complete_message(message)
+        bodies += [str(message) for message in batch]
+    return bodies
+
+
+async def test_every_settlement_and_the_management_requests(client: ServiceBusClient) -> None:
+    async with (
+        client.get_queue_sender("plain") as sender,
+        client.get_queue_receiver("plain") as receiver,
+        client.get_queue_receiver("plain", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead,
+    ):
+        await sender.send_messages([ServiceBusMessage(name) for name in ("a", "b", "c", "d")])
+        got = {str(m): m for m in await receiver.receive_messages(4, max_wait_time=WAIT_S)}
+        while len(got) < 4:
+            got |= {str(m): m for m in await receiver.receive_messages(4, max_wait_time=WAIT_S)}
+        await receiver.complete_message(got["a"])
+        await receiver.defer_message(got["b"])
+        await receiver.dead_letter_message(got["c"], reason="No", error_description="none")
+        await receiver.abandon_message(got["d"])
+        assert await complete_all(receiver, 1) == ["d"]
+        (deferred,) = await receiver.receive_deferred_messages(got["b"].sequence_number or 0)
+        assert await receiver.renew_message_lock(deferred) > datetime.now(UTC)
+        await receiver.complete_message(deferred)
+        (rejected,) = await dead.receive_messages(1, max_wait_time=WAIT_S)
+        assert rejected.dead_letter_reason == "No"
+        await dead.complete_message(rejected)
+        later = datetime.now(UTC) + timedelta(hours=1)
+        numbers = await sender.schedule_messages([ServiceBusMessage("x")], later)
+        (peeked,) = await receiver.peek_messages(1, sequence_number=1)
+        assert peeked.sequence_number == numbers[0]
+        await sender.cancel_scheduled_messages(numbers)
+        assert await receiver.peek_messages(1, sequence_number=1) == []
+
+
+async def test_many_connections_share_the_work_and_lose_nothing(running: Any) -> None:
+    clients = 8
+    messages_each = 40
+
+    async def produce(number: int) -> None:
+        async with (
+            ServiceBusClient.from_connection_string(
+                running.environment.service_bus_connection_string
+            ) as own,
+            own.get_queue_sender("plain") as sender,
+        ):
+            for count in range(messages_each):
+                await sender.send_messages(ServiceBusMessage(f"{number}-{count}"))
+
+    found: list[str] = []
+
+    async def consume() -> None:
+        async with (
+            ServiceBusClient.from_connection_string(
+                running.environment.service_bus_connection_string
+            ) as own,
+            own.get_queue_receiver("plain") as receiver,
+        ):
+            while len(found) < clients * messages_each:
+                for message in await receiver.receive_messages(10, max_wait_time=0.5):
+                    await receiver.complete_message(message)
+                    found.append(str(message))
+
+    await asyncio.gather(*(produce(number) for number in range(clients)), consume(), consume())
+    expected = {f"{number}-{count}" for number in range(clients) for count in range(messages_each)}
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+async def test_clients_outlive_a_restart_of_the_broker(
+    running: Any, client: ServiceBusClient
+) -> None:
+    async with (
+        client.get_queue_sender("plain") as sender,
+        client.get_queue_receiver("plain") as receiver,
+    ):
+        await sender.send_messages([ServiceBusMessage("kept"), ServiceBusMessage("deferred")])
+        await sender.schedule_messages(
+            ServiceBusMessage("scheduled"), datetime.now(UTC) + timedelta(seconds=1)
+        )
+        kept, deferred = await receiver.receive_messages(2, max_wait_time=WAIT_S)
+        await receiver.defer_message(deferred)
+        await receiver.abandon_message(kept)
+        (locked,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+        assert locked.sequence_number == kept.sequence_number
+        await asyncio.to_thread(running.stop)
+        await asyncio.to_thread(running.start)
+        # The lock did not survive, the count of failed deliveries did.
+        (again,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+        assert (str(again), again.delivery_count) == ("kept", 1)
+        await receiver.complete_message(again)
+        (aside,) = await receiver.receive_deferred_messages(deferred.sequence_number or 0)
+        await receiver.complete_message(aside)
+        assert await complete_all(receiver, 1) == ["scheduled"]
+        await sender.send_messages(ServiceBusMessage("after"))
+        (after,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+        # Numbers go on where they were, though every message is gone.
+        assert (after.sequence_number or 0) > (again.sequence_number or 0) + 2
+        await receiver.complete_message(after)
+
+
+async def test_a_dead_clients_messages_are_available_after_their_lock(
+    running: Any, client: ServiceBusClient
+) -> None:
+    async with client.get_queue_sender("hasty") as sender:
+        await sender.send_messages(ServiceBusMessage("orphan"))
+    dying = ServiceBusClient.from_connection_string(
+        running.environment.service_bus_connection_string
+    )
+    receiver = dying.get_queue_receiver("hasty")
+    (orphan,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    await dying.close()
+    async with client.get_queue_receiver("hasty") as heir:
+        (inherited,) = await heir.receive_messages(1, max_wait_time=WAIT_S)
+        assert inherited.sequence_number == orphan.sequence_number
+        assert inherited.delivery_count == 1
+        await heir.complete_message(inherited)
+
+
+async def test_waiting_receivers_get_messages_as_they_come(client: ServiceBusClient) -> None:
+    async with (
+        client.get_queue_sender("plain") as sender,
+        client.get_queue_receiver("plain") as waiting,
+        client.get_queue_receiver(
+            "plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        ) as taking,
+    ):
+        locked = asyncio.create_task(waiting.receive_messages(1, max_wait_time=WAIT_S))
+        taken = asyncio.create_task(taking.receive_messages(1, max_wait_time=WAIT_S))
+        await sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
+        (one,), (other,) = await locked, await taken
+        await waiting.complete_message(one)
+        assert {str(one), str(other)} == {"1", "2"}
+        assert await waiting.peek_messages(1, sequence_number=1) == []

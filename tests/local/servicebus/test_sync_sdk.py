@@ -1,0 +1,443 @@
+"""The scenarios of a Service Bus client, with the unmodified SDK (sync)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential
+from azure.servicebus import (
+    AutoLockRenewer,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusReceiver,
+    ServiceBusSender,
+    ServiceBusSubQueue,
+)
+from azure.servicebus.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+
+from localazure.environment import Environment
+
+WAIT_S = 10.0
+
+
+class Handlers:
+    """Senders and receivers, opened once for all tests: closing each may take a second."""
+
+    def __init__(self, client: ServiceBusClient) -> None:
+        self._client = client
+        self._open: dict[Any, Any] = {}
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._open:
+            self._open[key] = make().__enter__()
+        return self._open[key]
+
+    def sender(self, queue: str) -> ServiceBusSender:
+        return self._once(("send", queue), lambda: self._client.get_queue_sender(queue))
+
+    def topic_sender(self, topic: str) -> ServiceBusSender:
+        return self._once(("publish", topic), lambda: self._client.get_topic_sender(topic))
+
+    def receiver(self, queue: str, **options: Any) -> ServiceBusReceiver:
+        key = ("receive", queue, *sorted(options.items()))
+        return self._once(key, lambda: self._client.get_queue_receiver(queue, **options))
+
+    def dead_letters(self, queue: str) -> ServiceBusReceiver:
+        return self.receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+
+    def subscriber(self, topic: str, subscription: str) -> ServiceBusReceiver:
+        return self._once(
+            ("subscribe", topic, subscription),
+            lambda: self._client.get_subscription_receiver(topic, subscription),
+        )
+
+    def close(self) -> None:
+        with ThreadPoolExecutor(len(self._open)) as closers:
+            for handler in self._open.values():
+                closers.submit(handler.close)
+
+
+@pytest.fixture(scope="module")
+def handlers(client: ServiceBusClient) -> Iterator[Handlers]:
+    opened = Handlers(client)
+    yield opened
+    opened.close()
+
+
+def receive_one(receiver: ServiceBusReceiver, wait_s: float = WAIT_S) -> ServiceBusReceivedMessage:
+    messages = receiver.receive_messages(1, max_wait_time=wait_s)
+    assert len(messages) == 1
+    return messages[0]
+
+
+def receive_all(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
+    """Exactly `count` messages, completed."""
+    found: list[ServiceBusReceivedMessage] = []
+    while len(found) < count:
+        batch = receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
+        assert batch
+        for message in batch:
+            receiver.complete_message(message)
+        found += batch
+    return found
+
+
+def is_empty(receiver: ServiceBusReceiver) -> bool:
+    return not receiver.peek_messages(sequence_number=1)
+
+
+def body(message: Any) -> bytes:
+    return b"".join(message.body)
+
+
+def test_a_message_arrives_with_all_that_was_set(handlers: Handlers) -> None:
+    sent = ServiceBusMessage(
+        b"\x00body\xff",
+        message_id="id-1",
+        subject="a subject",
+        content_type="application/json",
+        correlation_id="c-1",
+        to="somewhere",
+        reply_to="nobody",
+        application_properties={"text": "ä", "number": 7, "flag": True, "real": 0.5},
+        time_to_live=timedelta(hours=1),
+    )
+    before = datetime.now(UTC)
+    handlers.sender("plain").send_messages(sent)
+    receiver = handlers.receiver("plain")
+    got = receive_one(receiver)
+    assert body(got) == b"\x00body\xff"
+    assert (got.message_id, got.subject, got.content_type) == (
+        "id-1",
+        "a subject",
+        "application/json",
+    )
+    assert (got.correlation_id, got.to, got.reply_to) == ("c-1", "somewhere", "nobody")
+    assert got.application_properties == {
+        b"text": "ä".encode(),
+        b"number": 7,
+        b"flag": True,
+        b"real": 0.5,
+    }
+    assert got.time_to_live == timedelta(hours=1)
+    assert got.delivery_count == 0
+    assert got.enqueued_time_utc is not None
+    assert abs(got.enqueued_time_utc - before) < timedelta(seconds=5)
+    assert got.locked_until_utc is not None
+    assert got.locked_until_utc > before + timedelta(seconds=20)
+    assert isinstance(got.lock_token, uuid.UUID)
+    receiver.complete_message(got)
+    assert is_empty(receiver)
+
+
+def test_abandon_makes_it_available_and_counts(handlers: Handlers) -> None:
+    handlers.sender("plain").send_messages(ServiceBusMessage("again"))
+    receiver = handlers.receiver("plain")
+    receiver.abandon_message(receive_one(receiver))
+    again = receive_one(receiver)
+    assert again.delivery_count == 1
+    receiver.complete_message(again)
+
+
+def test_a_deferred_message_is_received_by_its_number_only(handlers: Handlers) -> None:
+    handlers.sender("plain").send_messages(ServiceBusMessage("later"))
+    receiver = handlers.receiver("plain")
+    message = receive_one(receiver)
+    number = message.sequence_number
+    assert number is not None
+    receiver.defer_message(message)
+    assert receiver.receive_messages(1, max_wait_time=0.5) == []
+    (deferred,) = receiver.receive_deferred_messages(number)
+    assert body(deferred) == b"later"
+    receiver.complete_message(deferred)
+    with pytest.raises(MessageNotFoundError):
+        receiver.receive_deferred_messages(number)
+
+
+def test_a_deferred_message_can_be_dead_lettered_by_number(handlers: Handlers) -> None:
+    handlers.sender("plain").send_messages(ServiceBusMessage("later"))
+    receiver = handlers.receiver("plain")
+    message = receive_one(receiver)
+    assert message.sequence_number is not None
+    receiver.defer_message(message)
+    (deferred,) = receiver.receive_deferred_messages([message.sequence_number])
+    receiver.dead_letter_message(deferred, reason="Stale", error_description="too late")
+    (dead,) = receive_all(handlers.dead_letters("plain"), 1)
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("Stale", "too late")
+
+
+def test_dead_letters_carry_reason_and_description(handlers: Handlers) -> None:
+    sent = ServiceBusMessage("bad", application_properties={"kept": 1})
+    handlers.sender("plain").send_messages(sent)
+    receiver = handlers.receiver("plain")
+    receiver.dead_letter_message(receive_one(receiver), reason="Poison", error_description="why")
+    (dead,) = receive_all(handlers.dead_letters("plain"), 1)
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("Poison", "why")
+    assert dead.application_properties is not None
+    assert dead.application_properties[b"kept"] == 1
+    assert body(dead) == b"bad"
+    assert is_empty(receiver)
+
+
+def test_receive_and_delete_settles_on_delivery(handlers: Handlers) -> None:
+    handlers.sender("plain").send_messages([ServiceBusMessage(str(n)) for n in range(5)])
+    receiver = handlers.receiver("plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+    found: list[bytes] = []
+    while len(found) < 5:
+        found += [body(item) for item in receiver.receive_messages(5, max_wait_time=WAIT_S)]
+    assert found == [b"0", b"1", b"2", b"3", b"4"]
+    assert is_empty(receiver)
+
+
+def test_an_expired_lock_leads_to_redelivery_and_settling_it_fails(handlers: Handlers) -> None:
+    handlers.sender("hasty").send_messages(ServiceBusMessage("slow"))
+    receiver = handlers.receiver("hasty")
+    first = receive_one(receiver)
+    second = receive_one(receiver)
+    assert second.sequence_number == first.sequence_number
+    assert second.delivery_count == 1
+    with pytest.raises(MessageLockLostError):
+        receiver.complete_message(first)
+    with pytest.raises(MessageLockLostError):
+        receiver.renew_message_lock(first)
+    receiver.complete_message(second)
+
+
+def test_the_broker_itself_refuses_a_lost_lock(handlers: Handlers) -> None:
+    """The SDK looks at the clock first; here it is kept from that."""
+    handlers.sender("plain").send_messages(ServiceBusMessage("twice"))
+    receiver = handlers.receiver("plain")
+    message = receive_one(receiver)
+    token = message.lock_token
+    receiver.complete_message(message)
+    receiver_any: Any = receiver
+    with pytest.raises(MessageLockLostError):
+        receiver_any._settle_message_via_mgmt_link("completed", [token])
+
+
+def test_too_many_deliveries_dead_letter(handlers: Handlers) -> None:
+    handlers.sender("hasty").send_messages(ServiceBusMessage("poison"))
+    receiver = handlers.receiver("hasty")
+    for _ in range(2):
+        receiver.abandon_message(receive_one(receiver))
+    (dead,) = receive_all(handlers.dead_letters("hasty"), 1)
+    assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
+    assert dead.delivery_count == 2
+
+
+def test_a_lock_can_be_renewed_by_hand_and_by_the_renewer(handlers: Handlers) -> None:
+    handlers.sender("hasty").send_messages(ServiceBusMessage("long work"))
+    receiver = handlers.receiver("hasty")
+    message = receive_one(receiver)
+    first_until = message.locked_until_utc
+    assert first_until is not None
+    renewed = receiver.renew_message_lock(message)
+    assert renewed >= first_until
+    with AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
+        renewer.register(receiver, message)
+        deadline = time.monotonic() + WAIT_S
+        while datetime.now(UTC) < first_until + timedelta(seconds=1):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        receiver.complete_message(message)
+    assert is_empty(receiver)
+
+
+def test_an_expired_message_is_dead_lettered_or_dropped(handlers: Handlers) -> None:
+    lifetime = timedelta(milliseconds=300)
+    for queue in ("plain", "hasty"):
+        handlers.sender(queue).send_messages(ServiceBusMessage("old", time_to_live=lifetime))
+    (dead,) = receive_all(handlers.dead_letters("hasty"), 1)
+    assert dead.dead_letter_reason == "TTLExpiredException"
+    deadline = time.monotonic() + WAIT_S
+    while not is_empty(handlers.receiver("plain")):
+        assert time.monotonic() < deadline
+    assert is_empty(handlers.dead_letters("plain"))
+
+
+def test_scheduled_messages_come_when_due_and_can_be_cancelled(handlers: Handlers) -> None:
+    sender, receiver = handlers.sender("plain"), handlers.receiver("plain")
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    numbers = sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], due)
+    assert len(numbers) == 2
+    states = [message.state.name for message in receiver.peek_messages(5, sequence_number=1)]
+    assert states == ["SCHEDULED", "SCHEDULED"]
+    sender.cancel_scheduled_messages(numbers[0])
+    got = receive_one(receiver)
+    assert body(got) == b"b"
+    assert datetime.now(UTC) >= due
+    receiver.complete_message(got)
+    with pytest.raises(MessageNotFoundError):
+        sender.cancel_scheduled_messages(numbers[1])
+
+
+def test_the_scheduled_annotation_on_a_sent_message_counts(handlers: Handlers) -> None:
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    message = ServiceBusMessage("annotated", scheduled_enqueue_time_utc=due)
+    handlers.sender("plain").send_messages(message)
+    got = receive_one(handlers.receiver("plain"))
+    assert datetime.now(UTC) >= due
+    handlers.receiver("plain").complete_message(got)
+
+
+def test_duplicates_are_accepted_and_dropped(handlers: Handlers) -> None:
+    sender, receiver = handlers.sender("once"), handlers.receiver("once")
+    for _ in range(3):
+        sender.send_messages(ServiceBusMessage("run", message_id="run:1"))
+    sender.send_messages([ServiceBusMessage("other", message_id="run:2") for _ in range(2)])
+    found = receive_all(receiver, 2)
+    assert [body(item) for item in found] == [b"run", b"other"]
+    assert is_empty(receiver)
+    due = datetime.now(UTC) + timedelta(hours=1)
+    first = sender.schedule_messages(ServiceBusMessage("s", message_id="run:3"), due)
+    assert sender.schedule_messages(ServiceBusMessage("s", message_id="run:3"), due) == first
+    sender.cancel_scheduled_messages(first)
+
+
+def test_a_topic_copies_to_the_subscriptions_whose_rules_match(handlers: Handlers) -> None:
+    publisher = handlers.topic_sender("news")
+    properties: dict[str | bytes, Any] = {"level": "high"}
+    publisher.send_messages(
+        ServiceBusMessage("1", subject="alert", application_properties=properties)
+    )
+    publisher.send_messages(ServiceBusMessage("2", subject="alert"))
+    publisher.send_messages(ServiceBusMessage("3", application_properties=properties))
+    everything = receive_all(handlers.subscriber("news", "all"), 3)
+    assert [body(item) for item in everything] == [b"1", b"2", b"3"]
+    urgent = handlers.subscriber("news", "urgent")
+    assert [body(item) for item in receive_all(urgent, 1)] == [b"1"]
+    assert is_empty(urgent)
+
+
+def test_a_topic_schedules_too(handlers: Handlers) -> None:
+    publisher = handlers.topic_sender("news")
+    due = datetime.now(UTC) + timedelta(seconds=0.5)
+    publisher.schedule_messages(ServiceBusMessage("soon"), due)
+    (got,) = receive_all(handlers.subscriber("news", "all"), 1)
+    assert body(got) == b"soon"
+    (cancelled,) = publisher.schedule_messages(ServiceBusMessage("never"), due + timedelta(hours=1))
+    publisher.cancel_scheduled_messages(cancelled)
+
+
+def test_dead_letters_can_be_forwarded(handlers: Handlers) -> None:
+    handlers.sender("forwarding").send_messages(ServiceBusMessage("bad"))
+    receiver = handlers.receiver("forwarding")
+    receiver.abandon_message(receive_one(receiver))
+    (got,) = receive_all(handlers.receiver("collected"), 1)
+    assert got.dead_letter_source == "forwarding"
+    assert got.dead_letter_reason == "MaxDeliveryCountExceeded"
+
+
+def test_peeking_changes_nothing(handlers: Handlers) -> None:
+    receiver = handlers.receiver("plain")
+    handlers.sender("plain").send_messages([ServiceBusMessage(str(n)) for n in range(4)])
+    first = receiver.peek_messages(2, sequence_number=1)
+    rest = receiver.peek_messages(10, sequence_number=(first[-1].sequence_number or 0) + 1)
+    assert [body(item) for item in first + rest] == [b"0", b"1", b"2", b"3"]
+    assert first[0].lock_token is None
+    assert len(receive_all(receiver, 4)) == 4
+
+
+def test_a_batch_is_one_send_of_many_messages(handlers: Handlers) -> None:
+    sender = handlers.sender("plain")
+    batch = sender.create_message_batch()
+    count = 200
+    for number in range(count):
+        batch.add_message(ServiceBusMessage(b"x" * 1000, message_id=str(number)))
+    assert batch.max_size_in_bytes == 262_144
+    sender.send_messages(batch)
+    found = receive_all(handlers.receiver("plain"), count)
+    assert sorted(int(item.message_id or -1) for item in found) == list(range(count))
+
+
+def test_large_bodies_pass_and_too_large_ones_are_refused(handlers: Handlers) -> None:
+    sender = handlers.sender("plain")
+    large = bytes(range(256)) * 800
+    sender.send_messages(ServiceBusMessage(large))
+    (got,) = receive_all(handlers.receiver("plain"), 1)
+    assert body(got) == large
+    with pytest.raises(MessageSizeExceededError, match="262144"):
+        sender.send_messages(ServiceBusMessage(b"x" * 300_000))
+    sender.send_messages(ServiceBusMessage("the link lives on"))
+    receive_all(handlers.receiver("plain"), 1)
+
+
+def test_prefetch_takes_ahead_and_closing_gives_back(
+    client: ServiceBusClient, handlers: Handlers
+) -> None:
+    handlers.sender("plain").send_messages([ServiceBusMessage(str(n)) for n in range(30)])
+    with client.get_queue_receiver("plain", prefetch_count=20) as eager:
+        got = receive_one(eager)
+        eager.complete_message(got)
+    again = receive_all(handlers.receiver("plain"), 29)
+    assert {item.delivery_count for item in again} == {0}
+
+
+def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
+    for handler in (
+        client.get_queue_sender("missing"),
+        client.get_queue_receiver("missing"),
+        client.get_subscription_receiver("news", "missing"),
+    ):
+        with pytest.raises(MessagingEntityNotFoundError):
+            handler.__enter__()
+
+
+def test_what_is_not_covered_is_refused(client: ServiceBusClient) -> None:
+    with pytest.raises(ServiceBusError, match="sessions are not covered"):
+        client.get_queue_receiver("plain", session_id="s").__enter__()
+    with pytest.raises(ServiceBusError, match="is a topic"):
+        client.get_queue_receiver("news").__enter__()
+
+
+class Token:
+    """A credential that gives out one token, as azure-identity's would."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
+        return AccessToken(self._token, int(time.time()) + 3600)
+
+
+def namespace_of(environment: Environment) -> str:
+    return f"127.0.0.1:{environment.ports.service_bus}"
+
+
+def test_a_wrong_key_and_a_malformed_token_let_nobody_in(environment: Environment) -> None:
+    options: Any = {"use_tls": False, "retry_total": 0}
+    wrong: list[Any] = [
+        AzureNamedKeyCredential("RootManageSharedAccessKey", "wrong"),
+        AzureNamedKeyCredential("Other", environment.keys.service_bus),
+        Token("not-a-jwt"),
+    ]
+    for credential in wrong:
+        with ServiceBusClient(namespace_of(environment), credential, **options) as stranger:
+            sender = stranger.get_queue_sender("plain")
+            with pytest.raises((ServiceBusAuthenticationError, ServiceBusAuthorizationError)):
+                sender.send_messages(ServiceBusMessage("intruder"))
+
+
+def test_a_jwt_lets_in_until_it_expires(environment: Environment, handlers: Handlers) -> None:
+    header, claims = "eyJhbGciOiJub25lIn0", "eyJleHAiOjk5OTk5OTk5OTl9"  # exp: 9999999999
+    options: Any = {"use_tls": False, "retry_total": 0}
+    credential: Any = Token(f"{header}.{claims}.signature")
+    with ServiceBusClient(namespace_of(environment), credential, **options) as guest:
+        guest.get_queue_sender("plain").send_messages(ServiceBusMessage("from a guest"))
+    receive_all(handlers.receiver("plain"), 1)
