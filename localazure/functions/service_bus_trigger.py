@@ -33,6 +33,8 @@ FIRST_RETRY_SECONDS: Final = 0.5
 LONGEST_RETRY_SECONDS: Final = 15.0
 # The SDK takes up to a second to close each of its links.
 CLOSE_SECONDS: Final = 5.0
+# A link whose connection broke at the wrong moment may never answer: it is given up after this.
+HUNG_SECONDS: Final = 10.0
 
 
 class ServiceBusTrigger:
@@ -66,6 +68,7 @@ class ServiceBusTrigger:
         self._stopping = asyncio.Event()
         self._asks_no_more = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -91,36 +94,33 @@ class ServiceBusTrigger:
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._task
+                    await asyncio.gather(self._task, *self._closing, return_exceptions=True)
 
     async def _run(self) -> None:
+        """One connection after the other; each that breaks is given up for a new one."""
+        free = asyncio.Semaphore(self._options.max_concurrent_calls)
         delay_seconds = 0.0
         while not self._stopping.is_set():
+            link = _Link()
             try:
-                await self._serve_connection()
-            except Exception:  # noqa: BLE001 - whatever the SDK raises: a trigger never gives up
-                delay_seconds = _longer(delay_seconds)
-                _LOG.exception(
-                    "the connection to %s broke, a new one in %.1f s", self.entity, delay_seconds
+                await link.open(self._connection, self._settings, self._options, self._receiver)
+                await self._receive(link, free)
+            except Exception as error:  # noqa: BLE001 - whatever the SDK raises: a trigger never gives up
+                delay_seconds = 0.0 if link.has_received else delay_seconds
+                delay_seconds = min(delay_seconds * 2 or FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+                _LOG.warning(
+                    "cannot receive from %s, trying again in %.1f s: %s: %s",
+                    self.entity,
+                    delay_seconds,
+                    type(error).__name__,
+                    error,
                 )
-                await self._pause(delay_seconds)
+            # Messages at work settle through the link they came by; the next one need not wait.
+            closing = asyncio.create_task(link.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await self._pause(delay_seconds)
         self._asks_no_more.set()
-
-    async def _serve_connection(self) -> None:
-        async with (
-            service_bus_client(self._connection, self._settings) as client,
-            self._receiver(client) as receiver,
-            AutoLockRenewer(
-                max_lock_renewal_duration=self._options.max_auto_lock_renewal.total_seconds()
-            ) as renewer,
-        ):
-            try:
-                await self._receive_forever(receiver, renewer)
-            finally:
-                if self._stopping.is_set():
-                    self._asks_no_more.set()
-                # They settle through this very receiver.
-                await asyncio.gather(*self._running, return_exceptions=True)
 
     def _receiver(self, client: ServiceBusClient) -> ServiceBusReceiver:
         prefetch_count = self._options.prefetch_count
@@ -130,52 +130,39 @@ class ServiceBusTrigger:
             str(self._topic), str(self._subscription), prefetch_count=prefetch_count
         )
 
-    async def _receive_forever(
-        self, receiver: ServiceBusReceiver, renewer: AutoLockRenewer
-    ) -> None:
-        free = asyncio.Semaphore(self._options.max_concurrent_calls)
+    async def _receive(self, link: _Link, free: asyncio.Semaphore) -> None:
         most = self._options.max_message_batch_size if self._is_batched else 1
-        delay_seconds = 0.0
         while not self._stopping.is_set():
             await free.acquire()
+            messages: list[ServiceBusReceivedMessage] = []
             try:
-                messages = await receiver.receive_messages(most, max_wait_time=POLL_SECONDS)
-            except (ServiceBusError, OSError) as error:
-                free.release()
-                delay_seconds = _longer(delay_seconds)
-                _LOG.warning(
-                    "cannot receive from %s, trying again in %.1f s: %s",
-                    self.entity,
-                    delay_seconds,
-                    error,
-                )
-                await self._pause(delay_seconds)
-                continue
-            if delay_seconds:
-                _LOG.info("receiving from %s again", self.entity)
-                delay_seconds = 0.0
-            if not messages:
-                free.release()
-                continue
-            task = asyncio.create_task(self._handle(receiver, renewer, messages))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-            task.add_done_callback(lambda _: free.release())
+                async with asyncio.timeout(POLL_SECONDS + HUNG_SECONDS):
+                    messages = await link.receiver.receive_messages(
+                        most, max_wait_time=POLL_SECONDS
+                    )
+            finally:
+                if not messages:
+                    free.release()
+            if not link.has_received:
+                link.has_received = True
+                _LOG.info("'%s' receives from %s", self._function.name, self.entity)
+            if messages:
+                task = asyncio.create_task(self._handle(link, messages))
+                for tasks in (self._running, link.running):
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                task.add_done_callback(lambda _: free.release())
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    async def _handle(
-        self,
-        receiver: ServiceBusReceiver,
-        renewer: AutoLockRenewer,
-        messages: Sequence[ServiceBusReceivedMessage],
-    ) -> None:
+    async def _handle(self, link: _Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        receiver = link.receiver
         if self._options.max_auto_lock_renewal:
             for message in messages:
-                renewer.register(receiver, message)
+                link.renewer.register(receiver, message)
         data = (
             service_bus_message.many(messages)
             if self._is_batched
@@ -209,5 +196,35 @@ class ServiceBusTrigger:
             )
 
 
-def _longer(delay_seconds: float) -> float:
-    return min(delay_seconds * 2 or FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+class _Link:
+    """One receiver with all that it needs, and the messages at work that came by it."""
+
+    receiver: ServiceBusReceiver
+    renewer: AutoLockRenewer
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self.has_received = False
+        """Whether the broker has ever answered, be it that there is nothing."""
+        self._resources = contextlib.AsyncExitStack()
+
+    async def open(
+        self,
+        connection: str,
+        settings: Mapping[str, str],
+        options: ServiceBusOptions,
+        get_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
+    ) -> None:
+        enter = self._resources.enter_async_context
+        client = await enter(service_bus_client(connection, settings))
+        self.receiver = await enter(get_receiver(client))
+        seconds = options.max_auto_lock_renewal.total_seconds()
+        self.renewer = await enter(AutoLockRenewer(max_lock_renewal_duration=seconds))
+
+    async def close(self) -> None:
+        """Wait for what is at work, then close."""
+        await asyncio.gather(*self.running, return_exceptions=True)
+        try:
+            await self._resources.aclose()
+        except (ServiceBusError, OSError, ValueError) as error:
+            _LOG.debug("closing a link: %s", error)

@@ -1,5 +1,8 @@
 """Durable functions of every sort, and a client of them."""
 
+# pyright: basic - written as an app's author would, not for the strict checker
+# ruff: noqa: ANN201, ARG001, N802 - the same
+
 import json
 import logging
 import threading

@@ -1,5 +1,8 @@
 """A blueprint."""
 
+# pyright: basic - written as an app's author would, not for the strict checker
+# ruff: noqa: ARG001 - the same
+
 import json
 
 import azure.functions as func
@@ -14,8 +17,8 @@ def about(req: func.HttpRequest, context: func.Context) -> func.HttpResponse:
             {
                 "function": context.function_name,
                 "invocation": context.invocation_id,
-                "thread": context.thread_local_storage.invocation_id,
-                "parent": context.trace_context.Traceparent,
+                "thread": context.thread_local_storage.invocation_id,  # pyright: ignore[reportAttributeAccessIssue] - the SDK types it as a class
+                "parent": context.trace_context.Traceparent,  # pyright: ignore[reportAttributeAccessIssue] - documented, not typed
                 "retries": context.retry_context.max_retry_count,
             }
         )

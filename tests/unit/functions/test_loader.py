@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from localazure.functions.errors import AppLoadError
+from localazure.functions.loader import LoadedFunction, importable, load
+
+HEADER = """
+from typing import Dict, List, Optional
+import azure.functions as func
+import azure.durable_functions as df
+app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+"""
+
+
+def load_text(
+    folder: Path, body: str, settings: dict[str, str] | None = None, only: tuple[str, ...] = ()
+) -> list[LoadedFunction]:
+    (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
+    with importable(folder):
+        return load(folder, settings or {}, only)
+
+
+def fault(folder: Path, body: str) -> str:
+    with pytest.raises(AppLoadError) as caught:
+        load_text(folder, body)
+    return str(caught.value)
+
+
+def test_functions_of_every_kind(tmp_path: Path) -> None:
+    functions = load_text(
+        tmp_path,
+        """
+        @app.route(route="%ROUTE%/x")
+        def hello(req: func.HttpRequest, context: func.Context) -> func.HttpResponse: ...
+
+        @app.function_name("tick")
+        @app.timer_trigger(arg_name="timer", schedule="0 * * * * *")
+        @app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="00:00:01")
+        async def on_tick(timer: func.TimerRequest) -> None: ...
+
+        @app.orchestration_trigger(context_name="context", orchestration="Main")
+        def orchestrate(context): yield
+
+        @app.activity_trigger(input_name="what")
+        def act(what: str) -> str: ...
+
+        @app.route(route="start")
+        @app.durable_client_input(client_name="client")
+        async def start(req: func.HttpRequest, client) -> str: ...
+        """,
+        {"ROUTE": "hi", "AzureWebJobs.act.Disabled": "true"},
+    )
+    by_name = {function.name: function for function in functions}
+    assert sorted(by_name) == ["act", "hello", "orchestrate", "start", "tick"]
+    assert by_name["hello"].trigger.settings["route"] == "hi/x"
+    assert by_name["hello"].signature.takes_context
+    assert by_name["tick"].is_async
+    assert by_name["tick"].retry_policy is not None
+    assert by_name["orchestrate"].durable_name == "Main"
+    assert by_name["act"].is_disabled
+    assert set(by_name["start"].signature.inputs) == {"req", "client"}
+
+
+def test_only_some_of_them(tmp_path: Path) -> None:
+    body = """
+    @app.route()
+    def one(req: func.HttpRequest) -> str: ...
+
+    @app.route()
+    def two(req: func.HttpRequest) -> str: ...
+    """
+    (function,) = load_text(tmp_path, body, only=("TWO",))
+    assert function.name == "two"
+
+
+def test_an_asgi_app_is_a_function_like_any_other(tmp_path: Path) -> None:
+    (function,) = load_text(
+        tmp_path,
+        """
+        del app
+        async def asgi(scope, receive, send): ...
+        web = func.AsgiFunctionApp(asgi)
+        """,
+    )
+    assert function.trigger.settings["route"] == "/{*route}"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        # The rules of the worker, one by one.
+        ("req: func.HttpRequest, extra", "the parameters extra are declared in Python but bound"),
+        ("request: func.HttpRequest", "the parameters request are declared"),
+        ("", "the bindings req have no parameter of that name"),
+        ("req: Optional[func.HttpRequest]", "req has a non-type annotation"),
+        ("req: int | None", "req has a non-type annotation"),
+        ("req: dict[str, int]", "req has a non-type annotation"),
+        ("req: Dict[str, int]", "does not take the annotation Dict"),
+        ("req: int", "req is a httpTrigger binding, which does not take the annotation int"),
+        ("req: func.Out[str]", "req is an input, but it is annotated"),
+        ("req: func.HttpRequest, context: int", "the parameter context must be of type"),
+        ("req: 'Missing'", "its annotations cannot be resolved: NameError"),
+    ],
+)
+def test_parameters_that_do_not_fit(tmp_path: Path, function: str, message: str) -> None:
+    text = fault(tmp_path, f"@app.route()\ndef hello({function}) -> str: ...")
+    assert text.startswith("cannot load the function hello: ")
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        ("int", "the return annotation int does not match the output binding http"),
+        ("None", "the return annotation NoneType does not match"),
+        ("List[str]", "is not a plain type"),
+        ("Optional[str]", "is not a plain type"),
+    ],
+)
+def test_results_that_do_not_fit(tmp_path: Path, annotation: str, message: str) -> None:
+    text = fault(tmp_path, f"@app.route()\ndef hello(req: func.HttpRequest) -> {annotation}: ...")
+    assert message in text
+
+
+def test_an_output_must_be_annotated_out(tmp_path: Path) -> None:
+    output = 'queue_name="q", connection="c"'
+    body = f"""
+    @app.route()
+    @app.service_bus_queue_output(arg_name="out", {output})
+    def hello(req: func.HttpRequest, out: str) -> str: ...
+    """
+    assert "out is an output, but it is not annotated" in fault(tmp_path, body)
+
+
+def test_kinds_that_are_not_covered_are_named(tmp_path: Path) -> None:
+    text = fault(
+        tmp_path,
+        """
+        @app.queue_trigger(arg_name="message", queue_name="q", connection="c")
+        def on_queue(message: func.QueueMessage) -> None: ...
+
+        @app.route()
+        @app.blob_output(arg_name="blob", path="x", connection="c")
+        def store(req: func.HttpRequest, blob: func.Out[str]) -> str: ...
+        """,
+    )
+    assert "function on_queue: its trigger binding message is of the kind queueTrigger" in text
+    assert "function store: its output binding blob is of the kind blob, which this host" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("del app", "has no FunctionApp at its top level"),
+        ("other = func.FunctionApp()", "has 2 FunctionApps at its top level"),
+        (
+            "@app.route()\ndef a(req): ...\n@app.function_name('a')\n@app.route()\ndef b(req): ...",
+            "does not have a unique function name",
+        ),
+        ("@app.function_name('a')\ndef a(req): ...", "does not have a trigger"),
+        ("@app.route(route='%NONE%')\ndef a(req): ...", "%NONE% refers to an app setting"),
+    ],
+)
+def test_apps_that_cannot_be_indexed(tmp_path: Path, body: str, message: str) -> None:
+    assert message in fault(tmp_path, body)
+
+
+def test_one_app_under_two_names_is_one_app(tmp_path: Path) -> None:
+    assert load_text(tmp_path, "alias = app") == []
+
+
+def test_an_import_that_fails_shows_the_users_traceback_only(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def f():\n    import no_such_module\n\nf()\n")
+    text = fault(tmp_path, "import broken")
+    assert "function_app.py" in text
+    assert 'broken.py", line 4' in text
+    assert text.endswith("ModuleNotFoundError: No module named 'no_such_module'")
+    assert "importlib" not in text
+    assert "localazure" not in text
+
+
+def test_a_syntax_error_shows_its_line(tmp_path: Path) -> None:
+    text = fault(tmp_path, "def f(:\n")
+    assert "SyntaxError" in text
+    assert "def f(:" in text
+
+
+def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:
+    with importable(tmp_path), pytest.raises(AppLoadError, match=r"no function_app\.py in"):
+        load(tmp_path, {})
+
+
+def test_nothing_of_an_app_stays_behind(tmp_path: Path) -> None:
+    for name, value in (("one", 1), ("two", 2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "part_of_the_app.py").write_text(f"VALUE = {value}")
+        (function,) = load_text(
+            folder,
+            """
+            from part_of_the_app import VALUE
+
+            @app.route(route=f"v{VALUE}")
+            def hello(req): ...
+            """,
+        )
+        assert function.trigger.settings["route"] == f"v{value}"
+        assert str(folder) not in sys.path
+        assert "part_of_the_app" not in sys.modules

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from localazure.functions import logs
+
+
+def record(name: str, level: int) -> logging.LogRecord:
+    return logging.LogRecord(name, level, "file", 1, "text", None, None)
+
+
+@pytest.fixture
+def in_hello() -> Iterator[None]:
+    token = logs.invocation.set(logs.Correlation("hello", "id-1"))
+    yield
+    logs.invocation.reset(token)
+
+
+LEVELS = {
+    "default": logging.WARNING,
+    "Function": logging.ERROR,
+    "Function.hello": logging.INFO,
+    "Function.hello.User": logging.DEBUG,
+    "Host.timer": logging.DEBUG,
+}
+
+
+@pytest.mark.usefixtures("in_hello")
+def test_levels_within_a_function() -> None:
+    by_category = logs.CategoryFilter(LEVELS)
+    assert by_category.filter(record("app", logging.DEBUG))
+    assert by_category.filter(record("localazure.functions", logging.INFO))
+    assert not by_category.filter(record("localazure.functions", logging.DEBUG))
+
+
+def test_levels_elsewhere() -> None:
+    by_category = logs.CategoryFilter(LEVELS)
+    assert by_category.filter(record("localazure.functions.timer", logging.DEBUG))
+    assert not by_category.filter(record("localazure.functions.http", logging.INFO))
+    assert not by_category.filter(record("anything", logging.INFO))
+
+
+def test_other_functions_take_the_shorter_prefix() -> None:
+    token = logs.invocation.set(logs.Correlation("hello2", "id-2"))
+    assert not logs.CategoryFilter(LEVELS).filter(record("app", logging.WARNING))
+    logs.invocation.reset(token)
+
+
+@pytest.mark.usefixtures("in_hello")
+def test_lines_tell_what_they_belong_to() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with logs.configured({}):
+            logging.getLogger("app").warning("one")
+            token = logs.instance_id.set("instance-7")
+            logging.getLogger("app").warning("two")
+            logs.instance_id.reset(token)
+        logging.getLogger("app").warning("three")
+    finally:
+        root.removeHandler(handler)
+    one, two, three = stream.getvalue().splitlines()
+    assert one.endswith("WARNING app: [hello id-1] one")
+    assert two.endswith("WARNING app: [hello id-1 instance-7] two")
+    assert three == "three"
