@@ -122,8 +122,11 @@ def _find_settled(clients: Clients, name: str) -> AmlCompute | None:
 def _put(clients: Clients, cluster: AmlCompute) -> None:
     """Create or change a cluster, and wait until it is.
 
-    Also for a change: `begin_update` of the SDK would forget the cluster's virtual network.
+    For a change too: the SDK's `begin_update` would forget the cluster's subnet. But this one
+    cannot send back the network settings without a subnet that `get` makes up.
     """
+    if cluster.network_settings is not None and cluster.network_settings.subnet is None:
+        cluster.network_settings = None
     try:
         clients.ml.compute.begin_create_or_update(cluster).result()
     except ResourceExistsError:

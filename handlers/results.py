@@ -57,7 +57,8 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     missing and says so.
 
     Raises:
-        JobFailed: a file is not what the trainer should leave there.
+        JobFailed: a file is not what the trainer should leave there, or `WorkspaceStorage` is not
+            the account that jobs write to.
     """
     error = _read_trainer_error(clients, request.pipeline, request.run)
     metrics: dict[str, float] = {}
@@ -157,17 +158,24 @@ def _parse(text: bytes, where: str) -> Any:
 
 
 def _read(clients: Clients, pipeline: str, run: str, file: str, maximum_bytes: int) -> bytes | None:
+    from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.clients
+
     container = clients.workspace_blobs.get_container_client(
         clients.default_datastore.container_name
     )
     try:
-        # One byte more than allowed tells that there is more. (An empty blob has no range.)
-        blob = container.download_blob(
-            results_folder(pipeline, run) + file, offset=0, length=maximum_bytes + 1
-        )
-        text = blob.readall()
-    except ResourceNotFoundError:
-        return None
-    if len(text) > maximum_bytes:
-        raise JobFailed(f"{_where(file, run)} is larger than {maximum_bytes} bytes")
-    return text
+        # No range is asked for: an empty blob has none. The first request brings 32 MiB at most.
+        download = container.download_blob(results_folder(pipeline, run) + file)
+        if download.size > maximum_bytes:
+            raise JobFailed(
+                f"{_where(file, run)} has {download.size} bytes; {maximum_bytes} are allowed"
+            )
+        return download.readall()
+    except ResourceNotFoundError as error:
+        if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
+            return None
+        raise JobFailed(
+            f"{_where(file, run)}: the account of app setting WorkspaceStorage has no container "
+            f"{clients.default_datastore.container_name!r}; it must be the account of the "
+            f"workspace's default datastore {clients.default_datastore.name!r}"
+        ) from error

@@ -136,17 +136,21 @@ class Container:
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
+        self.exists = True
 
     def upload_blob(self, name: str, data: str | bytes, *, overwrite: bool, **_: Any) -> None:
         if name in self.blobs and not overwrite:
             raise refusal(409, "BlobAlreadyExists")
         self.blobs[name] = data.encode() if isinstance(data, str) else data
 
-    def download_blob(self, name: str, *, offset: int = 0, length: int | None = None) -> Any:
+    def download_blob(self, name: str) -> Any:
         if name not in self.blobs:
-            raise refusal(404, "BlobNotFound")
-        end = None if length is None else offset + length
-        return SimpleNamespace(readall=lambda: self.blobs[name][offset:end])
+            error: Any = refusal(404, "not found")
+            # As azure-storage-blob adds it to the error.
+            error.error_code = "BlobNotFound" if self.exists else "ContainerNotFound"
+            raise error
+        data = self.blobs[name]
+        return SimpleNamespace(size=len(data), readall=lambda: data)
 
     def get_blob_client(self, name: str) -> Any:
         return SimpleNamespace(exists=lambda: name in self.blobs)

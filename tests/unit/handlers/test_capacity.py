@@ -30,6 +30,7 @@ def a_cluster(**changes: Any) -> Any:
         "tier": "low_priority",
         "max_instances": 2,
         "provisioning_state": "Succeeded",
+        "network_settings": None,
     }
     return SimpleNamespace(**settings | changes)
 
@@ -57,6 +58,15 @@ def test_raises_a_maximum_that_is_too_small_and_nothing_else(world: World) -> No
     ensure_capacity(world.clients, LADDER)
     cluster = world.workspace.compute.get("spot")
     assert (cluster.max_instances, cluster.min_instances) == (2, 1)
+
+
+@pytest.mark.parametrize("subnet", [None, "/subscriptions/s/…/subnets/n"])
+def test_a_cluster_that_grows_stays_in_its_subnet(world: World, subnet: str | None) -> None:
+    settings = SimpleNamespace(subnet=subnet)
+    world.workspace.compute.store["spot",] = a_cluster(max_instances=1, network_settings=settings)
+    ensure_capacity(world.clients, LADDER)
+    kept = world.workspace.compute.get("spot").network_settings
+    assert (kept and kept.subnet) == subnet
 
 
 def test_puts_a_failed_cluster_again(world: World) -> None:

@@ -48,6 +48,12 @@ def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
     assert read_results(world.clients, REQUEST) == Results(metrics={})
 
 
+def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> None:
+    world.results.exists = False
+    with pytest.raises(JobFailed, match="WorkspaceStorage has no container 'azureml-blobstore'"):
+        read_results(world.clients, REQUEST)
+
+
 @pytest.mark.parametrize("kind", ["DataRejected", "DataChanged"])
 def test_what_the_data_is_to_blame_for_is_permanent(world: World, kind: str) -> None:
     files = [{"path": "7/1.png", "reason": "truncated"}, {"path": "7/2.png", "reason": "empty"}]
@@ -123,7 +129,7 @@ def test_a_malformed_error_file_says_so(document: Any, said: str) -> None:
 
 def test_metrics_that_would_burst_the_status_are_refused(world: World) -> None:
     leave(world, METRICS_FILE, json.dumps({"a": 1}) + " " * MAXIMUM_METRICS_BYTES)
-    with pytest.raises(JobFailed, match=rf"metrics.json of run {RUN} is larger than 32768 bytes"):
+    with pytest.raises(JobFailed, match=rf"metrics.json of run {RUN} has 32776 bytes; 32768 are"):
         read_results(world.clients, REQUEST)
 
 

@@ -1,0 +1,85 @@
+"""The app's clients on a local workspace and its storage, both running as processes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from handlers.clients import Clients
+from handlers.settings import Settings
+from localazure.certificates import ensure_certificates
+from localazure.environment import Environment, Keys
+from localazure.machinelearning.client_settings import app_settings
+
+with warnings.catch_warnings():
+    # azure.ai.ml defines schemas in ways that marshmallow announces the end of.
+    warnings.simplefilter("ignore")
+    from tests.local.machinelearning.local_workspace import Part, free_ports
+
+AZURE_ML = {
+    "datastores": [
+        {"name": "landing", "containerName": "landing"},
+        {"name": "landfall", "containerName": "landfall"},
+    ],
+    "provisioningSeconds": 0.1,
+}
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The app's clients, and the folder that it reads its pipelines from."""
+
+    clients: Clients
+    pipelines: Path
+
+
+@pytest.fixture(scope="session")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    state = tmp_path_factory.mktemp("state")
+    pipelines = tmp_path_factory.mktemp("pipelines")
+    (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
+    (state / "storage.json").write_text(json.dumps({"containers": ["landing", "landfall"]}))
+    environment = Environment(
+        state=state,
+        app=state,
+        ports=free_ports(),
+        keys=Keys.draw(),
+        service_bus_config=state / "none",
+        event_grid_config=state / "none",
+        azure_ml_config=state / "azure-ml.json",
+        storage_config=state / "storage.json",
+        app_settings={},
+    )
+    environment.save()
+    ensure_certificates(environment)
+    clients = Clients(
+        Settings(
+            {
+                "DataStorage": environment.storage_connection_string(),
+                "WorkspaceStorage": environment.storage_connection_string(),
+                "AZUREML_SUBSCRIPTION_ID": environment.subscription_id,
+                "AZUREML_RESOURCE_GROUP": environment.resource_group,
+                "AZUREML_WORKSPACE_NAME": environment.workspace,
+                "PIPELINES_FOLDER": str(pipelines),
+            }
+        )
+    )
+    storage, workspace = Part("storage", state), Part("machinelearning", state)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in app_settings(environment).items():
+            patch.setenv(name, value)
+        storage.start()
+        try:
+            workspace.start()
+            try:
+                with clients.blobs, clients.workspace_blobs:
+                    yield Cloud(clients, pipelines)
+            finally:
+                workspace.end()
+        finally:
+            storage.end()
