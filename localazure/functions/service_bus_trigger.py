@@ -219,7 +219,8 @@ class _Link:
         client = await enter(service_bus_client(connection, settings))
         self.receiver = await enter(get_receiver(client))
         seconds = options.max_auto_lock_renewal.total_seconds()
-        self.renewer = await enter(AutoLockRenewer(max_lock_renewal_duration=seconds))
+        self.renewer = AutoLockRenewer(max_lock_renewal_duration=seconds)
+        self._resources.push_async_callback(self.renewer.close)
 
     async def close(self) -> None:
         """Wait for what is at work, then close."""

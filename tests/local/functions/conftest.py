@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from localazure.environment import Environment, Keys, Ports
 from localazure.functions.authorization import KeyRing
 from localazure.functions.host import Host, run_app
 
@@ -75,3 +76,25 @@ class Seen:
 @pytest.fixture
 def seen(tmp_path: Path) -> Seen:
     return Seen(tmp_path / "seen.jsonl")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A whole environment on free ports; its app is yet to be set."""
+    sockets = [socket.socket() for _ in Ports.OFFSETS]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return Environment(
+        state=tmp_path / "localazure",
+        app=tmp_path,
+        ports=Ports(**dict(zip(Ports.OFFSETS, ports, strict=True))),
+        keys=Keys.draw(),
+        service_bus_config=tmp_path / "Config.json",
+        event_grid_config=tmp_path / "event-grid.json",
+        azure_ml_config=tmp_path / "azure-ml.json",
+        storage_config=tmp_path / "storage.json",
+        app_settings={"SEEN": str(tmp_path / "seen.jsonl")},
+    )

@@ -6,6 +6,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from localazure.environment import Environment
+from localazure.eventgrid import serve as serve_event_grid
+
 URL = "/runtime/webhooks/EventGrid"
 NOTIFICATION = {"aeg-event-type": "Notification"}
 
@@ -126,3 +129,35 @@ async def test_by_hand(running_app: Any, seen: Any) -> None:
     ):
         assert response.status == 202
         await seen.until(lambda: [note["id"] for note in seen.of("on_event")] == ["9"])
+
+
+async def test_an_output_binding_publishes_and_the_subscription_comes_back(
+    running_app: Any, seen: Any, environment: Environment
+) -> None:
+    """Through the real topic, its handshake with the webhook and its delivery."""
+    settings = {
+        "TopicEndpoint": environment.topic_endpoint("landfall"),
+        "TopicKey": environment.keys.event_grid,
+    }
+    async with running_app("events", **settings) as (host, client):
+        webhook = f"{host.base_url}{URL}?functionName=on_event&code=system-key"
+        subscription = {
+            "name": "to-the-app",
+            "topic": "landfall",
+            "properties": {
+                "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": webhook}}
+            },
+        }
+        document = {"topics": [{"name": "landfall"}], "eventSubscriptions": [subscription]}
+        environment.event_grid_config.write_text(json.dumps(document))
+        async with serve_event_grid(environment):
+            async with client.get("/api/publish") as response:
+                assert response.status == 200
+            await seen.until(lambda: bool(seen.of("on_event")))
+    (note,) = seen.of("on_event")
+    assert note == {
+        "function": "on_event",
+        "id": "from-output",
+        "type": "Published",
+        "data": {"n": 1},
+    }

@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
-import socket
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment
 from localazure.servicebus import serve as serve_service_bus
 
 CONFIG = {
@@ -29,24 +26,9 @@ CONFIG = {
 }
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Environment:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = tmp_path / "Config.json"
-    config.write_text(json.dumps(CONFIG))
-    return Environment(
-        state=tmp_path / "broker",
-        app=tmp_path,
-        ports=Ports(**{**dataclasses.asdict(Ports.from_base(0)), "service_bus": port}),
-        keys=Keys.draw(),
-        service_bus_config=config,
-        event_grid_config=tmp_path / "none",
-        azure_ml_config=tmp_path / "none",
-        storage_config=tmp_path / "none",
-        app_settings={},
-    )
+@pytest.fixture(autouse=True)
+def config(environment: Environment) -> None:
+    environment.service_bus_config.write_text(json.dumps(CONFIG))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Durable functions of every sort, and a client of them."""
 
-# pyright: basic - written as an app's author would, not for the strict checker
+# pyright: basic
+# Written as an app's author would, not for the strict checker.
 # ruff: noqa: ANN201, ARG001, N802 - the same
 
 import json

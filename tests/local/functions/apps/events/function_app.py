@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import azure.functions as func
+from out import out
 
 app = func.FunctionApp()
+app.register_functions(out)
 
 
 def note(**what: object) -> None:

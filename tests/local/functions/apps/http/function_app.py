@@ -1,6 +1,7 @@
 """HTTP triggers of every sort."""
 
-# pyright: basic - written as an app's author would, not for the strict checker
+# pyright: basic
+# Written as an app's author would, not for the strict checker.
 # ruff: noqa: ARG001 - the same
 
 import asyncio

@@ -1,6 +1,7 @@
 """A blueprint."""
 
-# pyright: basic - written as an app's author would, not for the strict checker
+# pyright: basic
+# Written as an app's author would, not for the strict checker.
 # ruff: noqa: ARG001 - the same
 
 import json

@@ -1,6 +1,7 @@
 """Timer triggers. What they saw is written to the file that SEEN names."""
 
-# pyright: basic - written as an app's author would, not for the strict checker
+# pyright: basic
+# Written as an app's author would, not for the strict checker.
 # ruff: noqa: ARG001 - the same
 
 import json

@@ -1,0 +1,152 @@
+"""The host as a process: a part of localazure, and alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from localazure.environment import Environment
+
+ROOT = Path(__file__).parents[3]
+APPS = Path(__file__).parent / "apps"
+DEADLINE_SECONDS = 60.0
+
+
+@contextlib.asynccontextmanager
+async def process(*arguments: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+    running = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        yield running
+    finally:
+        if running.returncode is None:
+            running.kill()
+        await running.communicate()
+
+
+async def until_up(client: aiohttp.ClientSession, url: str) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                async with client.get(url) as response:
+                    if response.status == 200:
+                        return
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def part(environment: Environment) -> Environment:
+    environment = dataclasses.replace(environment, app=APPS / "durable")
+    environment.save()
+    return environment
+
+
+async def json_of(client: aiohttp.ClientSession, url: str) -> Any:
+    async with client.get(url) as response:
+        return await response.json()
+
+
+async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -> None:
+    command = ("-m", "localazure.part", "functions", str(part.state))
+    async with aiohttp.ClientSession() as client:
+        async with process(*command) as first:
+            await until_up(client, part.functions_url)
+            async with client.post(f"{part.functions_url}/api/start/waiting") as response:
+                assert response.status == 202
+                links = await response.json()
+            first.kill()
+            await first.wait()
+        async with process(*command) as second:
+            await until_up(client, part.functions_url)
+            url = links["sendEventPostUri"].replace("{eventName}", "go")
+            async with client.post(url, json="now") as response:
+                assert response.status == 202
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while (await json_of(client, links["statusQueryGetUri"]))[
+                    "runtimeStatus"
+                ] != "Completed":
+                    await asyncio.sleep(0.05)
+            second.send_signal(signal.SIGTERM)
+            output, _ = await second.communicate()
+            assert second.returncode == 0, output.decode()
+    for key in dataclasses.asdict(part.keys).values():
+        assert key not in output.decode()
+
+
+async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
+    part: Environment, tmp_path: Path
+) -> None:
+    script = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from localazure.functions.authorization import KeyRing\n"
+        "from localazure.functions.host import run_app\n"
+        "async def main():\n"
+        "    keys = KeyRing('m', 'h', 's')\n"
+        "    async with run_app(Path(sys.argv[1]), port=int(sys.argv[2]),\n"
+        "                       state=Path(sys.argv[3]), keys=keys, app_settings={},\n"
+        "                       drain_seconds=0.2):\n"
+        "        await asyncio.to_thread(sys.stdin.read)\n"
+        "asyncio.run(main())\n"
+    )
+    running = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        script,
+        *(str(APPS / "durable"), str(part.ports.functions), str(tmp_path / "state")),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+    )
+    async with aiohttp.ClientSession() as client:
+        await until_up(client, part.functions_url)
+        # Its activities wait for a release that never comes.
+        async with client.post(f"{part.functions_url}/api/start/crowded") as response:
+            assert response.status == 202
+    async with asyncio.timeout(DEADLINE_SECONDS / 2):  # they would wait for 30 s
+        assert running.stdin is not None
+        running.stdin.close()
+        assert await running.wait() == 0
+
+
+async def test_the_host_alone(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from localazure.functions.host import start_host\n"
+        "asyncio.run(start_host(Path(sys.argv[1]), port=int(sys.argv[2]),\n"
+        "                       state=Path(sys.argv[3])))\n"
+    )
+    state = tmp_path / "state"
+    arguments = ("-c", script, str(APPS / "http"), str(port), str(state))
+    async with process(*arguments) as alone, aiohttp.ClientSession() as client:
+        await until_up(client, f"http://127.0.0.1:{port}")
+        # As func does, it asks for no key.
+        async with client.get(f"http://127.0.0.1:{port}/api/owners") as response:
+            assert response.status == 200
+        alone.send_signal(signal.SIGINT)
+        output, _ = await alone.communicate()
+    text = output.decode()
+    assert alone.returncode == 0, text
+    assert f"\thello: [GET,POST] http://127.0.0.1:{port}/api/hello/{{name:alpha?}}" in text
+    keys = json.loads((state / "keys.json").read_text())
+    assert not any(key in text for key in keys.values())
