@@ -10,9 +10,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from localazure.database import Database
 from localazure.servicebus.amqp import codec
 from localazure.servicebus.queues import Entry, MessageState, Place, Transition
 
@@ -272,6 +271,15 @@ def forget_history(connection: sqlite3.Connection, now_ms: int) -> None:
 
 # --- reading --------------------------------------------------------------------------------------
 
+
+class Reader(Protocol):
+    """Whatever answers queries over what is committed: a `localazure.database.Database`."""
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        """Rows of a query."""
+        ...
+
+
 _ENTRY = "sequence_number, state, delivery_count, expires_ms, due_ms"
 _CONTENT = (
     f"{_ENTRY}, enqueued_ms, ttl_ms, annotations, bare, dead_letter_reason,"
@@ -303,18 +311,18 @@ def _message(row: sqlite3.Row) -> StoredMessage:
     )
 
 
-def entries(database: Database, entity: int, *, is_dead_letter: bool) -> list[Entry]:
+def entries(reader: Reader, entity: int, *, is_dead_letter: bool) -> list[Entry]:
     """Everything in a queue or its dead-letter sub-queue, to start from."""
-    rows = database.read(
+    rows = reader.read(
         f"SELECT {_ENTRY} FROM message WHERE entity = ? AND is_dead_letter = ?",  # noqa: S608 - a constant
         (entity, is_dead_letter),
     )
     return [_entry(row) for row in rows]
 
 
-def message(database: Database, entity: int, sequence_number: int) -> StoredMessage | None:
+def message(reader: Reader, entity: int, sequence_number: int) -> StoredMessage | None:
     """One message; None if it is not, or no more, in the entity."""
-    rows = database.read(
+    rows = reader.read(
         f"SELECT {_CONTENT} FROM message WHERE entity = ? AND sequence_number = ?",  # noqa: S608 - a constant
         (entity, sequence_number),
     )
@@ -322,10 +330,10 @@ def message(database: Database, entity: int, sequence_number: int) -> StoredMess
 
 
 def browse(
-    database: Database, entity: int, *, is_dead_letter: bool, start: int, count: int
+    reader: Reader, entity: int, *, is_dead_letter: bool, start: int, count: int
 ) -> list[StoredMessage]:
     """Up to `count` messages in any state from sequence number `start`, in order."""
-    rows = database.read(
+    rows = reader.read(
         f"SELECT {_CONTENT} FROM message WHERE entity = ? AND is_dead_letter = ?"  # noqa: S608 - a constant
         " AND sequence_number >= ? ORDER BY sequence_number LIMIT ?",
         (entity, is_dead_letter, start, count),
@@ -333,9 +341,9 @@ def browse(
     return [_message(row) for row in rows]
 
 
-def orphans(database: Database, known: Sequence[int]) -> list[tuple[str, int]]:
+def orphans(reader: Reader, known: Sequence[int]) -> list[tuple[str, int]]:
     """Path and message count of entities that hold messages and are not configured any more."""
-    rows = database.read(
+    rows = reader.read(
         "SELECT entity, path, COUNT(*) AS messages FROM message JOIN entity ON entity.id = entity"
         " GROUP BY entity"
     )

@@ -124,19 +124,17 @@ async def test_kill_9_under_load_loses_and_resurrects_nothing(
             await until_it_listens(environment)
             work = [load.send(f"{round_}-{number}") for number in range(SENDERS)]
             tasks = [asyncio.create_task(item) for item in (*work, load.receive())]
-            enough = len(load.completed) + chance.randint(100, 300)
+            enough = len(load.completed) + chance.randint(40, 120)
             deadline = time.monotonic() + START_TIMEOUT_S
             while len(load.completed) < enough:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.005)
             process.send_signal(signal.SIGKILL)
-            t0=time.monotonic()
             await asyncio.gather(*tasks)
-            print("gather", time.monotonic()-t0)
     with broker_process(environment):
         await until_it_listens(environment)
         remaining = await load.what_remains()
-    assert len(load.sent) > ROUNDS * 100
+    assert len(load.sent) > ROUNDS * 40
     assert len(remaining) == len(set(remaining))
     assert len(load.in_doubt) <= ROUNDS
     assert load.sent <= load.completed | set(remaining) | load.in_doubt

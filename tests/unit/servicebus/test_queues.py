@@ -1,0 +1,383 @@
+"""The rules of a queue, one by one, and against a simple model in any order with restarts."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from localazure.servicebus import store
+from localazure.servicebus.queues import (
+    RULES,
+    Entry,
+    Event,
+    LockLostError,
+    MessageNotFoundError,
+    MessageQueue,
+    MessageState,
+    Place,
+    Standing,
+    Transition,
+)
+
+LOCK_MS = 1000
+MAX_DELIVERY_COUNT = 3
+
+
+def make_queue(
+    *, dead_letters_expired: bool = True, is_dead_letter_queue: bool = False
+) -> MessageQueue:
+    return MessageQueue(
+        lock_ms=LOCK_MS,
+        max_delivery_count=MAX_DELIVERY_COUNT,
+        dead_letters_expired=dead_letters_expired,
+        is_dead_letter_queue=is_dead_letter_queue,
+    )
+
+
+def test_messages_are_handed_out_by_number_whatever_the_order_they_came_in() -> None:
+    queue = make_queue()
+    for number in (3, 1, 2):
+        queue.add(Entry(number))
+    locks = [queue.lock_next(0) for _ in range(4)]
+    assert [lock and lock.entry.sequence_number for lock in locks] == [1, 2, 3, None]
+
+
+def test_an_abandoned_message_is_next_again() -> None:
+    queue = make_queue()
+    queue.add(Entry(1))
+    queue.add(Entry(2))
+    lock = queue.lock_next(0)
+    assert lock is not None
+    transition = queue.settle(lock.token, Event.ABANDON, 1)
+    assert transition.place is Place.BACK
+    assert transition.is_durable
+    assert len(queue) == 1  # in transition it belongs to nobody
+    queue.add(transition.after)
+    again = queue.lock_next(2)
+    assert again is not None
+    assert again.entry == Entry(1, delivery_count=1)
+
+
+def test_releasing_counts_nothing_and_needs_no_commit() -> None:
+    queue = make_queue()
+    queue.add(Entry(1))
+    lock = queue.lock_next(0)
+    assert lock is not None
+    transition = queue.settle(lock.token, Event.RELEASE, 1)
+    assert transition.after == Entry(1)
+    assert not transition.is_durable
+
+
+def test_a_lock_ends_when_its_time_is_up_and_renewing_moves_that() -> None:
+    queue = make_queue()
+    queue.add(Entry(1))
+    lock = queue.lock_next(0)
+    assert lock is not None
+    assert lock.until_ms == LOCK_MS
+    assert queue.renew(lock.token, 900) == 900 + LOCK_MS
+    assert queue.advance(LOCK_MS) == []
+    assert queue.holds(lock.token, 1899)
+    with pytest.raises(LockLostError):
+        queue.settle(lock.token, Event.COMPLETE, 1900)
+    with pytest.raises(LockLostError):
+        queue.renew(lock.token, 1900)
+    (transition,) = queue.advance(1900)
+    assert transition.after == Entry(1, delivery_count=1)
+
+
+def test_an_unknown_token_is_a_lost_lock() -> None:
+    with pytest.raises(LockLostError):
+        make_queue().settle(uuid.uuid4(), Event.COMPLETE, 0)
+
+
+def test_the_last_delivery_dead_letters() -> None:
+    queue = make_queue()
+    queue.add(Entry(1, delivery_count=MAX_DELIVERY_COUNT - 1, expires_ms=10**9))
+    lock = queue.lock_next(0)
+    assert lock is not None
+    transition = queue.settle(lock.token, Event.ABANDON, 0)
+    assert transition.place is Place.DEAD_LETTERS
+    assert transition.reason == "MaxDeliveryCountExceeded"
+    assert transition.after.expires_ms is None
+
+
+def test_a_dead_letter_queue_never_gives_up_on_a_message() -> None:
+    queue = make_queue(is_dead_letter_queue=True)
+    queue.add(Entry(1, delivery_count=100))
+    lock = queue.lock_next(0)
+    assert lock is not None
+    assert queue.settle(lock.token, Event.ABANDON, 0).place is Place.BACK
+
+
+@pytest.mark.parametrize(
+    ("dead_letters_expired", "place"), [(True, Place.DEAD_LETTERS), (False, Place.GONE)]
+)
+def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, place: Place) -> None:  # noqa: FBT001
+    queue = make_queue(dead_letters_expired=dead_letters_expired)
+    queue.add(Entry(1, expires_ms=10))
+    queue.add(Entry(2, MessageState.DEFERRED, expires_ms=10))
+    assert queue.lock_next(10) is None
+    assert not queue.has_deferred(2, 10)
+    assert {item.place for item in queue.advance(10)} == {place}
+    assert len(queue) == 0
+
+
+def test_a_locked_message_outlives_its_time_until_it_is_back() -> None:
+    queue = make_queue()
+    queue.add(Entry(1, expires_ms=10))
+    lock = queue.lock_next(0)
+    assert lock is not None
+    assert queue.advance(10) == []
+    queue.add(queue.settle(lock.token, Event.RELEASE, 20).after)
+    (transition,) = queue.advance(20)
+    assert transition.reason == "TTLExpiredException"
+
+
+def test_a_scheduled_message_waits_and_is_due() -> None:
+    queue = make_queue()
+    queue.add(Entry(1, MessageState.SCHEDULED, due_ms=50))
+    assert queue.next_due_ms() == 50
+    assert queue.lock_next(60) is None
+    assert queue.advance(49) == []
+    (transition,) = queue.advance(50)
+    assert transition.place is Place.ROUTED
+    with pytest.raises(MessageNotFoundError):
+        queue.cancel(1)
+
+
+def test_the_table_covers_whatever_the_queue_does() -> None:
+    """Receivers decide on locked messages only; the clock and schedules on the others."""
+    settlements = {Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.DEFER, Event.DEAD_LETTER}
+    locked = {event for standing, event in RULES if standing is Standing.LOCKED}
+    assert locked == settlements | {Event.LOCK_EXPIRE}
+    assert {event for _, event in RULES} == set(Event)
+
+
+@dataclass
+class Modelled:
+    """A message of the model."""
+
+    place: str  # active, deferred, scheduled, dead
+    count: int = 0
+    expires_ms: int | None = None
+    due_ms: int = 0
+    token: uuid.UUID | None = None
+    locked_until_ms: int = 0
+
+
+class Reader:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A queue with its dead-letter queue and its tables, against a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.model: dict[int, Modelled] = {}
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.row_factory = sqlite3.Row
+        self.connection.executescript(store.MIGRATIONS[0])
+        self.entity = store.entity_id(self.connection, "queue")
+        self.restart()
+
+    def teardown(self) -> None:
+        self.connection.close()
+
+    @rule()
+    def restart(self) -> None:
+        """Whatever was in memory only is gone: locks."""
+        self.queue, self.dead = make_queue(), make_queue(is_dead_letter_queue=True)
+        for is_dead_letter, queue in ((False, self.queue), (True, self.dead)):
+            reader = Reader(self.connection)
+            for entry in store.entries(reader, self.entity, is_dead_letter=is_dead_letter):
+                queue.add(entry)
+        for message in self.model.values():
+            message.token = None
+
+    @rule(ttl_ms=st.one_of(st.none(), st.integers(1, 3000)), delay_ms=st.integers(0, 2000))
+    def send(self, ttl_ms: int | None, delay_ms: int) -> None:
+        due_ms = self.now_ms + delay_ms if delay_ms else None
+        destination = store.Destination(self.entity, None)
+        submission = store.Submission(
+            self.entity, None, ttl_ms, due_ms, {}, b"", None, (destination,)
+        )
+        (receipt,) = store.submit(self.connection, [submission], self.now_ms)
+        (placed,) = receipt.placed
+        self.queue.add(placed.entry)
+        expires_ms = None if ttl_ms is None else self.now_ms + ttl_ms
+        number = placed.entry.sequence_number
+        assert number not in self.model
+        if due_ms is None:
+            self.model[number] = Modelled("active", expires_ms=expires_ms)
+        else:
+            self.model[number] = Modelled("scheduled", due_ms=due_ms, expires_ms=ttl_ms)
+
+    @rule(is_dead=st.booleans())
+    def receive(self, is_dead: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
+        lock = (self.dead if is_dead else self.queue).lock_next(self.now_ms)
+        expected = min(self._available("dead" if is_dead else "active"), default=None)
+        assert (None if lock is None else lock.entry.sequence_number) == expected
+        if lock is not None and expected is not None:
+            assert lock.entry.delivery_count == self.model[expected].count
+            self.model[expected].token = lock.token
+            self.model[expected].locked_until_ms = self.now_ms + LOCK_MS
+
+    @rule()
+    def take(self) -> None:
+        transition = self.queue.take_next(self.now_ms)
+        expected = min(self._available("active"), default=None)
+        assert (None if transition is None else transition.before.sequence_number) == expected
+        if transition is not None and expected is not None:
+            self._carry_out(self.queue, transition)
+            del self.model[expected]
+
+    @precondition(lambda self: self._deferred())
+    @rule(data=st.data())
+    def receive_deferred(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self._deferred()))
+        lock = self.queue.lock_deferred(number, self.now_ms)
+        self.model[number].token = lock.token
+        self.model[number].locked_until_ms = self.now_ms + LOCK_MS
+
+    @precondition(lambda self: self._locked())
+    @rule(
+        data=st.data(),
+        event=st.sampled_from(
+            [Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.DEFER, Event.DEAD_LETTER]
+        ),
+    )
+    def settle(self, data: st.DataObject, event: Event) -> None:
+        number = data.draw(st.sampled_from(self._locked()))
+        message = self.model[number]
+        assert message.token is not None
+        queue = self.dead if message.place == "dead" else self.queue
+        transition = queue.settle(message.token, event, self.now_ms)
+        self._carry_out(queue, transition)
+        message.token = None
+        if event is Event.COMPLETE:
+            del self.model[number]
+        elif event is Event.DEFER:
+            if message.place != "dead":
+                message.place = "deferred"
+            else:
+                message.place = "dead-deferred"
+        elif event is Event.DEAD_LETTER:
+            message.place, message.expires_ms = "dead", None
+        elif event is Event.ABANDON:
+            self._fail(message)
+
+    @precondition(lambda self: self._locked())
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        message = self.model[data.draw(st.sampled_from(self._locked()))]
+        assert message.token is not None
+        queue = self.dead if message.place == "dead" else self.queue
+        message.locked_until_ms = queue.renew(message.token, self.now_ms)
+
+    @precondition(lambda self: self._scheduled())
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self._scheduled()))
+        self._carry_out(self.queue, self.queue.cancel(number))
+        del self.model[number]
+
+    @rule(elapsed_ms=st.integers(1, 1500))
+    def time_passes(self, elapsed_ms: int) -> None:
+        self.now_ms += elapsed_ms
+        for queue in (self.queue, self.dead):
+            pending = [queue.advance(self.now_ms)]
+            while pending[-1]:  # what came back may have expired meanwhile
+                for transition in pending[-1]:
+                    self._carry_out(queue, transition)
+                pending.append(queue.advance(self.now_ms))
+        self._model_time()
+
+    @invariant()
+    def tables_and_model_agree(self) -> None:
+        rows = self.connection.execute(
+            "SELECT sequence_number, is_dead_letter, state, delivery_count FROM message"
+        )
+        places = {(0, 0): "active", (0, 1): "deferred", (0, 2): "scheduled", (1, 0): "dead"}
+        found = {
+            row["sequence_number"]: (
+                places.get((row["is_dead_letter"], row["state"]), "dead-deferred"),
+                row["delivery_count"],
+            )
+            for row in rows
+        }
+        assert found == {number: (item.place, item.count) for number, item in self.model.items()}
+        assert len(self.queue) + len(self.dead) == len(self.model)
+
+    def _carry_out(self, queue: MessageQueue, transition: Transition) -> None:
+        """What the broker does, at once."""
+        if transition.place is Place.ROUTED:
+            destination = store.Destination(self.entity, None)
+            (placed,) = store.move(
+                self.connection, self.entity, transition, [destination], self.now_ms
+            )
+            self.queue.add(placed.entry)
+            before = self.model.pop(transition.before.sequence_number)
+            ttl_ms = before.expires_ms
+            expires_ms = None if ttl_ms is None else self.now_ms + ttl_ms
+            self.model[placed.entry.sequence_number] = Modelled("active", expires_ms=expires_ms)
+            return
+        if transition.is_durable:
+            store.apply(self.connection, self.entity, transition)
+        if transition.place is not Place.GONE:
+            (self.dead if transition.place is Place.DEAD_LETTERS else queue).add(transition.after)
+
+    def _model_time(self) -> None:
+        for message in self.model.values():
+            if message.token is not None and message.locked_until_ms <= self.now_ms:
+                message.token = None
+                self._fail(message)
+        for message in self.model.values():
+            is_over = message.expires_ms is not None and message.expires_ms <= self.now_ms
+            if message.token is None and message.place in ("active", "deferred") and is_over:
+                message.place, message.expires_ms = "dead", None
+
+    def _fail(self, message: Modelled) -> None:
+        message.count += 1
+        if message.count >= MAX_DELIVERY_COUNT and not message.place.startswith("dead"):
+            message.place, message.expires_ms = "dead", None
+
+    def _is_over(self, message: Modelled) -> bool:
+        return message.expires_ms is not None and message.expires_ms <= self.now_ms
+
+    def _available(self, place: str) -> list[int]:
+        return [
+            number
+            for number, item in self.model.items()
+            if item.place == place and item.token is None and not self._is_over(item)
+        ]
+
+    def _deferred(self) -> list[int]:
+        return self._available("deferred")
+
+    def _scheduled(self) -> list[int]:
+        return [number for number, item in self.model.items() if item.place == "scheduled"]
+
+    def _locked(self) -> list[int]:
+        return [
+            number
+            for number, item in self.model.items()
+            if item.token is not None and item.place in ("active", "deferred", "dead")
+        ]
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
