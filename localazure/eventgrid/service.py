@@ -36,7 +36,10 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
         blobs = await stack.enter_async_context(
-            BlobServiceClient.from_connection_string(environment.storage_connection_string())
+            # The worker tries again by itself.
+            BlobServiceClient.from_connection_string(
+                environment.storage_connection_string(), retry_total=0
+            )
         )
         broker = Broker(environment, configuration, store, session, blobs)
         await broker.start()

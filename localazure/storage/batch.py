@@ -7,8 +7,7 @@ an HTTP request of its own; a part of the response is its answer and carries its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from email.parser import BytesParser, HeaderParser
-from email.policy import HTTP
+from email.parser import HeaderParser
 from urllib.parse import parse_qs, urlsplit
 
 from localazure.storage.operations import Operation
@@ -48,15 +47,21 @@ def statuses(content_type: str, body: bytes) -> dict[str, int]:
 
 
 def _parts(content_type: str, body: bytes) -> list[tuple[str, str]]:
-    """Content-ID and payload of each part of a multipart/mixed body."""
-    head = f"Content-Type: {content_type}\r\n\r\n".encode()
-    message = BytesParser(policy=HTTP).parsebytes(head + body)
-    if not message.is_multipart():
+    """Content-ID and payload of each part of a multipart/mixed body (RFC 2046, section 5.1.1).
+
+    Not by `email`: azure-storage-blob's asynchronous client sends a boundary with `=` in it and
+    without the quotes that RFC 2045 asks for, and services take it.
+    """
+    boundary = content_type.partition("boundary=")[2].partition(";")[0].strip().strip('"')
+    if not boundary:
         return []
-    return [
-        (str(part.get("Content-ID", number)), str(part.get_payload()))
-        for number, part in enumerate(message.iter_parts())
-    ]
+    text = ("\r\n" + body.decode("utf-8", "replace")).partition(f"\r\n--{boundary}--")[0]
+    found: list[tuple[str, str]] = []
+    for number, part in enumerate(text.split(f"\r\n--{boundary}\r\n")[1:]):
+        head, _, payload = part.partition("\r\n\r\n")
+        content_id = HeaderParser().parsestr(head, headersonly=True).get("Content-ID")
+        found.append((content_id or str(number), payload))
+    return found
 
 
 class _LowerCase(dict[str, str]):

@@ -52,7 +52,8 @@ NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
-OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[None]]
+# Sees an answer before the client; returns its body where it has read it.
+OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[bytes | None]]
 
 
 class Proxy:
@@ -97,6 +98,7 @@ class Proxy:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_S)
+            await _continue(request)
             if batch.is_batch(request.method, request.raw_path):
                 return await self._forward_batch(request)
             operation = Operation.classify(request.method, request.raw_path, request.headers)
@@ -105,7 +107,9 @@ class Proxy:
             return await self._forward(request, await _Body.of(request))
         except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
             log.warning("%s %s: %s: %s", request.method, request.path, type(error).__name__, error)
-            return _server_busy()
+        except ConnectionError:
+            log.debug("%s %s: the client is gone", request.method, request.path)
+        return _server_busy()
 
     async def _forward_operation(
         self, request: web.BaseRequest, operation: Operation
@@ -114,13 +118,14 @@ class Proxy:
         (intent,) = await self._ledger.open([operation])
         settled = False
 
-        async def on_answer(answer: aiohttp.ClientResponse) -> None:
+        async def on_answer(answer: aiohttp.ClientResponse) -> bytes | None:
             nonlocal settled
             if operation.succeeded(answer.status, answer.headers):
                 await self._ledger.close(intent, request.headers, answer.headers, body.size)
             else:
                 self._ledger.settle([(intent, None)])
             settled = True
+            return None
 
         try:
             return await self._forward(request, body, on_answer)
@@ -140,9 +145,10 @@ class Proxy:
         )
         settled = False
 
-        async def on_answer(answer: aiohttp.ClientResponse) -> None:
+        async def on_answer(answer: aiohttp.ClientResponse) -> bytes | None:
             nonlocal settled
-            statuses = batch.statuses(answer.headers.get("Content-Type", ""), await answer.read())
+            content_type = answer.headers.get("Content-Type", "")
+            statuses = batch.statuses(content_type, content := await answer.read())
             self._ledger.settle(
                 [
                     (
@@ -155,6 +161,7 @@ class Proxy:
                 ]
             )
             settled = True
+            return content
 
         try:
             return await self._forward(request, _Body(content), on_answer)
@@ -165,7 +172,7 @@ class Proxy:
     async def _forward(
         self, request: web.BaseRequest, body: _Body, on_answer: OnAnswer | None = None
     ) -> web.StreamResponse:
-        """Send the request on and its answer back; `on_answer` sees the answer before the client.
+        """Send the request on and its answer back.
 
         Raises:
             aiohttp.ClientError: no answer came; nothing was sent to the client.
@@ -178,9 +185,8 @@ class Proxy:
             allow_redirects=False,
             skip_auto_headers=AUTOMATIC_HEADERS,
         ) as answer:
-            if on_answer is not None:
-                await on_answer(answer)
-            return await _answer(request, answer)
+            content = await on_answer(answer) if on_answer is not None else None
+            return await _answer(request, answer, content)
 
 
 def connections() -> aiohttp.ClientSession:
@@ -223,19 +229,32 @@ class _Body:
             yield piece
 
 
+async def _continue(request: web.BaseRequest) -> None:
+    """Ask a client that waits for it to send the body (RFC 9110, section 10.1.1)."""
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # It is no part of the answer, whose size decides whether an error can still be told.
+        request.writer.output_size = 0
+
+
 def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict(
         (name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP
     )
 
 
-async def _answer(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _answer(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse, content: bytes | None
+) -> web.StreamResponse:
+    """Answer the client as Azurite answered; `content` is the body if it was read already."""
     headers = _end_to_end(answer.headers)
     length = answer.content_length
     bodiless = request.method == "HEAD" or answer.status in _BODILESS
-    if not bodiless and length is not None and length <= SMALL_BODY_BYTES:
+    if not bodiless and content is None and length is not None and length <= SMALL_BODY_BYTES:
+        content = await answer.read()
+    if content is not None:
         return web.Response(
-            status=answer.status, reason=answer.reason, headers=headers, body=await answer.read()
+            status=answer.status, reason=answer.reason, headers=headers, body=content
         )
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
     if length is None and not bodiless:

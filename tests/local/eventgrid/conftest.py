@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from localazure.environment import Environment, Keys, Ports
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    names = list(Ports.OFFSETS)
+    environment = Environment(
+        state=tmp_path / "state",
+        app=tmp_path,
+        ports=Ports(**dict(zip(names, free_ports(len(names)), strict=True))),
+        keys=Keys.draw(),
+        service_bus_config=tmp_path / "Config.json",
+        event_grid_config=tmp_path / "event-grid.json",
+        azure_ml_config=tmp_path / "azure-ml.json",
+        storage_config=tmp_path / "storage.json",
+        app_settings={},
+    )
+    environment.save()
+    return environment
+
+
+@pytest.fixture
+def configure(environment: Environment) -> Callable[..., None]:
+    def write(
+        *subscriptions: dict[str, Any], topics: tuple[dict[str, Any], ...] = (), **settings: object
+    ) -> None:
+        document = {"topics": topics, "eventSubscriptions": subscriptions, **settings}
+        environment.event_grid_config.write_text(json.dumps(document))
+
+    return write
+
+
+class Receiver:
+    """A webhook: keeps what it gets, answers as it is told."""
+
+    def __init__(self) -> None:
+        (self.port,) = free_ports(1)
+        self.requests: list[tuple[dict[str, str], Any]] = []
+        self.answers: list[int] = []
+        self.handshakes = 0
+        self.agrees = True
+        self._changed = asyncio.Condition()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        bodies = [body for _, body in self.requests]
+        return [event for body in bodies for event in (body if isinstance(body, list) else [body])]
+
+    async def handle(self, request: web.Request) -> web.Response:
+        if request.method == "OPTIONS":
+            self.handshakes += 1
+            origin = request.headers["WebHook-Request-Origin"]
+            headers = {"WebHook-Allowed-Origin": origin} if self.agrees else {}
+            return web.Response(headers=headers)
+        body = await request.json()
+        if request.headers["aeg-event-type"] == "SubscriptionValidation":
+            self.handshakes += 1
+            code = body[0]["data"]["validationCode"]
+            return web.json_response({"validationResponse": code if self.agrees else "?"})
+        self.requests.append((dict(request.headers), body))
+        async with self._changed:
+            self._changed.notify_all()
+        return web.Response(status=self.answers.pop(0) if self.answers else 200)
+
+    async def wait_for(self, predicate: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30), self._changed:
+            await self._changed.wait_for(predicate)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Receiver]:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.handle)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", self.port).start()
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+@pytest.fixture
+def new_receiver() -> Callable[[], Receiver]:
+    return Receiver
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver().listening() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def webhook() -> Callable[..., dict[str, Any]]:
+    """A subscription of a webhook, in the form of event-grid.json."""
+
+    def make(
+        name: str, topic: str, url: str, destination: dict[str, Any] | None = None, **properties: Any
+    ) -> dict[str, Any]:
+        return {
+            "name": name,
+            "topic": topic,
+            "properties": {
+                "destination": {
+                    "endpointType": "WebHook",
+                    "properties": {"endpointUrl": url, **(destination or {})},
+                },
+                **properties,
+            },
+        }
+
+    return make

@@ -1,0 +1,117 @@
+"""Dead letters, in the real storage part."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from azure.core.credentials import AzureKeyCredential
+from azure.eventgrid import EventGridEvent
+from azure.eventgrid.aio import EventGridPublisherClient
+from azure.storage.blob.aio import ContainerClient
+
+from localazure import eventgrid, storage
+from localazure.environment import Environment
+
+DEAD_LETTERS = {
+    "endpointType": "StorageBlob",
+    "properties": {"blobContainerName": "dead-letter-events"},
+}
+
+
+def container(environment: Environment) -> ContainerClient:
+    return ContainerClient.from_connection_string(
+        environment.storage_connection_string(), "dead-letter-events"
+    )
+
+
+async def read_letters(letters: ContainerClient, count: int) -> dict[str, Any]:
+    """Name and content of each dead letter, once there are that many."""
+    async with asyncio.timeout(30):
+        while True:
+            names = [name async for name in letters.list_blob_names()]
+            if len(names) >= count:
+                break
+            await asyncio.sleep(0.05)
+    found: dict[str, Any] = {}
+    for name in names:
+        downloader = await letters.download_blob(name)
+        found[name] = json.loads(await downloader.readall())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answers", "attempts", "reason", "outcome"),
+    [
+        ([500, 500], 2, "MaxDeliveryAttemptsExceeded", "GenericError"),
+        ([400], 1, "UndeliverableDueToClientError", "BadRequest"),
+        ([500, 401], 2, "UndeliverableDueToClientError", "Unauthorized"),
+    ],
+)
+async def test_event_is_dead_lettered_with_its_history(  # noqa: PLR0917 - fixtures
+    environment: Environment,
+    configure: Any,
+    webhook: Any,
+    receiver: Any,
+    answers: list[int],
+    attempts: int,
+    reason: str,
+    outcome: str,
+) -> None:
+    environment.storage_config.write_text('{"containers": ["dead-letter-events"]}')
+    configure(
+        webhook(
+            "hook",
+            "azure-ml",
+            receiver.url,
+            deadLetterDestination=DEAD_LETTERS,
+            retryPolicy={"maxDeliveryAttempts": 2},
+        ),
+        retryScheduleSeconds=[0.01],
+    )
+    receiver.answers = list(answers)
+    key = AzureKeyCredential(environment.keys.event_grid)
+    sent = EventGridEvent("/s", "T", {"n": 1}, "1")
+    async with (
+        storage.serve(environment),
+        eventgrid.serve(environment),
+        EventGridPublisherClient(environment.topic_endpoint("azure-ml"), key) as client,
+        container(environment) as letters,
+    ):
+        await client.send(sent)
+        ((name, content),) = (await read_letters(letters, 1)).items()
+    assert len(receiver.requests) == attempts
+    (letter,) = content
+    assert letter["id"] == str(sent.id)
+    assert letter["data"] == {"n": 1}
+    assert letter["deadLetterReason"] == reason
+    assert letter["deliveryAttempts"] == attempts
+    assert letter["lastDeliveryOutcome"] == outcome
+    assert letter["publishTime"] <= letter["lastDeliveryAttemptTime"]
+    at = datetime.fromisoformat(letter["lastDeliveryAttemptTime"]).astimezone(UTC)
+    assert name.startswith(f"HOOK/{at.year}/{at.month}/{at.day}/{at.hour}/")
+
+
+async def test_dead_letter_waits_for_storage(
+    environment: Environment,
+    configure: Any,
+    webhook: Any,
+    receiver: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("localazure.eventgrid.delivery.DEAD_LETTER_RETRY_S", 0.1)
+    environment.storage_config.write_text('{"containers": ["dead-letter-events"]}')
+    configure(webhook("hook", "azure-ml", receiver.url, deadLetterDestination=DEAD_LETTERS))
+    receiver.answers = [400]
+    key = AzureKeyCredential(environment.keys.event_grid)
+    async with (
+        eventgrid.serve(environment),
+        EventGridPublisherClient(environment.topic_endpoint("azure-ml"), key) as client,
+    ):
+        await client.send(EventGridEvent("/s", "T", {}, "1"))
+        await receiver.wait_for(lambda: len(receiver.requests) == 1)
+        async with storage.serve(environment), container(environment) as letters:
+            assert len(await read_letters(letters, 1)) == 1

@@ -1,0 +1,302 @@
+"""Event Grid driven by azure-eventgrid's clients, with a webhook as receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from azure.core.credentials import AzureKeyCredential, AzureSasCredential
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from azure.core.messaging import CloudEvent
+from azure.eventgrid import EventGridEvent, EventGridPublisherClient, generate_sas
+from azure.eventgrid.aio import EventGridPublisherClient as AsyncPublisherClient
+
+from localazure.environment import Environment
+from localazure.eventgrid import serve
+
+CLOUD_TOPIC = {"name": "clouds", "inputSchema": "CloudEventSchemaV1_0"}
+
+
+def event(subject: str = "/a", **data: Any) -> EventGridEvent:
+    return EventGridEvent(subject=subject, event_type="Test.Happened", data=data, data_version="1")
+
+
+def publisher(environment: Environment, topic: str = "azure-ml") -> AsyncPublisherClient:
+    key = AzureKeyCredential(environment.keys.event_grid)
+    return AsyncPublisherClient(environment.topic_endpoint(topic), key)
+
+
+async def test_event_reaches_a_webhook_after_the_handshake(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    configure(webhook("hook", "azure-ml", receiver.url))
+    async with serve(environment), publisher(environment) as client:
+        sent = event(answer=42)
+        await client.send([sent])
+        await receiver.wait_for(lambda: len(receiver.requests) == 1)
+    assert receiver.handshakes == 1
+    ((headers, body),) = receiver.requests
+    assert headers["aeg-event-type"] == "Notification"
+    assert headers["aeg-subscription-name"] == "HOOK"
+    assert headers["aeg-delivery-count"] == "0"
+    assert headers["aeg-data-version"] == "1"
+    assert headers["aeg-metadata-version"] == "1"
+    assert [body[0][name] for name in ("id", "subject", "eventType", "topic", "data")] == [
+        str(sent.id),
+        "/a",
+        "Test.Happened",
+        "azure-ml",
+        {"answer": 42},
+    ]
+
+
+async def test_sync_client_and_sas_token(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    configure(webhook("hook", "azure-ml", receiver.url))
+    endpoint = environment.topic_endpoint("azure-ml")
+    token = generate_sas(
+        endpoint, environment.keys.event_grid, datetime.now(UTC) + timedelta(hours=1)
+    )
+    expired = generate_sas(
+        endpoint, environment.keys.event_grid, datetime.now(UTC) - timedelta(hours=1)
+    )
+
+    def send(credential: AzureKeyCredential | AzureSasCredential) -> None:
+        with EventGridPublisherClient(endpoint, credential) as client:
+            client.send(event())
+
+    async with serve(environment):
+        await asyncio.to_thread(send, AzureSasCredential(token))
+        await receiver.wait_for(lambda: len(receiver.requests) == 1)
+        with pytest.raises(ClientAuthenticationError, match="expired"):
+            await asyncio.to_thread(send, AzureSasCredential(expired))
+        with pytest.raises(ClientAuthenticationError):
+            await asyncio.to_thread(send, AzureKeyCredential("d3Jvbmc="))
+    assert len(receiver.requests) == 1
+
+
+async def test_cloud_events_go_out_one_by_one_as_objects(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    configure(webhook("hook", "clouds", receiver.url), topics=(CLOUD_TOPIC,))
+    async with serve(environment), publisher(environment, "clouds") as client:
+        await client.send(
+            [
+                CloudEvent(source="/s", type="T", data={"n": 1}, extensions={"tenant": "x"}),
+                CloudEvent(source="/s", type="T", data=b"\x00\x01"),
+            ]
+        )
+        await receiver.wait_for(lambda: len(receiver.requests) == 2)
+    assert receiver.handshakes == 1
+    for headers, body in receiver.requests:
+        assert headers["Content-Type"].startswith("application/cloudevents+json")
+        assert CloudEvent.from_dict(body).source == "/s"
+    assert {body.get("tenant") for _, body in receiver.requests} == {"x", None}
+
+
+async def test_system_topic_can_be_delivered_as_cloud_events(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    configure(
+        webhook("hook", "azure-ml", receiver.url, eventDeliverySchema="CloudEventSchemaV1_0")
+    )
+    async with serve(environment), publisher(environment) as client:
+        sent = event(n=1)
+        await client.send(sent)
+        await receiver.wait_for(lambda: len(receiver.requests) == 1)
+    ((_, body),) = receiver.requests
+    assert body["specversion"] == "1.0"
+    assert (body["id"], body["type"], body["source"]) == (str(sent.id), "Test.Happened", "azure-ml")
+
+
+async def test_batches_when_asked_for(
+    environment: Environment, configure: Any, webhook: Any, new_receiver: Any
+) -> None:
+    receiver = new_receiver()
+    configure(
+        webhook("hook", "clouds", receiver.url, {"maxEventsPerBatch": 4}), topics=(CLOUD_TOPIC,)
+    )
+    async with serve(environment), publisher(environment, "clouds") as client:
+        await client.send([CloudEvent(source="/s", type="T", data=n) for n in range(10)])
+        async with receiver.listening():
+            await receiver.wait_for(lambda: len(receiver.events) == 10)
+    assert [len(body) for _, body in receiver.requests] == [4, 4, 2]
+    assert "cloudevents-batch" in receiver.requests[0][0]["Content-Type"]
+
+
+async def test_subscriptions_get_what_their_filters_want(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    configure(
+        webhook("all", "azure-ml", receiver.url),
+        webhook("some", "azure-ml", receiver.url, filter={"subjectBeginsWith": "/B"}),
+        webhook("none", "azure-ml", receiver.url, filter={"includedEventTypes": ["Other"]}),
+        webhook("elsewhere", "storage", receiver.url),
+    )
+    async with serve(environment), publisher(environment) as client:
+        await client.send([event("/a"), event("/b/1")])
+        await receiver.wait_for(lambda: len(receiver.requests) == 3)
+    got = sorted((h["aeg-subscription-name"], b[0]["subject"]) for h, b in receiver.requests)
+    assert got == [("ALL", "/a"), ("ALL", "/b/1"), ("SOME", "/b/1")]
+
+
+async def test_failed_deliveries_are_repeated_on_schedule(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    configure(webhook("hook", "azure-ml", receiver.url), retryScheduleSeconds=[0.05, 0.1])
+    receiver.answers = [500, 503, 205, 202]
+    async with serve(environment), publisher(environment) as client:
+        await client.send(event())
+        await receiver.wait_for(lambda: len(receiver.requests) == 4)
+    assert [h["aeg-delivery-count"] for h, _ in receiver.requests] == ["0", "1", "2", "3"]
+    assert len({body[0]["id"] for _, body in receiver.requests}) == 1
+
+
+async def test_receiver_that_starts_later_costs_no_attempt(
+    environment: Environment, configure: Any, webhook: Any, new_receiver: Any
+) -> None:
+    receiver = new_receiver()
+    configure(webhook("hook", "azure-ml", receiver.url))
+    async with serve(environment), publisher(environment) as client:
+        await client.send(event())
+        async with receiver.listening():
+            await receiver.wait_for(lambda: len(receiver.requests) == 1)
+        await client.send([event(n=n) for n in range(50)])
+        async with receiver.listening():
+            await receiver.wait_for(lambda: len(receiver.requests) == 51)
+    assert {h["aeg-delivery-count"] for h, _ in receiver.requests} == {"0"}
+
+
+async def test_nothing_is_delivered_to_a_webhook_that_does_not_agree(
+    environment: Environment, configure: Any, webhook: Any, receiver: Any
+) -> None:
+    receiver.agrees = False
+    configure(webhook("hook", "azure-ml", receiver.url))
+    async with serve(environment), publisher(environment) as client:
+        await client.send(event())
+        async with asyncio.timeout(10):
+            while receiver.handshakes < 3:  # noqa: ASYNC110 - another task's progress
+                await asyncio.sleep(0.02)
+        assert receiver.requests == []
+        receiver.agrees = True
+        await receiver.wait_for(lambda: len(receiver.requests) == 1)
+
+
+async def test_function_is_delivered_to_with_name_and_key(
+    environment: Environment, configure: Any
+) -> None:
+    got: asyncio.Queue[tuple[str, str, Any]] = asyncio.Queue()
+
+    async def handle(request: web.Request) -> web.Response:
+        query = request.query
+        await got.put((query["functionName"], query["code"], await request.json()))
+        return web.Response(status=202)
+
+    resource = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Web/sites/x/functions/on_it"
+    destination = {"endpointType": "AzureFunction", "properties": {"resourceId": resource}}
+    configure({"name": "func", "topic": "azure-ml", "properties": {"destination": destination}})
+    application = web.Application()
+    application.router.add_post("/runtime/webhooks/EventGrid", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", environment.ports.functions).start()
+    async with serve(environment), publisher(environment) as client:
+        await client.send(event("/f"))
+        name, code, body = await asyncio.wait_for(got.get(), 10)
+    await runner.cleanup()
+    assert (name, code) == ("on_it", environment.keys.functions_system)
+    assert body[0]["subject"] == "/f"
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "content_type", "status", "words"),
+    [
+        ("", "[]", "application/json", 400, "api-version"),
+        ("?api-version=2018-01-01", "[", "application/json", 400, "JSON"),
+        ("?api-version=2018-01-01", "{}", "application/json", 400, "array"),
+        ("?api-version=2018-01-01", '[{"id": "1"}]', "application/json", 400, "subject"),
+        ("?api-version=2018-01-01", "[]", "application/cloudevents+json", 400, "EventGridSchema"),
+        ("?api-version=2018-01-01", "[" + " " * 2**20 + "]", "application/json", 413, "bytes"),
+    ],
+)
+async def test_bad_requests_say_why(
+    environment: Environment, query: str, body: str, content_type: str, status: int, words: str
+) -> None:
+    url = environment.topic_endpoint("azure-ml") + query
+    headers = {"aeg-sas-key": environment.keys.event_grid, "Content-Type": content_type}
+    async with (
+        serve(environment),
+        aiohttp.ClientSession() as session,
+        session.post(url, data=io.BytesIO(body.encode()), headers=headers) as response,
+    ):
+        assert response.status == status
+        assert words in json.loads(await response.text())["error"]["message"]
+
+
+async def test_unknown_topic_and_foreign_topic_field_are_refused(
+    environment: Environment, configure: Any
+) -> None:
+    configure(topics=({"name": "custom"},))
+    async with serve(environment):
+        async with publisher(environment, "nowhere") as client:
+            with pytest.raises(HttpResponseError, match="Resource not found"):
+                await client.send(event())
+        async with publisher(environment, "custom") as client:
+            foreign = event()
+            foreign.topic = "/else"
+            with pytest.raises(HttpResponseError, match="event 0: topic"):
+                await client.send(foreign)
+
+
+async def test_subscription_put_at_run_time_outlives_a_restart(
+    environment: Environment, webhook: Callable[..., dict[str, Any]], receiver: Any
+) -> None:
+    base = environment.topic_endpoint("x").partition("/topics/")[0]
+    headers = {"aeg-sas-key": environment.keys.event_grid}
+    body = webhook("late", "azure-ml", receiver.url)
+    async with aiohttp.ClientSession(base, headers=headers) as session:
+        async with serve(environment):
+            async with session.put("/subscriptions/late", json=body) as response:
+                assert response.status == 200, await response.text()
+            async with session.put("/subscriptions/bad", json={"topic": "nope"}) as response:
+                assert response.status == 400
+        async with serve(environment), publisher(environment) as client:
+            await client.send(event())
+            await receiver.wait_for(lambda: len(receiver.requests) == 1)
+            async with asyncio.timeout(10):
+                while True:
+                    async with session.get("/subscriptions") as response:
+                        (found,) = (await response.json())["value"]
+                    if found["counts"]["delivered"]:
+                        break
+            assert found["counts"] == {
+                "matched": 1,
+                "delivered": 1,
+                "failed": 0,
+                "deadLettered": 0,
+                "dropped": 0,
+                "waiting": 0,
+            }
+            async with session.delete("/subscriptions/late") as response:
+                assert response.status == 200
+            async with session.get("/subscriptions/late") as response:
+                assert response.status == 404
+    assert receiver.handshakes == 1
+
+
+async def test_administration_needs_the_key(environment: Environment) -> None:
+    base = environment.topic_endpoint("x").partition("/topics/")[0]
+    async with (
+        serve(environment),
+        aiohttp.ClientSession() as session,
+        session.get(f"{base}/subscriptions") as response,
+    ):
+        assert response.status == 401

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from azure.storage.blob.aio import BlobServiceClient, ContainerClient
+
+from localazure.environment import Environment, Keys, Ports
+from localazure.storage import serve
+
+ROOT = Path(__file__).parents[3]
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Topic:
+    """Event Grid as the publisher sees it: keeps what it acknowledged."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._port = environment.ports.event_grid
+        self._key = environment.keys.event_grid
+        self.events: list[dict[str, Any]] = []
+        self._changed = asyncio.Condition()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        assert request.headers["aeg-sas-key"] == self._key
+        assert request.query["api-version"] == "2018-01-01"
+        self.events += await request.json()
+        async with self._changed:
+            self._changed.notify_all()
+        return web.Response()
+
+    async def wait_for(self, predicate: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30), self._changed:
+            await self._changed.wait_for(predicate)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Topic]:
+        application = web.Application()
+        application.router.add_post("/topics/storage/api/events", self.handle)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", self._port).start()
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+def make_environment(folder: Path) -> Environment:
+    names = list(Ports.OFFSETS)
+    environment = Environment(
+        state=folder / "state",
+        app=folder,
+        ports=Ports(**dict(zip(names, free_ports(len(names)), strict=True))),
+        keys=Keys.draw(),
+        service_bus_config=folder / "Config.json",
+        event_grid_config=folder / "event-grid.json",
+        azure_ml_config=folder / "azure-ml.json",
+        storage_config=folder / "storage.json",
+        app_settings={},
+    )
+    environment.save()
+    environment.storage_config.write_text('{"containers": ["landing"]}')
+    return environment
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return make_environment(tmp_path)
+
+
+@pytest.fixture
+async def topic(environment: Environment) -> AsyncIterator[Topic]:
+    async with Topic(environment).listening() as topic:
+        yield topic
+
+
+# Azurite takes a second or two to start: tests that do not kill it share one.
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def storage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Environment]:
+    """The part, running in this process."""
+    environment = make_environment(tmp_path_factory.mktemp("storage"))
+    async with serve(environment):
+        yield environment
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_topic(storage: Environment) -> AsyncIterator[Topic]:
+    async with Topic(storage).listening() as topic:
+        yield topic
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def service(storage: Environment) -> AsyncIterator[BlobServiceClient]:
+    connection = storage.storage_connection_string()
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        yield service
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def container(storage: Environment) -> AsyncIterator[ContainerClient]:
+    """An empty container of the shared part."""
+    connection, name = storage.storage_connection_string(), f"c{uuid.uuid4().hex}"
+    async with ContainerClient.from_connection_string(connection, name) as container:
+        await container.create_container()
+        yield container
+
+
+class Events:
+    """The events of one container."""
+
+    def __init__(self, topic: Topic, container: str) -> None:
+        self._topic = topic
+        self._prefix = f"/blobServices/default/containers/{container}/"
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        events = self._topic.events
+        return [event for event in events if event["subject"].startswith(self._prefix)]
+
+    async def wait_for(self, count: int) -> list[dict[str, Any]]:
+        await self._topic.wait_for(lambda: len(self.all) >= count)
+        return self.all
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def events(shared_topic: Topic, container: ContainerClient) -> Events:
+    return Events(shared_topic, container.container_name)
+
+
+PartProcess = Callable[
+    [Environment], contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]
+]
+
+
+@pytest.fixture
+def part_process() -> PartProcess:
+    """Starts the part as a process of its own; on leaving it is killed with kill -9."""
+
+    @contextlib.asynccontextmanager
+    async def start(environment: Environment) -> AsyncIterator[asyncio.subprocess.Process]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "localazure.part", "storage", environment.state), cwd=ROOT
+        )
+        try:
+            async with asyncio.timeout(60):
+                while process.returncode is None:
+                    with contextlib.suppress(OSError):
+                        _, writer = await asyncio.open_connection(
+                            "127.0.0.1", environment.ports.blob
+                        )
+                        writer.close()
+                        await writer.wait_closed()
+                        break
+                    await asyncio.sleep(0.02)
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    return start
+
+
+
+@pytest.fixture
+def new_topic() -> Callable[[Environment], Topic]:
+    return Topic
