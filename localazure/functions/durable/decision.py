@@ -60,8 +60,10 @@ def from_failure(failure: FunctionFailed) -> Decision:
     return Decision(error=str(failure), error_details=details)
 
 
-def _from_document(document: dict[str, Any], details: str) -> Decision:
-    schema = document.get("schemaVersion", 0)
+def _from_document(document: Any, details: str) -> Decision:
+    if not isinstance(document, dict):
+        raise TypeError(f"expected an object, not {document!r}")
+    schema: int = document.get("schemaVersion", 0)
     if schema < OLDEST_SCHEMA:
         raise ValueError(
             f"replay schema {schema} of the SDK is too old; install azure-functions-durable >= 1.2"

@@ -152,10 +152,13 @@ class Replay:
             self._current = self._begin(action)
 
     def _begin(self, action: Action) -> Awaited:
-        begin = self._ON_ACTION.get(action["actionType"])
+        begin = self._ON_ACTION.get(action.get("actionType", -1))
         if begin is None:
-            raise ReplayFailed(f"action type {action['actionType']} is not known to this host")
-        return begin(self, action)
+            raise ReplayFailed(f"this host knows no action such as {action}")
+        try:
+            return begin(self, action)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplayFailed(f"the action {action} is malformed: {error!r}") from error
 
     def _draw_id(self) -> int:
         self._sequence += 1

@@ -31,6 +31,8 @@ def make_app() -> TinyApp:
             case "delete":
                 context.destruct_on_exit()
                 return
+            case unknown:
+                raise AssertionError(unknown)
         context.set_state(value)
 
     return app

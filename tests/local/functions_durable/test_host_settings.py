@@ -44,7 +44,7 @@ async def test_a_newer_instance_waits_for_a_newer_host(tmp_path: Path) -> None:
 
 
 async def test_strict_match_and_failure(tmp_path: Path) -> None:
-    options = {
+    options: dict[str, Any] = {
         "default_version": "2.0",
         "version_match_strategy": MatchStrategy.STRICT,
         "version_failure_strategy": FailureStrategy.FAIL,
@@ -128,7 +128,8 @@ async def test_call_http_polls_until_it_is_done(tmp_path: Path) -> None:
 
     @app.orchestrator
     def calling(context: Context) -> Any:
-        answer = yield context.call_http("POST", context.get_input() + "/begin", {"a": 1})
+        base_url: Any = context.get_input()
+        answer = yield context.call_http("POST", f"{base_url}/begin", '{"a": 1}', is_raw_str=True)
         try:
             yield context.call_http("GET", "http://127.0.0.1:1/")
         except Exception as error:  # noqa: BLE001 - the SDK raises nothing narrower

@@ -1,0 +1,290 @@
+"""The replay of actions against history, and the episodes made of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from localazure.functions.durable import decision, episode, history
+from localazure.functions.durable.commands import (
+    Command,
+    CreateTimer,
+    ScheduleActivity,
+    SendOperation,
+    StartChild,
+)
+from localazure.functions.durable.decision import Decision
+from localazure.functions.durable.episode import Effects
+from localazure.functions.durable.history import Event
+from localazure.functions.durable.instance import Execution, Parent, Status
+from localazure.functions.durable.invocation import FunctionFailed, KnownFunctions
+
+AT = "2026-01-01T00:00:00.000000Z"
+LATER = "2026-01-01T00:00:09.000000Z"
+
+
+def known() -> KnownFunctions:
+    functions = KnownFunctions()
+    functions.register("activity", ("act", "other"))
+    functions.register("orchestrator", ("orch", "child"))
+    functions.register("entity", ("counter",))
+    return functions
+
+
+EXECUTION = Execution(
+    instance_id="i",
+    execution_id="e",
+    name="orch",
+    version=None,
+    input_json=None,
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    parent=Parent(instance_id="p", execution_id="pe", event_id=7),
+)
+
+
+def activity(name: str = "act") -> dict[str, Any]:
+    return {"actionType": 0, "functionName": name, "input": "1"}
+
+
+def timer(*, canceled: bool = False) -> dict[str, Any]:
+    return {"actionType": 5, "fireAt": LATER, "isCanceled": canceled}
+
+
+def waiting(name: str) -> dict[str, Any]:
+    return {"actionType": 6, "externalEventName": name}
+
+
+def any_of(*actions: dict[str, Any]) -> dict[str, Any]:
+    return {"actionType": 11, "compoundActions": list(actions)}
+
+
+def all_of(*actions: dict[str, Any]) -> dict[str, Any]:
+    return {"actionType": 12, "compoundActions": list(actions)}
+
+
+class Story:
+    """An orchestration told episode by episode."""
+
+    def __init__(self) -> None:
+        self.past: list[Event] = []
+
+    def episode(self, *messages: Event, **decided: Any) -> Effects:
+        arrived = episode.begin(EXECUTION, AT, started=bool(self.past), messages=messages)
+        effects = episode.conclude(
+            EXECUTION,
+            self.past,
+            arrived,
+            Decision(**decided),
+            known=known(),
+            default_version="1.0",
+        )
+        self.past += effects.events
+        return effects
+
+
+def ids(commands: list[Command]) -> list[tuple[type, int]]:
+    return [(type(command), command.event_id) for command in commands]
+
+
+def completed(event_id: int) -> Event:
+    return history.task_completed(AT, event_id, "1")
+
+
+def failed(event_id: int) -> Event:
+    return history.task_failed(AT, event_id, reason="no", details="")
+
+
+def test_actions_are_begun_one_after_the_other() -> None:
+    story = Story()
+    first = story.episode(actions=[activity()])
+    assert ids(first.commands) == [(ScheduleActivity, 0)]
+    second = story.episode(completed(0), actions=[activity(), activity("other")])
+    assert ids(second.commands) == [(ScheduleActivity, 1)]
+    last = story.episode(
+        completed(1), actions=[activity(), activity("other")], is_done=True, output="5"
+    )
+    assert (last.status, last.output) == (Status.COMPLETED, "5")
+    assert last.parent_event is not None
+    assert (last.parent_event["TaskScheduledId"], last.parent_event["Result"]) == (7, "5")
+
+
+def test_compound_actions_draw_their_ids_in_order() -> None:
+    story = Story()
+    effects = story.episode(
+        actions=[
+            all_of(
+                activity(),
+                any_of(timer(), {"actionType": 2, "functionName": "child", "input": "2"}),
+                activity(),
+            )
+        ]
+    )
+    assert ids(effects.commands) == [
+        (ScheduleActivity, 0),
+        (CreateTimer, 1),
+        (StartChild, 2),
+        (ScheduleActivity, 3),
+    ]
+    child = effects.commands[2]
+    assert isinstance(child, StartChild)
+    assert (child.instance_id, child.version, child.input_json) == ("e:0002", "1.0", '"2"')
+
+
+def test_an_open_task_keeps_the_instance_running() -> None:
+    story = Story()
+    actions = [any_of(activity(), timer())]
+    story.episode(actions=actions)
+    done = {"actions": actions, "is_done": True, "output": "1"}
+    assert story.episode(completed(0), **done).status is Status.RUNNING
+    assert story.episode(history.timer_fired(LATER, 1, LATER), **done).status is Status.COMPLETED
+
+
+def test_a_cancelled_timer_does_not() -> None:
+    story = Story()
+    story.episode(actions=[any_of(activity(), timer())])
+    effects = story.episode(
+        completed(0), actions=[any_of(activity(), timer(canceled=True))], is_done=True
+    )
+    assert effects.status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+def test_retries_end_with_a_timer_that_is_due_at_once(attempts: int) -> None:
+    story = Story()
+    action = {
+        "actionType": 1,
+        "functionName": "act",
+        "input": "1",
+        "retryOptions": {
+            "firstRetryIntervalInMilliseconds": 9000,
+            "maxNumberOfAttempts": attempts,
+        },
+    }
+    effects = story.episode(actions=[action])
+    for attempt in range(attempts):
+        assert ids(effects.commands) == [(ScheduleActivity, 2 * attempt)]
+        effects = story.episode(failed(2 * attempt), actions=[action])
+        (pause,) = effects.commands
+        assert isinstance(pause, CreateTimer)
+        assert pause.event_id == 2 * attempt + 1
+        assert pause.fire_at == (AT if attempt == attempts - 1 else LATER)
+        fired = history.timer_fired(AT, pause.event_id, pause.fire_at)
+        last = attempt == attempts - 1
+        effects = story.episode(fired, actions=[action], error="gave up" if last else None)
+    assert effects.status is Status.FAILED
+    assert effects.output == json.dumps("Orchestrator function 'orch' failed: gave up")
+
+
+def test_events_are_buffered_until_they_are_waited_for() -> None:
+    story = Story()
+    story.episode(history.event_raised(AT, "e", "1"), actions=[activity()])
+    actions = [activity(), waiting("e"), activity()]
+    assert ids(story.episode(completed(0), actions=actions).commands) == [(ScheduleActivity, 1)]
+
+
+def test_entities_are_asked_and_signalled() -> None:
+    story = Story()
+    call = {"actionType": 7, "instanceId": "@counter@k", "operation": "get", "input": "null"}
+    tell = {**call, "actionType": 9, "operation": "add", "input": "1"}
+    effects = story.episode(actions=[tell, call])
+    assert ids(effects.commands) == [(SendOperation, 0), (SendOperation, 1)]
+    request = json.loads(effects.events[-2]["Input"])
+    assert (request["signal"], request["parentExecution"]) == (False, "e")
+    answer = history.event_raised(AT, request["id"], '{"result": "1"}')
+    assert story.episode(answer, actions=[tell, call], is_done=True).status is Status.COMPLETED
+
+
+def test_continue_as_new_keeps_no_history() -> None:
+    effects = Story().episode(actions=[{"actionType": 4, "input": "2"}], is_done=True)
+    assert (effects.events, effects.next_input) == ([], '"2"')
+
+
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        (activity("other"), "activity 'other'"),
+        (timer(), "a timer"),
+        (waiting("e"), "nothing"),
+    ],
+)
+def test_history_and_actions_must_agree(now: dict[str, Any], found: str) -> None:
+    story = Story()
+    story.episode(actions=[activity()])
+    effects = story.episode(completed(0), actions=[now])
+    assert effects.status is Status.FAILED
+    assert effects.output is not None
+    message = json.loads(effects.output)
+    assert "history records activity 'act' as step 0" in message
+    assert f"replay has {found} there" in message
+
+
+def test_an_unknown_function_fails_the_orchestration() -> None:
+    effects = Story().episode(actions=[activity("nowhere")])
+    assert effects.status is Status.FAILED
+    assert "known activity functions: 'act', 'other'" in (effects.output or "")
+
+
+def test_a_wait_named_once_lets_nothing_run_ahead() -> None:
+    """A retry and a wait run at the same time; ids are drawn in the order of the SDK."""
+    retry = {
+        "actionType": 1,
+        "functionName": "act",
+        "retryOptions": {"firstRetryIntervalInMilliseconds": 9000, "maxNumberOfAttempts": 3},
+    }
+    story = Story()
+    story.episode(actions=[any_of(retry, waiting("e"), timer())])  # ids 0 and 1
+    story.episode(failed(0), actions=[any_of(retry, waiting("e"), timer())])  # pause: 2
+    then = [any_of(retry, waiting("e"), timer(canceled=True)), activity("other")]
+    effects = story.episode(history.event_raised(AT, "e", "1"), actions=then)
+    assert ids(effects.commands) == [(ScheduleActivity, 3)]
+    effects = story.episode(history.timer_fired(LATER, 2, LATER), actions=then)
+    assert ids(effects.commands) == [(ScheduleActivity, 4)]
+
+
+def test_control_messages_are_episodes_of_their_own() -> None:
+    go = history.event_raised(AT, "go", None)
+    suspend, resume = history.execution_suspended(AT, ""), history.execution_resumed(AT, "")
+    stop = history.execution_terminated(AT, "")
+
+    def batch(*messages: Event, started: bool = True, suspended: bool = False) -> list[int]:
+        return episode.next_batch(messages, started=started, suspended=suspended)
+
+    assert batch(go, go) == [0, 1]
+    assert batch(go, suspend, go) == [0]
+    assert batch(suspend, go) == [0]
+    assert batch(suspend, go, started=False) == []
+    assert batch(go, resume, suspended=True) == [1]
+    assert batch(go, suspended=True) == []
+    assert batch(go, suspend, stop, suspended=True) == [2]
+
+
+def test_trigger_is_the_document_of_the_sdk() -> None:
+    arrived = episode.begin(EXECUTION, AT, started=False, messages=[])
+    document = json.loads(episode.trigger(EXECUTION, [], arrived))
+    assert [event["EventType"] for event in document["history"]] == [12, 0]
+    assert document["history"][0]["IsPlayed"] is False
+    assert (document["instanceId"], document["parentInstanceId"]) == ("i", "p")
+    assert document["input"] is None
+
+
+def test_a_failed_orchestrators_document_is_found_in_its_exception() -> None:
+    inner = json.dumps({"isDone": False, "schemaVersion": 2, "actions": [[]], "error": "inner"})
+    quoted = f"child failed: {decision.OUT_OF_PROC_MARK}{inner} \n stack"
+    document = {"isDone": False, "schemaVersion": 2, "actions": [[activity()]], "error": quoted}
+    text = f"{quoted}\n\n{decision.OUT_OF_PROC_MARK}{json.dumps(document)}"
+    found = decision.from_failure(FunctionFailed("Exception", text, f"stack of\n{text}"))
+    assert (found.error, len(found.actions)) == (quoted, 1)
+    assert decision.OUT_OF_PROC_MARK not in found.error_details
+
+
+@pytest.mark.parametrize("answer", [None, "", "[]", "{}", '{"isDone":true,"actions":[[]]}'])
+def test_a_malformed_answer_is_a_failure(answer: str | None) -> None:
+    assert decision.from_answer(answer).error
+
+
+@pytest.mark.parametrize("action", [{}, {"actionType": 99}, {"actionType": 0}, {"actionType": 11}])
+def test_a_malformed_action_is_a_failure(action: dict[str, Any]) -> None:
+    assert Story().episode(actions=[action]).status is Status.FAILED
