@@ -9,7 +9,8 @@ Rules, in the order in which `advance` applies them:
    nodes than its cluster may ever have waits without holding up others (the cluster may be
    scaled up); every other job holds up those behind it, so that large jobs do not starve.
 4. Idle nodes that a waiting job needs are kept for it; missing ones are added, up to the
-   cluster's maximum and the quota of its VM size.
+   cluster's maximum, but only if the quota of the VM size allows all of them: clusters that each
+   held a part of what they need would wait for one another for ever.
 5. Idle nodes beyond the maximum go at once, others after the cluster's idle time, down to the
    minimum, which is kept up also without any job.
 
@@ -18,6 +19,7 @@ https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -115,10 +117,11 @@ def advance(
         queue = [job for job in mine if job.node_count <= cluster.max_nodes]
         while queue and pool.assign(queue[0], cluster):
             started.append(queue.pop(0).name)
-        demand = sum(job.node_count for job in queue)
-        if not pool.grow(cluster, demand):
+        servable = pool.within_quota(cluster, queue)
+        demand = sum(job.node_count for job in servable)
+        if not pool.grow(cluster, demand) or len(servable) < len(queue):
             short.append(cluster.name)
-        provisioning.extend(_served_by(queue, pool.unassigned(cluster.name)))
+        provisioning.extend(job.name for job in _head(queue, pool.unassigned(cluster.name)))
         wake_at.extend(pool.shrink(cluster, demand))
     wake_at.extend(
         node.since + provisioning_seconds
@@ -150,15 +153,15 @@ def _provisioned(node: Node, provisioning_seconds: float, now: float) -> Node:
     return node
 
 
-def _served_by(queue: list[WaitingJob], node_count: int) -> list[str]:
-    """The jobs at the head of the queue whose nodes are all on their way."""
-    served: list[str] = []
+def _head(queue: list[WaitingJob], node_count: float) -> list[WaitingJob]:
+    """As many jobs from the head of the queue as so many nodes serve."""
+    head: list[WaitingJob] = []
     for job in queue:
         node_count -= job.node_count
         if node_count < 0:
             break
-        served.append(job.name)
-    return served
+        head.append(job)
+    return head
 
 
 class _Pool:
@@ -193,6 +196,11 @@ class _Pool:
             )
         return True
 
+    def within_quota(self, cluster: Cluster, queue: list[WaitingJob]) -> list[WaitingJob]:
+        """The jobs at the head of the queue that the quota has enough nodes for, all together."""
+        room = self.unassigned(cluster.name) + self._left_of_quota(cluster)
+        return _head(queue, room)
+
     def grow(self, cluster: Cluster, demand: int) -> bool:
         """Add nodes for the demand; false when the quota stands in the way of more."""
         present = self._count(cluster.name)
@@ -201,7 +209,7 @@ class _Pool:
             min(cluster.max_nodes, present - self.unassigned(cluster.name) + demand),
         )
         missing = max(0, wanted - present)
-        allowed = min(missing, self._left_of_quota(cluster))
+        allowed = int(min(missing, self._left_of_quota(cluster)))
         taken = {node.number for node in self.nodes if node.cluster == cluster.name}
         free_numbers = (number for number in range(len(taken) + allowed) if number not in taken)
         self.nodes.extend(
@@ -235,10 +243,10 @@ class _Pool:
     def _count(self, cluster: str) -> int:
         return sum(node.cluster == cluster for node in self.nodes)
 
-    def _left_of_quota(self, cluster: Cluster) -> int:
+    def _left_of_quota(self, cluster: Cluster) -> float:
         size = cluster.vm_size.lower()
         limit = self._quota.get(size)
         if limit is None:
-            return cluster.max_nodes
+            return math.inf
         used = sum(self._vm_sizes.get(node.cluster) == size for node in self.nodes)
         return max(0, limit - used)

@@ -11,6 +11,13 @@ import pytest
 from localazure.certificates import ensure_certificates
 from localazure.environment import Environment, Keys
 from localazure.machinelearning.client_settings import app_settings
+from tests.local.machinelearning.local_workspace import (
+    AZURE_ML,
+    EventGridTopic,
+    Local,
+    Part,
+    free_ports,
+)
 
 with warnings.catch_warnings():
     # The SDK defines schemas in ways that marshmallow announces the end of.
@@ -18,7 +25,6 @@ with warnings.catch_warnings():
     from azure.ai.ml import MLClient
     from azure.identity import DefaultAzureCredential
     from azure.storage.blob import BlobServiceClient
-    from tests.local.machinelearning.local_workspace import AZURE_ML, EventGridTopic, Local, Part, free_ports
 
 
 @pytest.fixture(scope="session")

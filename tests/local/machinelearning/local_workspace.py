@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,6 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import pytest
-from azure.ai.ml import MLClient
 from azure.storage.blob import BlobServiceClient
 
 from localazure.environment import Environment, Ports
@@ -105,7 +104,7 @@ class EventGridTopic:
     keys: set[str | None] = field(default_factory=set[str | None])
 
     @contextmanager
-    def open(self) -> Iterator[EventGridTopic]:
+    def open(self) -> Generator[EventGridTopic]:
         topic = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -137,7 +136,8 @@ class Local:
     """Everything that a test needs."""
 
     environment: Environment
-    ml: MLClient
+    ml: Any
+    """The MLClient; its entities are typed as wide unions, which say little here."""
     blobs: BlobServiceClient
     workspace: Part
     topic: EventGridTopic
@@ -167,5 +167,3 @@ class Local:
         folder = f"ExperimentRun/dcid.{job}/user_logs/"
         names = self.list_blobs("azureml", folder)
         return "\n".join(self.read_blob("azureml", folder + name).decode() for name in names)
-
-

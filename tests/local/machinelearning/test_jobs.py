@@ -233,13 +233,11 @@ def test_a_job_ends_at_its_timeout(local: Local) -> None:
     local.wait_for("late", "Canceled")
 
 
-def test_a_job_of_missing_data_fails_and_says_which(
-    local: Local, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_missing_data_fails_and_says_which(local: Local) -> None:
     missing = Input(type="uri_folder", path="azureml://datastores/landing/paths/nothing/")
     submit(local, "missing", "ls ${{inputs.data}}", inputs={"data": missing})
     local.wait_for("missing", "Failed")
-    with pytest.raises(JobException, match="input 'data'.*'nothing'"):
+    with pytest.raises(JobException, match=r"input 'data'.*'nothing'"):
         local.ml.jobs.stream("missing")
 
 

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.machinelearning.identity import (
+    TOKEN_LIFETIME_SECONDS,
+    InvalidTokenError,
+    TokenIssuer,
+)
+
+ISSUER = TokenIssuer("secret", frozenset({"https://localhost:1"}))
+
+
+@pytest.mark.parametrize(
+    "resource", ["https://localhost:1", "https://localhost:1/", "https://localhost:1/.default"]
+)
+def test_a_token_is_good_until_it_expires(resource: str) -> None:
+    token, expires_on = ISSUER.issue(resource, now=1000.5)
+    assert expires_on == 1000 + TOKEN_LIFETIME_SECONDS
+    ISSUER.check(token, now=expires_on - 1)
+    with pytest.raises(InvalidTokenError, match="expired"):
+        ISSUER.check(token, now=expires_on)
+
+
+def test_a_token_for_something_else_is_refused() -> None:
+    token, _ = ISSUER.issue("https://storage.azure.com", now=0)
+    with pytest.raises(InvalidTokenError, match=r"storage\.azure\.com"):
+        ISSUER.check(token, now=1)
+
+
+def test_a_token_of_another_state_folder_is_refused() -> None:
+    other = TokenIssuer("other", frozenset({"https://localhost:1"}))
+    token, _ = other.issue("https://localhost:1", now=0)
+    with pytest.raises(InvalidTokenError, match="not issued by this"):
+        ISSUER.check(token, now=1)
+
+
+@given(st.text())
+def test_any_text_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(InvalidTokenError, match=r"^the token was not issued by this localazure$"):
+        ISSUER.check(text, now=1)

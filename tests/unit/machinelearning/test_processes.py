@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localazure.environment import Environment, Keys, Ports
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.job_folder import JobFolder
+from localazure.machinelearning.job_spec import (
+    Distribution,
+    InputMode,
+    InputSpec,
+    JobSpec,
+    OutputSpec,
+)
+from localazure.machinelearning.processes import (
+    LaunchError,
+    Machine,
+    Process,
+    log_names,
+    plan_processes,
+)
+
+MACHINE = Machine(
+    environment={"PATH": "/usr/bin", "HOME": "/home/me", "AZURE_CLIENT_SECRET": "s3cret"},
+    python_folder=Path("/venv/bin"),
+    cpu_count=8,
+    loopback_interface="lo",
+    is_root=False,
+    free_port=4711,
+    mpirun="/usr/bin/mpirun",
+)
+SPEC = JobSpec(
+    name="run-1",
+    attempt=1,
+    experiment="digits",
+    command="train ${{inputs.data}} ${{inputs.lr}} ${{outputs.results}} ${{outputs.report}}",
+    code=None,
+    inputs={
+        "data": InputSpec(mode=InputMode.MOUNT, source=BlobPath("c", "digits")),
+        "lr": InputSpec(mode=InputMode.LITERAL, literal="0.1"),
+    },
+    outputs={
+        "results": OutputSpec(target=BlobPath("c", "results")),
+        "report": OutputSpec(target=BlobPath("c", "a/report.txt"), is_file=True),
+    },
+    artifact_container="azureml",
+    environment_variables={"SEED": "1"},
+)
+
+
+def plan(tmp_path: Path, machine: Machine = MACHINE, **fields: Any) -> list[Process]:
+    environment = Environment(
+        state=tmp_path,
+        app=tmp_path,
+        ports=Ports.from_base(7070),
+        keys=Keys.draw(),
+        service_bus_config=tmp_path,
+        event_grid_config=tmp_path,
+        azure_ml_config=tmp_path,
+        storage_config=tmp_path,
+        app_settings={},
+    )
+    spec = replace(SPEC, **fields)
+    return plan_processes(spec, JobFolder(tmp_path / "job"), environment, machine)
+
+
+def test_one_process_without_distribution(tmp_path: Path) -> None:
+    (process,) = plan(tmp_path)
+    folder = tmp_path / "job"
+    outputs = f"{folder}/outputs/results {folder}/outputs/report/report.txt"
+    command = f"train {folder}/inputs/data 0.1 {outputs}"
+    assert process.arguments == ("/bin/bash", "-c", command)
+    assert process.log == folder / "user_logs" / "std_log.txt"
+    assert process.environment["PATH"] == "/venv/bin:/usr/bin"
+    assert process.environment["AZURE_ML_INPUT_lr"] == "0.1"
+    assert process.environment["SEED"] == "1"
+    assert process.environment["OMP_NUM_THREADS"] == "8"
+
+
+def test_nothing_of_this_machine_s_secrets_is_passed_on(tmp_path: Path) -> None:
+    (process,) = plan(tmp_path)
+    assert process.environment["HOME"] == "/home/me"
+    assert "AZURE_CLIENT_SECRET" not in process.environment
+
+
+def test_ranks_are_numbered_through_the_nodes(tmp_path: Path) -> None:
+    ranks = plan(tmp_path, distribution=Distribution.PYTORCH, node_count=2, processes_per_node=3)
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    rows = [tuple(process.environment[name] for name in names) for process in ranks]
+    assert rows == [
+        (str(rank), str(rank % 3), str(rank // 3), "6", "127.0.0.1", "4711") for rank in range(6)
+    ]
+    assert [process.node for process in ranks] == [0, 0, 0, 1, 1, 1]
+    assert {process.environment["OMP_NUM_THREADS"] for process in ranks} == {"1"}
+    logs = [process.log.name for process in ranks]
+    assert logs == log_names(Distribution.PYTORCH, 6)
+
+
+def test_mpi_is_one_mpirun(tmp_path: Path) -> None:
+    (process,) = plan(tmp_path, distribution=Distribution.MPI, node_count=2, processes_per_node=2)
+    assert process.arguments[0] == "/usr/bin/mpirun"
+    assert process.arguments[process.arguments.index("-np") + 1] == "4"
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in process.environment
+
+
+def test_mpi_without_mpirun_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="install Open MPI"):
+        plan(tmp_path, replace(MACHINE, mpirun=None), distribution=Distribution.MPI)
+
+
+def test_a_spec_survives_its_file(tmp_path: Path) -> None:
+    spec = replace(SPEC, code=BlobPath("code", ""), timeout_seconds=3.5)
+    spec.save(tmp_path)
+    assert JobSpec.load(tmp_path) == spec

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import certifi
+import pytest
+from cryptography import x509
+
+from localazure.certificates import (
+    RENEW_BEFORE_END,
+    SERVER_LIFETIME,
+    ensure_certificates,
+    server_context,
+)
+from localazure.environment import Environment, Keys, Ports
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return Environment(
+        state=tmp_path,
+        app=tmp_path,
+        ports=Ports.from_base(7070),
+        keys=Keys.draw(),
+        service_bus_config=tmp_path,
+        event_grid_config=tmp_path,
+        azure_ml_config=tmp_path,
+        storage_config=tmp_path,
+        app_settings={},
+    )
+
+
+def test_the_bundle_holds_the_public_roots_and_the_ca(environment: Environment) -> None:
+    files = ensure_certificates(environment)
+    bundle = environment.ca_bundle.read_bytes()
+    assert bundle.startswith(Path(certifi.where()).read_bytes())
+    assert files.ca.read_bytes() in bundle
+    trusting = ssl.create_default_context(cafile=environment.ca_bundle)
+    assert len(trusting.get_ca_certs()) > 1
+    server_context(files)
+
+
+def test_the_server_certificate_is_for_loopback_and_signed_by_the_ca(
+    environment: Environment,
+) -> None:
+    files = ensure_certificates(environment)
+    server = x509.load_pem_x509_certificate(files.server.read_bytes())
+    server.verify_directly_issued_by(x509.load_pem_x509_certificate(files.ca.read_bytes()))
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+    assert [str(name) for name in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+
+
+def test_keys_are_their_owner_s_only(environment: Environment) -> None:
+    files = ensure_certificates(environment)
+    for key in (files.ca_key, files.server_key):
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+def test_a_second_call_changes_nothing(environment: Environment) -> None:
+    files = ensure_certificates(environment, now=NOW)
+    before = {path: path.read_bytes() for path in (files.ca, files.server, files.bundle)}
+    ensure_certificates(environment, now=NOW + dt.timedelta(days=30))
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_server_certificate_near_its_end_is_renewed_under_the_same_ca(
+    environment: Environment,
+) -> None:
+    files = ensure_certificates(environment, now=NOW)
+    authority, server = files.ca.read_bytes(), files.server.read_bytes()
+    later = NOW + SERVER_LIFETIME - RENEW_BEFORE_END
+    ensure_certificates(environment, now=later)
+    assert files.ca.read_bytes() == authority
+    assert files.server.read_bytes() != server
+
+
+def test_what_a_crash_left_half_made_is_made_again(environment: Environment) -> None:
+    files = ensure_certificates(environment)
+    server = files.server.read_bytes()
+    files.server_key.unlink()
+    files.bundle.write_text("torn")
+    ensure_certificates(environment)
+    assert files.server.read_bytes() != server
+    assert files.ca.read_bytes() in files.bundle.read_bytes()
+
+
+def test_many_may_ask_at_once(environment: Environment) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(ensure_certificates, [environment] * 8))
+    assert len({files.ca.read_bytes() for files in made}) == 1
+    server_context(made[0])
