@@ -20,6 +20,7 @@ other failure. On failure error.json in the output folder tells which; see docs/
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import platform
 import signal
@@ -69,6 +70,8 @@ def train(settings: Settings, world: World) -> None:
     run.resume()
     run.fit(stop)
     evaluation = evaluate(run.model, dataset.held_out, dataset.classes, world)
+    if not math.isfinite(evaluation.loss):
+        raise TrainingDiverged("the last step left weights that are not finite: lower the rate")
     metrics = run.metrics(evaluation)
     if settings.champion is not None:
         champion = evaluate_champion(settings.champion, dataset, settings.data, world)
@@ -189,7 +192,7 @@ class Run:
         signals = torch.stack([loss.detach() / self.world.size, torch.zeros_like(loss)])
         signals[1] = float(stop.requested)
         mean_loss, stopping = self.world.sum(signals).tolist()
-        if not stopping and not torch.isfinite(signals[0]):
+        if not stopping and not math.isfinite(mean_loss):
             raise TrainingDiverged(
                 f"the loss is {mean_loss} at step {self.step + 1}: "
                 f"lower --learning-rate (now {self.settings.learning_rate:g})"

@@ -14,11 +14,13 @@ learn.microsoft.com "Distributed GPU training guide" (Azure ML).
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -46,7 +48,6 @@ class Launch:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    local_size: int = 1
     host: str = _LOOPBACK
     port: int = 0
 
@@ -72,14 +73,7 @@ class Launch:
         if size == 1:
             return cls()
         host, port = _meeting_point(environment, local_size=local_size, size=size)
-        return cls(
-            rank=rank,
-            size=size,
-            local_rank=local_rank,
-            local_size=local_size,
-            host=host,
-            port=port,
-        )
+        return cls(rank=rank, size=size, local_rank=local_rank, host=host, port=port)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +131,40 @@ def _meeting_point(
     return host, _FIRST_PORT + digest % _PORTS
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What a rank runs on, as told to the others: not every launcher says who shares a machine."""
+
+    host: str
+    local_rank: int
+    gpus: int
+
+    @classmethod
+    def this(cls, launch: Launch) -> Machine:
+        """The machine of this process."""
+        return cls(socket.gethostname(), launch.local_rank, torch.cuda.device_count())
+
+    def choose_device(self, machines: Sequence[Machine]) -> torch.device:
+        """A GPU of this rank's own if every rank has one, else the CPU: alike on all ranks.
+
+        On the CPU, ranks that share a machine share its cores, unless OMP_NUM_THREADS is set.
+        """
+        if all(machine.local_rank < machine.gpus for machine in machines):
+            device = torch.device("cuda", self.local_rank)
+            torch.cuda.set_device(device)
+            return device
+        if "OMP_NUM_THREADS" not in os.environ:
+            neighbours = sum(machine.host == self.host for machine in machines)
+            torch.set_num_threads(max(1, _usable_cores() // neighbours))
+        return torch.device("cpu")
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @dataclass(kw_only=True)
 class World:
     """The ranks of this run, seen from one of them.
@@ -158,18 +186,24 @@ class World:
             timeout_seconds: how long to wait for a rank, here and in every collective.
         """
         timeout = dt.timedelta(seconds=timeout_seconds)
-        world = cls(launch=launch, device=_device(launch), timeout=timeout)
-        if launch.size > 1:
-            os.environ |= {
-                "RANK": str(launch.rank),
-                "WORLD_SIZE": str(launch.size),
-                "MASTER_ADDR": launch.host,
-                "MASTER_PORT": str(launch.port),
-            }
-            store, _, _ = next(rendezvous("env://", timeout=timeout))
-            store.set_timeout(timeout)
-            world._store = PrefixStore(f"landfall/{_incarnation(os.environ)}", store)
-        return world
+        machine = Machine.this(launch)
+        if launch.size == 1:
+            return cls(launch=launch, device=machine.choose_device([machine]), timeout=timeout)
+        os.environ |= {
+            "RANK": str(launch.rank),
+            "WORLD_SIZE": str(launch.size),
+            "MASTER_ADDR": launch.host,
+            "MASTER_PORT": str(launch.port),
+        }
+        store, _, _ = next(rendezvous("env://", timeout=timeout))
+        store.set_timeout(timeout)
+        store = PrefixStore(f"landfall/{incarnation(os.environ)}", store)
+        store.set(f"machine/{launch.rank}", json.dumps(dataclasses.astuple(machine)))
+        machines = [
+            Machine(*json.loads(store.get(f"machine/{rank}"))) for rank in range(launch.size)
+        ]
+        device = machine.choose_device(machines)
+        return cls(launch=launch, device=device, timeout=timeout, _store=store)
 
     @property
     def rank(self) -> int:
@@ -232,13 +266,13 @@ class World:
     def _first_failure(self, name: str, mine: Exception | None) -> tuple[int, Exception | None]:
         if self._store is None:
             return 0, mine
-        self._store.set(f"{name}/outcome/{self.rank}", _encode(mine))
+        self._store.set(f"{name}/outcome/{self.rank}", encode_failure(mine))
         outcomes = [self._store.get(f"{name}/outcome/{rank}") for rank in range(self.size)]
         # The store may live in rank 0: it must not leave before all have read.
         self._store.set(f"{name}/read/{self.rank}", "1")
         if self.is_first:
             self._store.wait([f"{name}/read/{rank}" for rank in range(self.size)])
-        decoded = [_decode(rank, outcome) for rank, outcome in enumerate(outcomes)]
+        decoded = [decode_failure(rank, outcome) for rank, outcome in enumerate(outcomes)]
         return next(
             ((rank, failure) for rank, failure in enumerate(decoded) if failure is not None),
             (0, None),
@@ -282,7 +316,7 @@ class World:
         return buffer.cpu().numpy().tobytes()
 
 
-def _incarnation(environment: Mapping[str, str]) -> str:
+def incarnation(environment: Mapping[str, str]) -> str:
     """A name that differs each time torchrun restarts the ranks.
 
     Its agent keeps the store over a restart, and new ranks would read the addresses of the dead
@@ -293,19 +327,8 @@ def _incarnation(environment: Mapping[str, str]) -> str:
     return environment.get("TORCHELASTIC_RESTART_COUNT", "0") if one_agent else "0"
 
 
-def _device(launch: Launch) -> torch.device:
-    """This rank's own GPU where there is one for each rank of the machine, else the CPU."""
-    if torch.cuda.is_available() and torch.cuda.device_count() >= launch.local_size:
-        device = torch.device("cuda", launch.local_rank)
-        torch.cuda.set_device(device)
-        return device
-    if "OMP_NUM_THREADS" not in os.environ:  # else ranks on one machine fight for its cores
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        torch.set_num_threads(max(1, (cores or 1) // launch.local_size))
-    return torch.device("cpu")
-
-
-def _encode(failure: Exception | None) -> str:
+def encode_failure(failure: Exception | None) -> str:
+    """What a rank tells the others: a failure, or that there is none."""
     if failure is None:
         return ""
     problems = failure.problems if isinstance(failure, TrainingError) else ()
@@ -319,7 +342,8 @@ def _encode(failure: Exception | None) -> str:
     )
 
 
-def _decode(rank: int, outcome: bytes) -> TrainingError | None:
+def decode_failure(rank: int, outcome: bytes) -> TrainingError | None:
+    """The failure that `rank` told: of its own class if it is one of ours, else `PeerFailed`."""
     if not outcome:
         return None
     value: dict[str, Any] = json.loads(outcome)

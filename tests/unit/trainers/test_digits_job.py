@@ -1,0 +1,111 @@
+"""The example's Azure ML job, as the SDK reads it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainers.settings import parse_settings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # marshmallow 3 warns of what azure-ai-ml does
+    from azure.ai.ml import load_job
+    from azure.ai.ml._utils._asset_utils import (
+        get_content_hash,
+        get_ignore_file,
+        get_object_hash,
+        get_upload_files_from_folder,
+    )
+
+REPOSITORY = Path(__file__).parents[3]
+PIPELINE = REPOSITORY / "pipelines" / "digits"
+
+
+def rest_object(overrides: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the SDK would send, but for the code and the environment, which it uploads first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same
+        job: Any = load_job(PIPELINE / "job.yml", params_override=overrides)
+        return job._to_job()._to_rest_object().as_dict()["properties"]
+
+
+def test_the_job_is_a_command_job_of_two_ranks() -> None:
+    job = rest_object([])
+    assert job["jobType"] == "Command"
+    assert job["distribution"] == {"distributionType": "PyTorch", "processCountPerInstance": 2}
+    assert job["resources"]["instanceCount"] == 1
+    assert job["limits"]["timeout"] == "PT1H"
+    assert job["inputs"]["champion"] == {"value": "none", "jobInputType": "literal"}
+    assert job["outputs"]["results"]["mode"] == "ReadWriteMount"
+
+
+def test_inputs_and_outputs_can_be_replaced() -> None:
+    folder = "azureml://datastores/landfall/paths/x/"
+    champion = {"type": "uri_folder", "path": folder, "mode": "ro_mount"}
+    results = {"type": "uri_folder", "path": folder, "mode": "rw_mount"}
+    job = rest_object([{"inputs.champion": champion}, {"outputs.results": results}])
+    assert job["inputs"]["champion"]["uri"] == folder
+    assert job["inputs"]["champion"]["mode"] == "ReadOnlyMount"
+    assert job["outputs"]["results"]["uri"] == folder
+
+
+def test_the_command_is_one_that_the_trainer_takes() -> None:
+    command: str = rest_object([])["command"]
+    program, *arguments = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"/mnt/\2", command).split("-m ")
+    assert program == "python "
+    module, *options = arguments[0].split()
+    assert module == "trainers.train"
+    settings = parse_settings("", options)
+    assert settings.checkpoint_dir == Path("/mnt/checkpoints")
+    assert settings.checkpoint_every == 20
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A small copy of the repository's shape, with the real .amlignore."""
+    for name in (
+        "trainers/train.py",
+        "trainers/sub/deep.py",
+        "trainers/__pycache__/train.pyc",
+        "handlers/trainers/other.py",
+        ".venv/lib/trainers.py",
+        "tests/unit/trainers/test_train.py",
+        "function_app.py",
+        "local.settings.json",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".amlignore").write_bytes((REPOSITORY / ".amlignore").read_bytes())
+    return tmp_path
+
+
+def test_only_the_trainers_are_uploaded(repository: Path) -> None:
+    uploaded = get_upload_files_from_folder(repository, ignore_file=get_ignore_file(repository))
+    assert sorted(path for _, path in uploaded) == ["trainers/sub/deep.py", "trainers/train.py"]
+
+
+@pytest.mark.parametrize("hash_of", [get_content_hash, get_object_hash])
+def test_the_codes_hash_follows_the_trainers_only(hash_of: Any, repository: Path) -> None:
+    def now() -> str:
+        return hash_of(repository, get_ignore_file(repository))
+
+    before = now()
+    (repository / "function_app.py").write_text("changed")
+    assert now() == before
+    (repository / "trainers" / "sub" / "deep.py").write_text("changed")
+    assert now() != before
+
+
+def test_the_image_installs_the_versions_that_are_tested() -> None:
+    conda = yaml.safe_load((PIPELINE / "environment" / "conda.yml").read_text())
+    pins = next(item["pip"] for item in conda["dependencies"] if isinstance(item, dict))
+    constraints = (REPOSITORY / "constraints.txt").read_text().lower().splitlines()
+    wanted = (REPOSITORY / "trainers" / "requirements.txt").read_text().splitlines()
+    names = [line for line in wanted if not line.startswith(("#", "-"))]
+    assert [pin.split("==")[0] for pin in pins] == names
+    assert set(pins) <= set(constraints)

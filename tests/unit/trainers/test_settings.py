@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from trainers.settings import Settings, parse_settings
+
+REQUIRED = ["--data", "d", "--manifest", "m", "--output-dir", "o", "--checkpoint-dir", "c"]
+
+
+def settings_of(*arguments: str) -> Settings:
+    return parse_settings("", [*REQUIRED, *arguments])
+
+
+def test_the_champion_may_be_none() -> None:
+    assert settings_of().champion is None
+    assert settings_of("--champion", "none").champion is None
+    assert settings_of("--champion", "models/1").champion == Path("models/1")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--epochs", "0"],
+        ["--batch-size", "-1"],
+        ["--learning-rate", "0"],
+        ["--learning-rate", "nan"],
+        ["--learning-rate", "inf"],
+        ["--momentum", "1.5"],
+        ["--max-bad-fraction", "nan"],
+        ["--seed", "-1"],
+        ["--image-mode", "cmyk"],
+        ["--architecture", "resnet9"],
+    ],
+)
+def test_a_wrong_value_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        settings_of(*arguments)
+    error = capsys.readouterr().err
+    assert arguments[0] in error
+    assert arguments[1] in error
+
+
+def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
+    settings = settings_of()
+    same = {
+        "data": Path("x"),
+        "manifest": Path("x"),
+        "output_dir": Path("x"),
+        "checkpoint_dir": Path("x"),
+        "champion": Path("x"),
+        "dataset_version": "x",
+        "checkpoint_every": 7,
+        "log_every": 7,
+        "max_bad_fraction": 0.5,
+        "peer_timeout_seconds": 7.0,
+    }
+    other = {
+        "architecture": "resnet20",
+        "image_size": 7,
+        "image_mode": "grey",
+        "epochs": 7,
+        "batch_size": 7,
+        "learning_rate": 0.7,
+        "momentum": 0.7,
+        "weight_decay": 0.7,
+        "shift_pixels": 7,
+        "seed": 7,
+    }
+    assert {field.name for field in dataclasses.fields(Settings)} == set(same) | set(other)
+    for name, value in same.items():
+        changed = dataclasses.replace(settings, **{name: value})
+        assert changed.fingerprint() == settings.fingerprint(), name
+    for name, value in other.items():
+        changed = dataclasses.replace(settings, **{name: value})
+        assert changed.fingerprint() != settings.fingerprint(), name
