@@ -159,11 +159,6 @@ class Host:
         self.invoker.close()
         self._database.close()
 
-    def close(self) -> None:
-        """Release what a host that was never started holds."""
-        self.invoker.close()
-        self._database.close()
-
     def list_functions(self) -> str:
         """The functions and where they answer, as `func start` prints it."""
         lines = ["Functions:"]

@@ -22,7 +22,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from localazure.functions import logs, service_bus_message
 from localazure.functions.connections import check_service_bus, service_bus_client
 from localazure.functions.host_json import ServiceBusOptions
-from localazure.functions.invocation import Invoker
+from localazure.functions.invocation import Invoker, TriggerData
 from localazure.functions.loader import LoadedFunction
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
@@ -83,6 +83,8 @@ class ServiceBusTrigger:
     async def stop(self) -> None:
         """Ask for no more messages; those at work go on, and are settled when they are done."""
         self._stopping.set()
+        if self._task is None:
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * POLL_SECONDS):
                 await self._asks_no_more.wait()
@@ -163,13 +165,9 @@ class ServiceBusTrigger:
         if self._options.max_auto_lock_renewal:
             for message in messages:
                 link.renewer.register(receiver, message)
-        data = (
-            service_bus_message.many(messages)
-            if self._is_batched
-            else service_bus_message.one(messages[0])
-        )
+        make = service_bus_message.many if self._is_batched else _only
         try:
-            await self._invoker.invoke(self._function, data)
+            await self._invoker.invoke(self._function, make(messages))
         except Exception:  # noqa: BLE001 - the invoker has logged it
             settle = receiver.abandon_message
         else:
@@ -194,6 +192,10 @@ class ServiceBusTrigger:
                 self.entity,
                 error,
             )
+
+
+def _only(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
+    return service_bus_message.one(messages[0])
 
 
 class _Link:

@@ -65,13 +65,14 @@ class TimerTrigger:
         """A timer that is yet to be started.
 
         Raises:
-            ValueError: the schedule is wrong.
+            ValueError: the schedule is wrong, or never occurs.
         """
         settings = function.trigger.settings
         self._function = function
         self._invoker = invoker
         self._database = database
         self._schedule: Schedule = parse_schedule(str(settings["schedule"]), zone)
+        self._schedule.next_after(now())  # one that never occurs is refused here and now
         self._run_on_startup = bool(settings.get("runOnStartup"))
         self._is_remembered = (
             settings.get("useMonitor", True) is not False and not self._schedule.is_sub_minute

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +31,34 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+@contextlib.asynccontextmanager
+async def run_in(
+    folder: Path, name: str, *, port: int | None = None, **settings: str
+) -> AsyncGenerator[tuple[Host, aiohttp.ClientSession]]:
+    async with (
+        run_app(
+            APPS / name,
+            port=port or free_port(),
+            state=folder / "state",
+            keys=KEYS,
+            app_settings={"SEEN": str(folder / "seen.jsonl"), **settings},
+        ) as host,
+        aiohttp.ClientSession(host.base_url) as client,
+    ):
+        yield host, client
+
+
 @pytest.fixture
 def running_app(tmp_path: Path) -> RunningApp:
     """Runs one of the apps in this process, with a client whose base URL is the host's."""
+    return functools.partial(run_in, tmp_path)
 
-    @contextlib.asynccontextmanager
-    async def run(
-        name: str, *, port: int | None = None, **settings: str
-    ) -> AsyncGenerator[tuple[Host, aiohttp.ClientSession]]:
-        async with (
-            run_app(
-                APPS / name,
-                port=port or free_port(),
-                state=tmp_path / "state",
-                keys=KEYS,
-                app_settings={"SEEN": str(tmp_path / "seen.jsonl"), **settings},
-            ) as host,
-            aiohttp.ClientSession(host.base_url) as client,
-        ):
-            yield host, client
 
-    return run
+@dataclass
+class Shared:
+    environment: Environment
+    seen: Seen
+    running_app: RunningApp
 
 
 class Seen:
@@ -63,8 +72,9 @@ class Seen:
             return []
         return [json.loads(line) for line in self._path.read_text().splitlines()]
 
-    def of(self, function: str) -> list[dict[str, Any]]:
-        return [note for note in self.all() if note["function"] == function]
+    def of(self, function: str, **fields: object) -> list[dict[str, Any]]:
+        wanted = {"function": function, **fields}
+        return [note for note in self.all() if wanted.items() <= note.items()]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until it holds."""
@@ -78,8 +88,16 @@ def seen(tmp_path: Path) -> Seen:
     return Seen(tmp_path / "seen.jsonl")
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Environment:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """What the tests of a module share where starting anew for each would take too long."""
+    folder = tmp_path_factory.mktemp("shared")
+    return Shared(
+        make_environment(folder), Seen(folder / "seen.jsonl"), functools.partial(run_in, folder)
+    )
+
+
+def make_environment(folder: Path) -> Environment:
     """A whole environment on free ports; its app is yet to be set."""
     sockets = [socket.socket() for _ in Ports.OFFSETS]
     for each in sockets:
@@ -88,13 +106,18 @@ def environment(tmp_path: Path) -> Environment:
     for each in sockets:
         each.close()
     return Environment(
-        state=tmp_path / "localazure",
-        app=tmp_path,
+        state=folder / "localazure",
+        app=folder,
         ports=Ports(**dict(zip(Ports.OFFSETS, ports, strict=True))),
         keys=Keys.draw(),
-        service_bus_config=tmp_path / "Config.json",
-        event_grid_config=tmp_path / "event-grid.json",
-        azure_ml_config=tmp_path / "azure-ml.json",
-        storage_config=tmp_path / "storage.json",
-        app_settings={"SEEN": str(tmp_path / "seen.jsonl")},
+        service_bus_config=folder / "Config.json",
+        event_grid_config=folder / "event-grid.json",
+        azure_ml_config=folder / "azure-ml.json",
+        storage_config=folder / "storage.json",
+        app_settings={"SEEN": str(folder / "seen.jsonl")},
     )
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return make_environment(tmp_path)

@@ -132,7 +132,7 @@ async def test_the_host_alone(tmp_path: Path) -> None:
         port = probe.getsockname()[1]
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from localazure.functions.host import start_host\n"
+        "from localazure.functions import start_host\n"
         "asyncio.run(start_host(Path(sys.argv[1]), port=int(sys.argv[2]),\n"
         "                       state=Path(sys.argv[3])))\n"
     )

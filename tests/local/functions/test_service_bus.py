@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import aiohttp
 import pytest
+import pytest_asyncio
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
@@ -26,14 +29,20 @@ CONFIG = {
 }
 
 
-@pytest.fixture(autouse=True)
-def config(environment: Environment) -> None:
-    environment.service_bus_config.write_text(json.dumps(CONFIG))
-
-
-@pytest.fixture
 def settings(environment: Environment) -> dict[str, str]:
+    environment.service_bus_config.write_text(json.dumps(CONFIG))
     return {"AzureWebJobsBus": environment.service_bus_connection_string, "QUEUE": "plain"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(shared: Any) -> AsyncGenerator[aiohttp.ClientSession]:
+    """The app and the broker, running; a client of the app."""
+    names = settings(shared.environment)
+    async with (
+        serve_service_bus(shared.environment),
+        shared.running_app("service_bus", **names) as (_, client),
+    ):
+        yield client
 
 
 @contextlib.asynccontextmanager
@@ -63,9 +72,9 @@ async def until_empty(environment: Environment, queue: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_messages_arrive_whole_and_are_completed(
-    running_app: Any, seen: Any, environment: Environment, settings: dict[str, str]
-) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.usefixtures("client")
+async def test_messages_arrive_whole_and_are_completed(shared: Any) -> None:
     message = ServiceBusMessage(
         "hello",
         message_id="run:1",
@@ -73,11 +82,10 @@ async def test_messages_arrive_whole_and_are_completed(
         content_type="application/json",
         application_properties={"attempt": 1, "pipeline": "digits"},
     )
-    async with serve_service_bus(environment), running_app("service_bus", **settings):
-        await send(environment, "plain", message)
-        await seen.until(lambda: bool(seen.of("on_message")))
-        await until_empty(environment, "plain")
-    assert seen.of("on_message") == [
+    await send(shared.environment, "plain", message)
+    await shared.seen.until(lambda: bool(shared.seen.of("on_message", id="run:1")))
+    await until_empty(shared.environment, "plain")
+    assert shared.seen.of("on_message", id="run:1") == [
         {
             "function": "on_message",
             "body": "hello",
@@ -91,49 +99,63 @@ async def test_messages_arrive_whole_and_are_completed(
     ]
 
 
-async def test_a_failure_abandons_and_it_comes_again(
-    running_app: Any, seen: Any, environment: Environment, settings: dict[str, str]
-) -> None:
-    async with serve_service_bus(environment), running_app("service_bus", **settings):
-        await send(environment, "plain", ServiceBusMessage("x", subject="fails once"))
-        await seen.until(lambda: len(seen.of("on_message")) == 2)
-    assert [note["delivery_count"] for note in seen.of("on_message")] == [1, 2]
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.usefixtures("client")
+async def test_a_failure_abandons_and_it_comes_again(shared: Any) -> None:
+    message = ServiceBusMessage("x", message_id="fails", subject="fails once")
+    await send(shared.environment, "plain", message)
+    await shared.seen.until(lambda: len(shared.seen.of("on_message", id="fails")) == 2)
+    counts = [note["delivery_count"] for note in shared.seen.of("on_message", id="fails")]
+    assert counts == [1, 2]
 
 
-async def test_cardinality_many(
-    running_app: Any, seen: Any, environment: Environment, settings: dict[str, str]
-) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.usefixtures("client")
+async def test_cardinality_many(shared: Any) -> None:
     bodies = [f"m{number}" for number in range(5)]
 
     def arrived() -> list[str]:
-        return sorted(body for note in seen.of("on_batch") for body in note["bodies"])
+        return sorted(body for note in shared.seen.of("on_batch") for body in note["bodies"])
 
-    async with serve_service_bus(environment):
-        await send(environment, "batches", *(ServiceBusMessage(body) for body in bodies))
-        async with running_app("service_bus", **settings):
-            await seen.until(lambda: arrived() == bodies)
-    assert len(seen.of("on_batch")) < len(bodies)
+    await send(shared.environment, "batches", *(ServiceBusMessage(body) for body in bodies))
+    await shared.seen.until(lambda: arrived() == bodies)
+    assert len(shared.seen.of("on_batch")) < len(bodies)
 
 
-async def test_output_bindings(
-    running_app: Any, seen: Any, environment: Environment, settings: dict[str, str]
-) -> None:
-    async with (
-        serve_service_bus(environment),
-        running_app("service_bus", **settings) as (_, client),
-    ):
-        for path, body in (("/api/send/plain", b"to the queue"), ("/api/send/news", b"to all")):
-            async with client.post(path, data=body) as response:
-                assert response.status == 200
-        await seen.until(lambda: bool(seen.of("on_message") and len(seen.of("on_news")) == 2))
-    assert seen.of("on_message")[0]["body"] == "to the queue"
-    assert seen.of("on_news")[0]["body"] == "to all"
+@pytest.mark.asyncio(loop_scope="module")
+async def test_output_bindings(shared: Any, client: aiohttp.ClientSession) -> None:
+    for path, body in (("/api/send/plain", b"to the queue"), ("/api/send/news", b"to all")):
+        async with client.post(path, data=body) as response:
+            assert response.status == 200
+    await shared.seen.until(
+        lambda: bool(
+            shared.seen.of("on_message", body="to the queue")
+            and shared.seen.of("on_news", body="to all", state="ended")
+        )
+    )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.usefixtures("client")
+async def test_as_many_at_a_time_as_host_json_allows(shared: Any) -> None:
+    messages = [
+        ServiceBusMessage(f"crowd{number}", application_properties={"seconds": 0.3})
+        for number in range(6)
+    ]
+    await send(shared.environment, "news", *messages)
+
+    def crowd() -> list[dict[str, Any]]:
+        return [n for n in shared.seen.of("on_news") if n["body"].startswith("crowd")]
+
+    await shared.seen.until(lambda: len(crowd()) == 12)
+    changes = [1 if note["state"] == "began" else -1 for note in crowd()]
+    assert 2 <= max(itertools.accumulate(changes)) <= 4
 
 
 async def test_the_broker_may_be_away_at_the_start_and_later(
-    running_app: Any, seen: Any, environment: Environment, settings: dict[str, str]
+    running_app: Any, seen: Any, environment: Environment
 ) -> None:
-    async with running_app("service_bus", **settings):
+    async with running_app("service_bus", **settings(environment)):
         async with serve_service_bus(environment):
             await send(environment, "plain", ServiceBusMessage("first"))
             await seen.until(lambda: len(seen.of("on_message")) == 1)
@@ -145,11 +167,12 @@ async def test_the_broker_may_be_away_at_the_start_and_later(
 
 
 async def test_a_drain_lets_a_message_finish_and_completes_it(
-    running_app: Any, seen: Any, environment: Environment, settings: dict[str, str]
+    running_app: Any, seen: Any, environment: Environment
 ) -> None:
+    names = settings(environment)
     message = ServiceBusMessage("slow", application_properties={"seconds": 0.5})
     async with serve_service_bus(environment):
-        async with running_app("service_bus", **settings):
+        async with running_app("service_bus", **names):
             await send(environment, "news", message)
             await seen.until(lambda: bool(seen.of("on_news")))
         assert [note["state"] for note in seen.of("on_news")] == ["began", "ended"]

@@ -2,7 +2,7 @@
 
 # ruff: noqa: ARG001 - as an app's author would write it
 
-import datetime
+import datetime as dt
 
 import azure.functions as func
 
@@ -20,7 +20,7 @@ def publish(req: func.HttpRequest, events: func.Out[func.EventGridOutputEvent]) 
             data={"n": 1},
             subject="s",
             event_type="Published",
-            event_time=datetime.datetime.now(datetime.UTC),
+            event_time=dt.datetime.now(dt.UTC),
             data_version="1",
         )
     )

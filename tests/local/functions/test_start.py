@@ -1,0 +1,122 @@
+"""Apps that cannot be started, and starts that fail."""
+
+from __future__ import annotations
+
+import socket
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from localazure.functions.authorization import KeyRing
+from localazure.functions.errors import AppLoadError
+from localazure.functions.host import run_app
+
+KEYS = KeyRing(master="m", host="h", system="s")
+HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
+
+
+def write_app(folder: Path, body: str, host_json: str = '{"version": "2.0"}') -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "host.json").write_text(host_json)
+    (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
+    return folder
+
+
+async def start(app: Path, state: Path, port: int = 0, **settings: str) -> None:
+    async with run_app(app, port=port, state=state, keys=KEYS, app_settings=settings):
+        pass
+
+
+async def test_all_settings_that_are_wrong_are_named_at_once(tmp_path: Path) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
+        def tick(timer: func.TimerRequest) -> None: ...
+
+        @app.timer_trigger(arg_name="timer", schedule="0 0 0 31 2 *")
+        def never(timer: func.TimerRequest) -> None: ...
+
+        @app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="Missing")
+        def on_message(m: func.ServiceBusMessage) -> None: ...
+
+        @app.service_bus_queue_trigger(
+            arg_name="m", queue_name="q", connection="Bus", is_sessions_enabled=True
+        )
+        def in_order(m: func.ServiceBusMessage) -> None: ...
+
+        @app.route(route="a/{b:strange}")
+        def a(req: func.HttpRequest) -> str: ...
+        """,
+    )
+    with pytest.raises(AppLoadError) as caught:
+        await start(app, tmp_path / "state", Bus="Endpoint=sb://x;SharedAccessKey=hidden")
+    text = str(caught.value)
+    assert "function tick: schedule '61 * * * * *': second '61'" in text
+    assert "function never: schedule '0 0 0 31 2 *' never occurs" in text
+    assert "function on_message: the connection 'Missing' is not configured" in text
+    assert "function in_order: isSessionsEnabled" in text
+    assert "function a: route 'api/a/{b:strange}': unknown constraint 'strange'" in text
+    assert "hidden" not in text
+
+
+async def test_a_disabled_function_may_be_wrong(tmp_path: Path) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
+        def tick(timer: func.TimerRequest) -> None: ...
+        """,
+    )
+    await start(app, tmp_path / "state", **{"AzureWebJobs.tick.Disabled": "1"})
+
+
+async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.timer_trigger(arg_name="timer", schedule="0 0 0 * * *")
+        def tick(timer: func.TimerRequest) -> None: ...
+
+        @app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="Bus")
+        def on_message(m: func.ServiceBusMessage) -> None: ...
+        """,
+    )
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="address already in use"):
+            await start(app, tmp_path / "state", taken.getsockname()[1], Bus="Endpoint=sb://x")
+
+
+async def test_a_port_that_is_taken_with_durable_functions(tmp_path: Path) -> None:
+    app = Path(__file__).parent / "apps" / "durable"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="address already in use"):
+            await start(app, tmp_path / "state", taken.getsockname()[1])
+
+
+async def test_an_unknown_time_zone(tmp_path: Path) -> None:
+    app = write_app(tmp_path / "app", "")
+    with pytest.raises(AppLoadError, match="WEBSITE_TIME_ZONE is 'Mars/Olympus'"):
+        await start(app, tmp_path / "state", WEBSITE_TIME_ZONE="Mars/Olympus")
+
+
+async def test_warnings_do_not_keep_an_app_from_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.route()
+        @app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="00:00:01")
+        def hello(req: func.HttpRequest) -> str: ...
+        """,
+        '{"version": "2.0", "extensions": {"eventHubs": {}}}',
+    )
+    await start(app, tmp_path / "state")
+    assert "extensions.eventHubs has no effect here" in caplog.text
+    assert "the retry policy of 'hello' has no effect" in caplog.text
