@@ -120,7 +120,7 @@ def _find_settled(clients: Clients, name: str) -> AmlCompute | None:
 
 
 def _put(clients: Clients, cluster: AmlCompute) -> None:
-    """Create or change a cluster, and wait until it is.
+    """Create or change a cluster, and wait until the service has.
 
     For a change too: the SDK's `begin_update` would forget the cluster's subnet. But this one
     cannot send back the network settings without a subnet that `get` makes up.
@@ -128,7 +128,8 @@ def _put(clients: Clients, cluster: AmlCompute) -> None:
     if cluster.network_settings is not None and cluster.network_settings.subnet is None:
         cluster.network_settings = None
     try:
-        clients.ml.compute.begin_create_or_update(cluster).result()
+        operation = clients.ml.compute.begin_create_or_update(cluster)
+        operation.wait(SETTLE_SECONDS)
     except ResourceExistsError:
         raise  # 409: an execution beside this one is changing it; the next look will tell
     except AzureError as error:
@@ -137,6 +138,9 @@ def _put(clients: Clients, cluster: AmlCompute) -> None:
         if is_refusal(error):
             raise JobRejected(f"cannot have cluster {cluster.name}: {reason(error)}") from error
         raise
+
+    if not operation.done():
+        raise TransientError(f"cluster {cluster.name} is not ready after {SETTLE_SECONDS:.0f} s")
 
 
 def _describe(rung: Rung) -> AmlCompute:

@@ -52,9 +52,16 @@ def is_refusal(error: AzureError) -> bool:
 
 
 def reason(error: AzureError) -> str:
-    """What the service said, on one line."""
-    text = " ".join(str(error.message or type(error).__name__).split())
-    return text if len(text) <= MESSAGE_CHARACTERS else text[: MESSAGE_CHARACTERS - 1] + "…"
+    """What the service said, as `code: message` where it says both."""
+    if isinstance(error, HttpResponseError) and error.error and error.error.message:
+        return shorten(f"{error.error.code}: {error.error.message}")
+    return shorten(str(error.message or type(error).__name__))
+
+
+def shorten(text: str) -> str:
+    """The text on one line, and no longer than a message may be."""
+    line = " ".join(text.split())
+    return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 1] + "…"
 
 
 def _came_from_a_fault(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
 from handlers.clients import Clients
+from handlers.refusal import shorten
 from orchestrations.contracts import Failure, ReadResults, Results
 from orchestrations.errors import DataChanged, DataRejected, JobFailed
 
@@ -25,8 +26,6 @@ ERROR_FILE = "error.json"
 MAXIMUM_METRICS_BYTES = 32 * 1024
 # An excerpt of the problems is all that a trainer writes; this bounds the app's memory.
 MAXIMUM_ERROR_BYTES = 16 * 1024 * 1024
-# The message travels in notifications and in the dead-letter description (4,096 characters).
-MESSAGE_CHARACTERS = 2_000
 PERMANENT = frozenset({DataRejected.__name__, DataChanged.__name__})
 
 
@@ -132,7 +131,7 @@ def as_failure(error: TrainerError) -> Failure:
     message = error.message if permanent else f"{error.type}: {error.message}"
     return Failure(
         type=error.type if permanent else JobFailed.__name__,
-        message=message[:MESSAGE_CHARACTERS],
+        message=shorten(message),
         permanent=permanent,
     )
 

@@ -17,7 +17,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from handlers import records, tags
 from handlers.clients import Clients
 from handlers.model_registry import ModelSummary, find_champion
-from handlers.refusal import reason, refused_as_job_rejected
+from handlers.refusal import reason, refused_as_job_rejected, shorten
 from handlers.results import results_folder
 from handlers.tags import tags_of
 from orchestrations.contracts import Done, Job, JobReference, JobState, SubmitJob
@@ -49,6 +49,7 @@ STATES: Mapping[str, JobState] = {
 # `Unknown`, and what a later API may add: the most patient of the states that are no end.
 OTHER_STATE: JobState = "running"
 NO_CHAMPION = "none"
+COMMAND = "command"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +195,9 @@ def _load(clients: Clients, request: SubmitJob, champion: ModelSummary | None) -
     try:
         job = load_job(file, params_override=settings)
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
-        raise JobRejected(f"{_within(file)} is no command job: {error}") from error
+        raise JobRejected(f"{_within(file)} is no command job: {shorten(str(error))}") from error
+    if job.type != COMMAND:
+        raise JobRejected(f"{_within(file)} is a job of type {job.type}: it must be a {COMMAND}")
     ours = {
         tags.RUN: request.run,
         tags.PIPELINE: pipeline.name,
@@ -257,4 +260,4 @@ def _error_of(clients: Clients, name: str) -> str | None:
     failure = details.error.error if details.error else None
     if failure is None or not failure.message:
         return None
-    return f"{failure.code}: {failure.message}" if failure.code else str(failure.message)
+    return shorten(f"{failure.code}: {failure.message}" if failure.code else failure.message)

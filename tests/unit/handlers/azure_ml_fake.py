@@ -101,20 +101,28 @@ def a_job(name: str, status: str, tags: Mapping[str, str] | None = None, **more:
     return SimpleNamespace(name=name, status=status, tags=tags, **more)
 
 
-class Poller:
-    def __init__(self, end: Callable[[], Any]) -> None:
+class Operation:
+    """A long-running operation that ends when it is waited for, if it ever does."""
+
+    def __init__(self, end: Callable[[], Any] | None) -> None:
         self._end = end
 
-    def result(self) -> Any:
-        return self._end()
+    def wait(self, timeout: float) -> None:
+        assert timeout > 0
+        if self._end is not None:
+            self._end()
+
+    def done(self) -> bool:
+        return self._end is not None
 
 
 class Computes(Resources):
     def __init__(self) -> None:
         super().__init__(key=lambda cluster: (cluster.name,))
+        self.is_stuck = False
 
-    def begin_create_or_update(self, cluster: Any) -> Poller:
-        return Poller(lambda: self.create_or_update(cluster))
+    def begin_create_or_update(self, cluster: Any) -> Operation:
+        return Operation(None if self.is_stuck else lambda: self.create_or_update(cluster))
 
 
 class Workspace:

@@ -75,6 +75,18 @@ def test_puts_a_failed_cluster_again(world: World) -> None:
     assert world.workspace.compute.created == 1
 
 
+def test_a_crash_after_the_creation_finds_the_cluster(world: World) -> None:
+    def die_after(_: Any) -> None:
+        world.workspace.compute.store["spot",] = a_cluster()
+        raise KeyboardInterrupt
+
+    world.workspace.compute.faults.append(die_after)
+    with pytest.raises(KeyboardInterrupt):
+        ensure_capacity(world.clients, LADDER)
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot")
+    assert world.workspace.compute.created == 0
+
+
 def test_without_quota_the_next_rung_is_taken(world: World) -> None:
     world.workspace.compute.faults.append(quota)
     assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="dedicated")
@@ -154,4 +166,10 @@ def test_does_not_wait_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(capacity.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(capacity.time, "sleep", lambda seconds: now.append(now.pop() + seconds))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - a clock
     with pytest.raises(TransientError, match="cluster spot has been updating"):
+        ensure_capacity(world.clients, LADDER)
+
+
+def test_does_not_wait_for_ever_for_its_own_change_either(world: World) -> None:
+    world.workspace.compute.is_stuck = True
+    with pytest.raises(TransientError, match="cluster spot is not ready after 120 s"):
         ensure_capacity(world.clients, LADDER)

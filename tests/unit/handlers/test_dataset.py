@@ -58,6 +58,18 @@ def test_adopts_what_the_service_names_in_its_long_form(world: World) -> None:
     assert world.workspace.data.created == 0
 
 
+def test_a_crash_after_the_creation_finds_the_asset(world: World) -> None:
+    def die_after(asset: Any) -> None:
+        world.workspace.data.store[KEY] = asset
+        raise KeyboardInterrupt
+
+    world.workspace.data.faults.append(die_after)
+    with pytest.raises(KeyboardInterrupt):
+        register_dataset(world.clients, REQUEST)
+    assert register_dataset(world.clients, REQUEST).version == DATASET.version
+    assert world.workspace.data.created == 0
+
+
 def test_two_at_once_end_in_one_asset(world: World) -> None:
     def other_was_faster(_: Any) -> None:
         world.workspace.data.store[KEY] = asset_at(f"azureml://{FOLDER}")

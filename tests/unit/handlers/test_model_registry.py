@@ -78,6 +78,18 @@ def test_a_dataset_of_the_same_second_takes_the_next_integer(world: World) -> No
     assert world.workspace.models.created == 1
 
 
+def test_a_crash_after_the_creation_finds_the_version(world: World) -> None:
+    def die_after(model: Any) -> None:
+        world.workspace.models.store["digits", str(FIRST)] = model
+        raise KeyboardInterrupt
+
+    world.workspace.models.faults.append(die_after)
+    with pytest.raises(KeyboardInterrupt):
+        register_model(world.clients, REQUEST)
+    assert register_model(world.clients, REQUEST).version == str(FIRST)
+    assert world.workspace.models.created == 0
+
+
 @pytest.mark.parametrize(("faster", "version"), [(DATASET.version, FIRST), ("another", FIRST + 1)])
 def test_two_at_once_end_in_one_version_a_dataset(world: World, faster: str, version: int) -> None:
     def other_was_faster(_: Any) -> None:

@@ -5,6 +5,7 @@ from azure.ai.ml.exceptions import MlException, ValidationException
 from azure.core.exceptions import (
     AzureError,
     HttpResponseError,
+    ODataV4Format,
     ServiceRequestError,
 )
 
@@ -53,6 +54,12 @@ def test_an_exception_of_the_sdk_is_judged_by_what_it_wraps(
     error = MlException(message="upload failed", no_personal_data_message="")
     error.__cause__ = cause
     assert is_refusal(error) is refused
+
+
+def test_a_reason_is_the_services_code_and_message() -> None:
+    error = refusal(400, "(UserError) no\nCode: UserError\nMessage: no")
+    error.error = ODataV4Format({"code": "UserError", "message": "no"})
+    assert reason(error) == "UserError: no"
 
 
 def test_a_reason_fits_into_a_message() -> None:

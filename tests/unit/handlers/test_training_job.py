@@ -25,7 +25,7 @@ from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, run_request
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
-pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.RemovedInMarshmallow4Warning")
+pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
 
 RUN = f"digits-{DATASET.version}-1"
 REQUEST = SubmitJob(
@@ -186,6 +186,12 @@ def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
 def test_a_job_file_that_cannot_be_loaded_is_named(world: World, tmp_path: Path, text: str) -> None:
     write_job(tmp_path, text)
     with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is no command job"):
+        submit_job(world.clients, REQUEST)
+
+
+def test_a_job_of_another_type_is_named(world: World, tmp_path: Path) -> None:
+    write_job(tmp_path, "type: pipeline\njobs: {}")
+    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is a job of type pipeline"):
         submit_job(world.clients, REQUEST)
 
 

@@ -15,11 +15,12 @@ from handlers.settings import Settings
 from localazure.certificates import ensure_certificates
 from localazure.environment import Environment, Keys
 from localazure.machinelearning.client_settings import app_settings
+from tests.local.machinelearning.local_workspace import Part, free_ports
 
 with warnings.catch_warnings():
     # azure.ai.ml defines schemas in ways that marshmallow announces the end of.
     warnings.simplefilter("ignore")
-    from tests.local.machinelearning.local_workspace import Part, free_ports
+    import azure.ai.ml.entities  # noqa: F401 # pyright: ignore[reportUnusedImport] - loaded here
 
 AZURE_ML = {
     "datastores": [

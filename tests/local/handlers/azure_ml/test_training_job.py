@@ -35,7 +35,7 @@ from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
-pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.RemovedInMarshmallow4Warning")
+pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
 
 JOB_YML = """\
 type: command
@@ -143,6 +143,8 @@ def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> Non
         "resumed": 1.0,
         "champion_accuracy": 0.8,
     }
+    clients.ml.models.archive(model.name, model.version)
+    assert find_champion(clients, PIPELINE.model.name) is None
     # Whoever adopts the first job judges it by the champion that it had: none.
     assert submit_job(clients, submission(prepared, 1, "train")).champion is None
 
