@@ -1,0 +1,131 @@
+"""Who is let in where, and for how long."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.servicebus.addresses import Address, parse
+from localazure.servicebus.cbs import Authorization, SharedKey, TokenError
+
+KEY = SharedKey("Root", "c2VjcmV0+/=")
+NOW_S = 1000.0
+
+
+def sas(resource: str, expiry: Any = 2000, name: str = KEY.name, value: str = KEY.value) -> str:
+    encoded = quote_plus(resource)
+    digest = hmac.new(value.encode(), f"{encoded}\n{expiry}".encode(), hashlib.sha256).digest()
+    signature = quote(base64.b64encode(digest))
+    return f"SharedAccessSignature sr={encoded}&sig={signature}&se={expiry}&skn={name}"
+
+
+def jwt(claims: Any) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{payload}.signature"
+
+
+def test_a_signature_opens_its_resource_until_it_expires() -> None:
+    authorization = Authorization(KEY)
+    authorization.put_token("sb://host/Topic/Subscriptions/a", sas("sb://host/topic"), NOW_S)
+    assert authorization.allows("topic/subscriptions/a", NOW_S)
+    assert authorization.allows("topic/subscriptions/a/$deadletterqueue", 1999)
+    assert not authorization.allows("topic/subscriptions/a", 2000)
+    assert not authorization.allows("topic/subscriptions/ab", NOW_S)
+    assert not authorization.allows("topic", NOW_S)
+
+
+def test_a_signature_for_the_namespace_opens_everything() -> None:
+    authorization = Authorization(KEY)
+    authorization.put_token("sb://host:1/queue", sas("sb://host:1/"), NOW_S)
+    assert authorization.allows("queue", NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (sas("sb://host/other"), "not for 'queue'"),
+        (sas("sb://host/queue", 999), "expired"),
+        (sas("sb://host/queue", "soon"), "no number"),
+        (sas("sb://host/queue", value="wrong"), "not one of this namespace's key"),
+        (sas("sb://host/queue", name="Other"), "not one of this namespace's key"),
+        (sas("sb://host/queue").replace("se=2000", "se=3000"), "not one of this namespace's key"),
+        ("SharedAccessSignature sr=x&se=1", "lacks sig, skn"),
+        ("opaque", "neither"),
+        (jwt({"exp": 999}), "expired"),
+        (jwt({}), "no claims with an expiry"),
+        (jwt([]), "no claims with an expiry"),
+        ("a.!.c", "no claims with an expiry"),
+    ],
+)
+def test_tokens_that_let_nobody_in_say_why_without_quoting_them(token: str, reason: str) -> None:
+    authorization = Authorization(KEY)
+    with pytest.raises(TokenError, match=reason) as caught:
+        authorization.put_token("sb://host/queue", token, NOW_S)
+    assert token not in str(caught.value)
+    assert KEY.value not in str(caught.value)
+    assert not authorization.allows("queue", NOW_S)
+
+
+def test_a_json_web_token_opens_what_it_was_put_for() -> None:
+    authorization = Authorization(KEY)
+    authorization.put_token("sb://host/queue", jwt({"exp": 2000}), NOW_S)
+    assert authorization.allows("queue", NOW_S)
+    assert not authorization.allows("other", NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("response", "is_let_in"),
+    [
+        (f"\0{KEY.name}\0{KEY.value}".encode(), True),
+        (f"someone\0{KEY.name}\0{KEY.value}".encode(), True),
+        (f"\0{KEY.name}\0wrong".encode(), False),
+        (f"\0Other\0{KEY.value}".encode(), False),
+        (b"", False),
+        (b"\xff\0\xff\0\xff", False),
+    ],
+)
+def test_sasl_plain_with_the_key_opens_everything(response: bytes, is_let_in: bool) -> None:  # noqa: FBT001
+    authorization = Authorization(KEY)
+    assert authorization.authenticate("PLAIN", response) == is_let_in
+    assert authorization.allows("anything", NOW_S) == is_let_in
+
+
+def test_other_mechanisms_leave_it_to_tokens() -> None:
+    authorization = Authorization(KEY)
+    assert authorization.authenticate("ANONYMOUS", b"")
+    assert not authorization.allows("queue", NOW_S)
+
+
+@given(st.text())
+def test_arbitrary_tokens_raise_the_typed_error(token: str) -> None:
+    for given_token in (token, f"SharedAccessSignature {token}", f"a.{token}.c"):
+        with pytest.raises(TokenError):
+            Authorization(KEY).put_token("queue", given_token, NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("Queue", Address("queue")),
+        ("amqps://host:5671/queue", Address("queue")),
+        ("sb://host/a%20b/", Address("a b")),
+        ("topic/Subscriptions/Sub", Address("topic/subscriptions/sub")),
+        ("queue/$DeadLetterQueue", Address("queue", is_dead_letter_queue=True)),
+        ("queue/$management", Address("queue", is_management=True)),
+        (
+            "amqps://h/t/Subscriptions/s/$DeadLetterQueue/$management",
+            Address("t/subscriptions/s", is_dead_letter_queue=True, is_management=True),
+        ),
+        ("$cbs", Address("$cbs")),
+    ],
+)
+def test_addresses(text: str, address: Address) -> None:
+    assert parse(text) == address

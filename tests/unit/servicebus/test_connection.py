@@ -1,0 +1,375 @@
+"""The connection's state machine, byte by byte, with a peer written from the same codec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.servicebus.amqp import frames
+from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.connection import IDLE_TIMEOUT_MS, Connection
+from localazure.servicebus.amqp.events import (
+    Closed,
+    CreditChanged,
+    Disposed,
+    LinkAttached,
+    LinkDetached,
+    MessageReceived,
+    Opened,
+)
+from localazure.servicebus.amqp.link import LINK_CREDIT, Link
+from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID, INCOMING_WINDOW
+
+MAX_SIZE = 1000
+
+
+class Peer:
+    """A client: keeps the connection under test and decodes what it says."""
+
+    def __init__(self, *, max_frame_size: int = 65536, incoming_window: int = 100) -> None:
+        self.connection = Connection(
+            container_id="test",
+            mechanisms=("PLAIN", "ANONYMOUS"),
+            authenticate=lambda mechanism, response: mechanism != "PLAIN" or response == b"good",
+        )
+        self._decoder = frames.FrameDecoder(2**20)
+        self._max_frame_size = max_frame_size
+        self._incoming_window = incoming_window
+
+    def says(self, *performatives: p.Composite, payload: bytes = b"", kind: int = 0) -> list[Any]:
+        data = b"".join(frames.encode_frame(item, payload, kind=kind) for item in performatives)
+        return self.connection.receive(data)
+
+    def hears(self) -> list[Any]:
+        self._decoder.feed(self.connection.take_output())
+        return [
+            frame.data if isinstance(frame, frames.ProtocolHeader) else frame.performative
+            for frame in self._decoder.frames()
+        ]
+
+    def hears_payloads(self) -> list[tuple[p.Transfer, bytes]]:
+        self._decoder.feed(self.connection.take_output())
+        return [
+            (frame.performative, frame.payload)
+            for frame in self._decoder.frames()
+            if isinstance(frame, frames.Frame) and isinstance(frame.performative, p.Transfer)
+        ]
+
+    def opens(self, idle_timeout_ms: int | None = None) -> None:
+        self.connection.receive(frames.AMQP_HEADER)
+        opened = p.Open(
+            "peer", max_frame_size=self._max_frame_size, idle_timeout_ms=idle_timeout_ms
+        )
+        begin = p.Begin(
+            None, next_outgoing_id=0, incoming_window=self._incoming_window, outgoing_window=100
+        )
+        self.says(opened, begin)
+        self.hears()
+
+    def attaches(self, *, receives: bool, handle: int = 0) -> Link:
+        source, target = p.Source("from"), p.Target("to")
+        (event,) = self.says(p.Attach("link", handle, receives, source=source, target=target))
+        assert isinstance(event, LinkAttached)
+        event.link.accept(max_message_size=MAX_SIZE)
+        return event.link
+
+    def grants(self, credit: int, *, count: int = 0, drain: bool = False, handle: int = 0) -> Any:
+        return self.says(
+            p.Flow(
+                FIRST_OUTGOING_ID,
+                self._incoming_window,
+                0,
+                100,
+                handle,
+                count,
+                credit,
+                drain=drain,
+            )
+        )
+
+
+@pytest.mark.parametrize(("response", "outcome"), [(b"good", 0), (b"bad", 1)])
+def test_sasl_comes_first_and_decides(response: bytes, outcome: int) -> None:
+    peer = Peer()
+    peer.connection.receive(frames.SASL_HEADER)
+    assert peer.hears() == [frames.SASL_HEADER, p.SaslMechanisms(["PLAIN", "ANONYMOUS"])]
+    peer.says(p.SaslInit("PLAIN", response), kind=frames.SASL_FRAME)
+    assert peer.hears() == [p.SaslOutcome(outcome)]
+    assert peer.connection.is_closed == (outcome != 0)
+
+
+def test_a_mechanism_that_was_not_offered_is_refused() -> None:
+    peer = Peer()
+    peer.connection.receive(frames.SASL_HEADER)
+    peer.says(p.SaslInit("EXTERNAL"), kind=frames.SASL_FRAME)
+    assert peer.hears()[-1] == p.SaslOutcome(1)
+
+
+def test_a_wrong_protocol_header_is_told_the_right_one() -> None:
+    peer = Peer()
+    assert isinstance(peer.connection.receive(b"AMQP\x00\x00\x09\x01")[0], Closed)
+    assert peer.hears() == [frames.SASL_HEADER]
+    assert peer.connection.is_closed
+    assert peer.connection.receive(b"anything") == []
+
+
+def test_open_begin_and_close_are_answered() -> None:
+    peer = Peer()
+    peer.connection.receive(frames.AMQP_HEADER)
+    (event,) = peer.says(p.Open("peer"))
+    assert isinstance(event, Opened)
+    peer.says(p.Begin(None, next_outgoing_id=0, incoming_window=1, outgoing_window=1))
+    header, opened, begun = peer.hears()
+    assert header == frames.AMQP_HEADER
+    assert opened.idle_timeout_ms == IDLE_TIMEOUT_MS
+    assert begun.remote_channel == 0
+    assert peer.says(p.Close()) == [Closed(None)]
+    assert peer.hears() == [p.Close()]
+    assert peer.connection.is_closed
+
+
+@pytest.mark.parametrize(
+    "performative",
+    [p.Attach("l", 0, role=False), p.End(), p.Detach(0), p.SaslInit("PLAIN")],
+)
+def test_what_the_state_does_not_allow_closes_the_connection(performative: p.Composite) -> None:
+    peer = Peer()
+    peer.connection.receive(frames.AMQP_HEADER)
+    (event,) = peer.says(performative)
+    assert isinstance(event, Closed)
+    *_, close = peer.hears()
+    assert close.error.condition == "amqp:illegal-state"
+    assert peer.connection.is_closed
+
+
+def test_a_message_is_received_settled_and_paid_with_credit() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=False)
+    attached, flow = peer.hears()
+    assert (attached.max_message_size, attached.role) == (MAX_SIZE, p.RECEIVER)
+    assert flow.link_credit == LINK_CREDIT
+    (event,) = peer.says(p.Transfer(0, 7, b"tag", 0), payload=b"message")
+    assert event == MessageReceived(link, 7, is_settled=False, message_format=0, payload=b"message")
+    link.settle_incoming(event, p.Accepted())
+    assert peer.hears() == [p.Disposition(p.RECEIVER, 7, settled=True, state=p.Accepted())]
+
+
+def test_credit_is_renewed_when_half_is_used_and_answered() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=False)
+    peer.hears()
+    events = [
+        event
+        for number in range(LINK_CREDIT // 2 + 1)
+        for event in peer.says(p.Transfer(0, number, b"", 0), payload=b"x")
+    ]
+    assert peer.hears() == []  # nothing answered: nothing granted
+    for event in events:
+        link.settle_incoming(event, p.Accepted())
+    flows = [item for item in peer.hears() if isinstance(item, p.Flow)]
+    assert [(flow.delivery_count, flow.link_credit) for flow in flows] == [(501, 501)]
+
+
+def test_transfers_of_one_message_are_put_together_and_aborted_ones_dropped() -> None:
+    peer = Peer()
+    peer.opens()
+    peer.attaches(receives=False)
+    assert peer.says(p.Transfer(0, 1, b"t", 0, more=True), payload=b"ab") == []
+    assert peer.says(p.Transfer(0, aborted=True)) == []
+    assert peer.says(p.Transfer(0, 2, b"t", 0, more=True), payload=b"cd") == []
+    (event,) = peer.says(p.Transfer(0), payload=b"ef")
+    assert (event.delivery_id, event.payload) == (2, b"cdef")
+
+
+def test_a_message_over_the_limit_is_rejected_and_the_link_lives_on() -> None:
+    peer = Peer()
+    peer.opens()
+    peer.attaches(receives=False)
+    peer.hears()
+    for _ in range(3):
+        assert peer.says(p.Transfer(0, 1, b"t", 0, more=True), payload=b"x" * 600) == []
+    assert peer.says(p.Transfer(0), payload=b"") == []
+    (rejection,) = peer.hears()
+    assert rejection.state.error.condition == "amqp:link:message-size-exceeded"
+    assert len(peer.says(p.Transfer(0, 2, b"t", 0), payload=b"fits")) == 1
+
+
+def test_a_message_is_cut_to_the_peers_frame_size() -> None:
+    peer = Peer(max_frame_size=512)
+    peer.opens()
+    link = peer.attaches(receives=True)
+    peer.grants(5)
+    peer.hears()
+    payload = bytes(range(250)) * 5
+    link.deliver(tag=b"t" * 16, payload=payload, is_settled=False)
+    output = peer.connection.take_output()
+    transfers: list[frames.Frame] = []
+    decoder = frames.FrameDecoder(512)  # refuses frames that are larger
+    decoder.feed(output)
+    transfers += [frame for frame in decoder.frames() if isinstance(frame, frames.Frame)]
+    assert b"".join(frame.payload for frame in transfers) == payload
+    assert len(transfers) > 2
+    first = transfers[0].performative
+    assert isinstance(first, p.Transfer)
+    assert (first.delivery_id, first.more) == (FIRST_OUTGOING_ID, True)
+
+
+def test_the_peers_window_holds_transfers_back_until_it_opens() -> None:
+    peer = Peer(incoming_window=2)
+    peer.opens()
+    link = peer.attaches(receives=True)
+    peer.grants(10)
+    peer.hears()
+    for number in range(5):
+        link.deliver(tag=b"", payload=bytes([number]), is_settled=True)
+    assert [payload for _, payload in peer.hears_payloads()] == [b"\x00", b"\x01"]
+    peer.says(p.Flow(FIRST_OUTGOING_ID + 2, 2, 0, 100))
+    assert [payload for _, payload in peer.hears_payloads()] == [b"\x02", b"\x03"]
+    peer.says(p.Detach(0, closed=True))
+    peer.says(p.Flow(FIRST_OUTGOING_ID + 4, 2, 0, 100))
+    assert peer.hears_payloads() == []  # the link is gone, so is what waited
+
+
+def test_the_own_window_is_renewed_before_it_closes() -> None:
+    peer = Peer()
+    peer.opens()
+    peer.attaches(receives=False)
+    peer.hears()
+    for number in range(INCOMING_WINDOW // 2 + 1):
+        peer.says(p.Transfer(0, number, b"", 0), payload=b"x")
+    (flow,) = peer.hears()
+    assert (flow.handle, flow.incoming_window) == (None, INCOMING_WINDOW)
+
+
+def test_credit_counts_from_what_the_peer_had_received() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=True)
+    assert peer.grants(3) == [CreditChanged(link)]
+    assert link.credit == 3
+    link.deliver(tag=b"a", payload=b"1", is_settled=False)
+    peer.grants(3, count=0)  # sent before the peer saw the message
+    assert link.credit == 2
+    peer.grants(0, count=1)
+    assert link.credit == 0
+
+
+def test_draining_gives_the_credit_back() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=True)
+    peer.grants(7, drain=True)
+    assert link.is_draining
+    peer.hears()
+    link.drained()
+    (flow,) = peer.hears()
+    assert (flow.delivery_count, flow.link_credit, flow.drain) == (7, 0, True)
+
+
+def test_outcomes_are_reported_and_confirmed() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=True)
+    peer.grants(5)
+    for tag in (b"a", b"b", b"c"):
+        link.deliver(tag=tag, payload=b"x", is_settled=False)
+    peer.hears()
+    first = FIRST_OUTGOING_ID
+    events = peer.says(p.Disposition(p.RECEIVER, first, first + 1, state=p.Accepted()))
+    assert [(event.tag, event.is_settled) for event in events] == [(b"a", False), (b"b", False)]
+    link.settle_outgoing(events[0], p.Accepted())
+    assert peer.hears() == [p.Disposition(p.SENDER, first, settled=True, state=p.Accepted())]
+    (released,) = peer.says(p.Disposition(p.RECEIVER, first + 2, settled=True, state=p.Released()))
+    assert isinstance(released, Disposed)
+    link.settle_outgoing(released, p.Released())
+    assert peer.hears() == []  # it was settled already
+    everything = p.Disposition(p.RECEIVER, 0, 2**32 - 1, state=p.Accepted())
+    assert peer.says(everything) == []
+
+
+def test_a_refused_link_has_no_ends_and_is_detached() -> None:
+    peer = Peer()
+    peer.opens()
+    (event,) = peer.says(p.Attach("l", 0, role=True, source=p.Source("x"), target=p.Target("y")))
+    error = p.Error("amqp:not-found", "no such entity", {})
+    event.link.refuse(error)
+    attached, detached = peer.hears()
+    assert (attached.source, attached.target) == (None, None)
+    assert (detached.closed, detached.error) == (True, error)
+    assert peer.says(p.Detach(0, closed=True)) == [LinkDetached(event.link)]
+    assert peer.hears() == []
+
+
+def test_the_end_of_a_session_detaches_and_late_frames_are_passed_over() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=True)
+    peer.hears()
+    assert peer.says(p.End()) == [LinkDetached(link)]
+    assert peer.hears() == [p.End()]
+    assert peer.says(p.Detach(0), p.Flow(None, 1, 0, 1), p.End()) == []
+    assert not peer.connection.is_closed
+
+
+def test_closing_from_this_end_waits_for_the_answer() -> None:
+    peer = Peer()
+    peer.opens()
+    link = peer.attaches(receives=True)
+    peer.hears()
+    error = p.Error("amqp:connection:forced", "stopping", {})
+    assert peer.connection.close(error) == [LinkDetached(link), Closed(error)]
+    assert peer.hears() == [p.Close(error)]
+    assert peer.says(p.Flow(None, 1, 0, 1), p.Close()) == []
+    assert peer.connection.is_closed
+
+
+def test_a_silent_connection_is_kept_alive_then_given_up() -> None:
+    peer = Peer()
+    peer.opens(idle_timeout_ms=30_000)
+    assert peer.connection.tick_interval_ms == 10_000
+    peer.connection.tick(10_000)
+    peer.connection.take_output()
+    assert peer.connection.tick(10_000) == []
+    assert peer.connection.take_output() == frames.HEARTBEAT
+    peer.connection.receive(frames.HEARTBEAT)
+    assert peer.connection.tick(2 * IDLE_TIMEOUT_MS) == []
+    (closed,) = peer.connection.tick(2 * IDLE_TIMEOUT_MS)
+    assert isinstance(closed, Closed)
+    assert peer.connection.is_closed
+
+
+@given(st.lists(st.binary(min_size=1, max_size=60), max_size=5))
+def test_arbitrary_bytes_never_do_more_than_close(pieces: list[bytes]) -> None:
+    peer = Peer()
+    peer.opens()
+    for piece in pieces:
+        peer.connection.receive(piece)
+    peer.connection.take_output()
+
+
+FIELDS = st.integers(0, 3)
+HOSTILE = st.one_of(
+    st.builds(p.Flow, FIELDS, FIELDS, FIELDS, FIELDS, FIELDS, FIELDS, FIELDS),
+    st.builds(p.Transfer, FIELDS, FIELDS, st.just(b"t"), more=st.booleans()),
+    st.builds(p.Disposition, st.booleans(), FIELDS, FIELDS, state=st.just(p.Accepted())),
+    st.builds(p.Detach, FIELDS),
+    st.builds(p.Attach, st.just("l"), FIELDS, st.booleans()),
+    st.builds(p.Begin, st.none(), FIELDS, FIELDS, FIELDS),
+    st.builds(p.End),
+)
+
+
+@given(st.lists(HOSTILE, max_size=12))
+def test_any_order_of_frames_is_survived(performatives: list[p.Composite]) -> None:
+    peer = Peer()
+    peer.opens()
+    for performative in performatives:
+        for event in peer.says(performative, payload=b"x"):
+            if isinstance(event, LinkAttached):
+                event.link.accept(max_message_size=MAX_SIZE)
+    peer.hears()

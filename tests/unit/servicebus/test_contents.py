@@ -1,0 +1,163 @@
+"""Messages between the wire and the store, and the filters that look into them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.servicebus import contents
+from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp import message as amqp_message
+from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.errors import AmqpError, DecodeError
+from localazure.servicebus.amqp.types import Described, Symbol, Timestamp, ULong
+from localazure.servicebus.config import CorrelationFilter
+from localazure.servicebus.filters import MessageFacts, matches
+from localazure.servicebus.queues import Entry, MessageState
+from localazure.servicebus.store import StoredMessage
+
+
+def section(code: int, value: Any) -> bytes:
+    return codec.encode(Described(ULong(code), value))
+
+
+def stored(bare: bytes, **changes: Any) -> StoredMessage:
+    fields: dict[str, Any] = {
+        "entry": Entry(7, MessageState.ACTIVE, 2),
+        "enqueued_ms": 1000,
+        "ttl_ms": None,
+        "annotations": {},
+        "bare": bare,
+        "dead_letter_reason": None,
+        "dead_letter_description": None,
+        "dead_letter_source": None,
+        **changes,
+    }
+    return StoredMessage(**fields)
+
+
+BARE = p.Properties(message_id="m", subject="s").encode() + section(0x74, {"a": 1})
+BODY = section(0x75, b"body")
+
+
+def test_the_bare_message_passes_byte_for_byte() -> None:
+    sent = (
+        p.Header(ttl_ms=5000).encode()
+        + section(0x71, {Symbol("x"): 1})
+        + section(0x72, {Symbol("x-opt-partition-key"): "k"})
+        + BARE
+        + BODY
+    )
+    message = contents.parse(sent)
+    assert message.bare == BARE + BODY
+    assert message.ttl_ms == 5000
+    assert message.message_id == "m"
+    payload = contents.render(
+        stored(message.bare, annotations=message.annotations), locked_until_ms=2000
+    )
+    assert payload.endswith(BARE + BODY)
+    received = amqp_message.parse(payload)
+    assert received.header.delivery_count == 2
+    assert received.annotations == {
+        "x-opt-partition-key": "k",
+        "x-opt-sequence-number": 7,
+        "x-opt-enqueued-time": 1000,
+        "x-opt-message-state": 0,
+        "x-opt-locked-until": 2000,
+    }
+    assert isinstance(received.annotations["x-opt-enqueued-time"], Timestamp)
+
+
+def test_dead_letter_details_join_the_application_properties() -> None:
+    payload = contents.render(
+        stored(
+            BARE + BODY,
+            dead_letter_reason="r",
+            dead_letter_description="d",
+            dead_letter_source="q",
+        )
+    )
+    assert amqp_message.application_properties(payload) == {
+        "a": 1,
+        "DeadLetterReason": "r",
+        "DeadLetterErrorDescription": "d",
+    }
+    assert amqp_message.properties(payload).message_id == "m"
+    assert amqp_message.body_data(payload) == [b"body"]
+    assert amqp_message.parse(payload).annotations["x-opt-deadletter-source"] == "q"
+
+
+def test_a_message_without_application_properties_gets_them() -> None:
+    bare = p.Properties(message_id="m").encode() + BODY
+    changed = amqp_message.with_application_properties(bare, {"k": "v"})
+    assert changed == p.Properties(message_id="m").encode() + section(0x74, {"k": "v"}) + BODY
+
+
+def test_a_batch_holds_messages_in_its_data_sections() -> None:
+    inner = [BARE + section(0x75, body) for body in (b"1", b"2")]
+    batch = b"".join(section(0x75, item) for item in inner)
+    found = contents.parse_transfer(contents.BATCH_MESSAGE_FORMAT, batch)
+    assert [item.bare for item in found] == inner
+    assert len(contents.parse_transfer(0, batch)) == 1
+
+
+def test_the_scheduled_time_is_taken_off_the_annotations() -> None:
+    annotations = section(0x72, {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(99)})
+    message = contents.parse(annotations + BODY)
+    assert (message.due_ms, message.annotations) == (99, {})
+
+
+def test_a_lifetime_beyond_the_headers_range_comes_from_the_two_times() -> None:
+    properties = p.Properties(creation_time=1000, absolute_expiry_time=2**33 + 1000)
+    sent = p.Header(ttl_ms=2**32 - 1).encode() + properties.encode() + BODY
+    assert contents.parse(sent).ttl_ms == 2**33
+
+
+def test_ids_of_different_types_never_coincide() -> None:
+    identity = uuid.UUID(int=5)
+    ids = [
+        contents.parse(p.Properties(message_id=item).encode() + BODY).message_id
+        for item in (str(identity), identity, identity.bytes, ULong(5), "5")
+    ]
+    assert len(set(ids)) == len(ids)
+
+
+@given(st.binary(max_size=60))
+def test_arbitrary_payloads_parse_or_raise_the_typed_error(payload: bytes) -> None:
+    for message_format in (0, contents.BATCH_MESSAGE_FORMAT):
+        try:
+            contents.parse_transfer(message_format, payload)
+        except AmqpError:
+            continue
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"x", section(0x79, 1), section(0x70, {}), section(0x72, []), section(0x73, [1] * 20)],
+)
+def test_what_is_no_message_is_refused(payload: bytes) -> None:
+    with pytest.raises(DecodeError):
+        contents.parse(payload)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_match"),
+    [
+        (CorrelationFilter(), True),
+        (CorrelationFilter(system={"subject": "s"}), True),
+        (CorrelationFilter(system={"subject": "S"}), False),
+        (CorrelationFilter(system={"subject": "s", "to": "x"}), False),
+        (CorrelationFilter(application={"a": 1}), True),
+        (CorrelationFilter(application={"a": True}), False),
+        (CorrelationFilter(application={"b": 1}), False),
+        (CorrelationFilter(system={"message_id": "m"}, application={"a": 1}), True),
+    ],
+)
+def test_filters(rule: CorrelationFilter, is_match: bool) -> None:  # noqa: FBT001
+    facts = MessageFacts(amqp_message.properties(BARE), BARE)
+    assert matches((rule,), facts) == is_match
+    assert not matches((), facts)
