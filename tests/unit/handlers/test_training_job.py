@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,6 +65,15 @@ def register_champion(world: World) -> None:
     world.workspace.models.store["digits", "7"] = SimpleNamespace(
         name="digits", version="7", path="azureml://m/7", tags={"landfall.dataset-version": "x"}
     )
+
+
+def test_the_sdk_is_not_loaded_before_it_is_needed() -> None:
+    program = (
+        "import sys, handlers.capacity, handlers.dataset, handlers.model_registry\n"
+        "import handlers.job_events, handlers.results, handlers.training_job\n"
+        "sys.exit('azure.ai.ml' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
