@@ -25,7 +25,7 @@ DEADLINE_SECONDS = 30.0
 RunningApp = Callable[..., AbstractAsyncContextManager[tuple[Host, aiohttp.ClientSession]]]
 
 
-def free_port() -> int:
+def a_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -38,7 +38,7 @@ async def run_in(
     async with (
         run_app(
             APPS / name,
-            port=port or free_port(),
+            port=port or a_free_port(),
             state=folder / "state",
             keys=KEYS,
             app_settings={"SEEN": str(folder / "seen.jsonl"), **settings},
@@ -59,6 +59,11 @@ class Shared:
     environment: Environment
     seen: Seen
     running_app: RunningApp
+
+
+@pytest.fixture
+def free_port() -> int:
+    return a_free_port()
 
 
 class Seen:

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -126,10 +125,7 @@ async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
         assert await running.wait() == 0
 
 
-async def test_the_host_alone(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+async def test_the_host_alone(tmp_path: Path, free_port: int) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path\n"
         "from localazure.functions import start_host\n"
@@ -137,16 +133,16 @@ async def test_the_host_alone(tmp_path: Path) -> None:
         "                       state=Path(sys.argv[3])))\n"
     )
     state = tmp_path / "state"
-    arguments = ("-c", script, str(APPS / "http"), str(port), str(state))
+    arguments = ("-c", script, str(APPS / "http"), str(free_port), str(state))
     async with process(*arguments) as alone, aiohttp.ClientSession() as client:
-        await until_up(client, f"http://127.0.0.1:{port}")
+        await until_up(client, f"http://127.0.0.1:{free_port}")
         # As func does, it asks for no key.
-        async with client.get(f"http://127.0.0.1:{port}/api/owners") as response:
+        async with client.get(f"http://127.0.0.1:{free_port}/api/owners") as response:
             assert response.status == 200
         alone.send_signal(signal.SIGINT)
         output, _ = await alone.communicate()
     text = output.decode()
     assert alone.returncode == 0, text
-    assert f"\thello: [GET,POST] http://127.0.0.1:{port}/api/hello/{{name:alpha?}}" in text
+    assert f"\thello: [GET,POST] http://127.0.0.1:{free_port}/api/hello/{{name:alpha?}}" in text
     keys = json.loads((state / "keys.json").read_text())
     assert not any(key in text for key in keys.values())

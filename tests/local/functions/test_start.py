@@ -6,6 +6,7 @@ import socket
 import textwrap
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from localazure.functions.authorization import KeyRing
@@ -69,7 +70,9 @@ async def test_a_disabled_function_may_be_wrong(tmp_path: Path) -> None:
         def tick(timer: func.TimerRequest) -> None: ...
         """,
     )
-    await start(app, tmp_path / "state", **{"AzureWebJobs.tick.Disabled": "1"})
+    settings = {"AzureWebJobs.tick.Disabled": "1"}
+    async with run_app(app, port=0, state=tmp_path / "state", keys=KEYS, app_settings=settings):
+        pass
 
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -120,3 +123,41 @@ async def test_warnings_do_not_keep_an_app_from_running(
     await start(app, tmp_path / "state")
     assert "extensions.eventHubs has no effect here" in caplog.text
     assert "the retry policy of 'hello' has no effect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "web_app",
+    [
+        """
+        async def web(scope, receive, send):
+            if scope["type"] == "lifespan":
+                while True:
+                    event = await receive()
+                    await send({"type": event["type"] + ".complete"})
+                    if event["type"] == "lifespan.shutdown":
+                        return
+            await send({"type": "http.response.start", "status": 203, "headers": []})
+            await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+        app = func.AsgiFunctionApp(web, func.AuthLevel.ANONYMOUS)
+        """,
+        """
+        def web(environ, start_response):
+            start_response("203 x", [])
+            return [environ["PATH_INFO"].encode()]
+
+        app = func.WsgiFunctionApp(web, func.AuthLevel.ANONYMOUS)
+        """,
+    ],
+    ids=["ASGI", "WSGI"],
+)
+async def test_web_frameworks(tmp_path: Path, free_port: int, web_app: str) -> None:
+    host_json = '{"version": "2.0", "extensions": {"http": {"routePrefix": ""}}}'
+    app = write_app(tmp_path / "app", web_app, host_json)
+    async with (
+        run_app(app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}) as host,
+        aiohttp.ClientSession(host.base_url) as client,
+        client.get("/some/where") as response,
+    ):
+        assert response.status == 203
+        assert await response.text() == "/some/where"
