@@ -38,7 +38,7 @@ Clock = Callable[[], int]
 HOUSEKEEPING_INTERVAL_S = 60.0
 # What time decides is committed in portions, so that a burst of expiries does not fill memory.
 MAX_TRANSITIONS_AT_ONCE = 500
-# After a failed commit of what time decided: no hot loop on a full disk.
+# After a failed commit that nobody waits for: no hot loop on a full disk.
 RETRY_DELAY_S = 1.0
 
 
@@ -354,6 +354,9 @@ class Broker:
             await self._commit(sub_queue, transition)
         except Exception:
             logger.exception("%s: a message could not be taken out", sub_queue.entity.path)
+            await asyncio.sleep(RETRY_DELAY_S)
+            consumer.release()
+            self.pump(sub_queue)
             return
         consumer.deliver_taken(contents.render(stored))
 

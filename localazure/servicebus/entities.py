@@ -27,6 +27,9 @@ class Consumer(Protocol):
     def reserve(self) -> None:
         """A message for it is on its way."""
 
+    def release(self) -> None:
+        """The message that was on its way does not come."""
+
     def deliver_taken(self, payload: bytes) -> None:
         """Hand over the message that was on its way."""
 

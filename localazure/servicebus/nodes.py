@@ -108,6 +108,10 @@ class ReceiveNode:
         """A message for it is on its way."""
         self._on_their_way += 1
 
+    def release(self) -> None:
+        """The message that was on its way does not come."""
+        self._on_their_way -= 1
+
     def deliver_taken(self, payload: bytes) -> None:
         """Hand over the message that was on its way. It is durably gone from the queue."""
         self._on_their_way -= 1

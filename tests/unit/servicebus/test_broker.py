@@ -1,0 +1,354 @@
+"""The broker over a real database, with a clock that is set by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localazure.database import Database
+from localazure.servicebus import broker, contents, management, store
+from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp import message as amqp_message
+from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
+from localazure.servicebus.broker import Broker
+from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.contents import SentMessage
+from localazure.servicebus.entities import Entity
+from localazure.servicebus.queues import Event, LockLostError
+
+CONFIG = NamespaceConfig(
+    queues=(
+        QueueConfig(path="q", lock_ms=1000, max_delivery_count=2, duplicate_window_ms=5000),
+        QueueConfig(path="forwarding", forward_to="q", forward_dead_letters_to="q"),
+        QueueConfig(path="short", default_ttl_ms=100, forward_dead_letters_to="t"),
+    ),
+    topics=(
+        TopicConfig(
+            path="t",
+            subscriptions=(
+                QueueConfig(path="t/Subscriptions/a"),
+                QueueConfig(path="t/Subscriptions/b", forward_to="q", default_ttl_ms=500),
+            ),
+        ),
+    ),
+)
+
+
+def message(body: str, **changes: Any) -> SentMessage:
+    properties = p.Properties(message_id=changes.pop("message_id", None))
+    bare = properties.encode() + codec.encode(Described(ULong(0x75), body.encode()))
+    fields: dict[str, Any] = {"ttl_ms": None, "due_ms": None, "annotations": {}, **changes}
+    return SentMessage(bare=bare, properties=properties, **fields)
+
+
+class Receiver:
+    """A consumer with credit that keeps what it gets."""
+
+    def __init__(self, credit: int, *, takes: bool = False) -> None:
+        self.credit = credit
+        self.takes = takes
+        self.got: list[tuple[uuid.UUID | None, bytes]] = []
+
+    def has_credit(self) -> bool:
+        return self.credit > 0
+
+    def reserve(self) -> None:
+        self.credit -= 1
+
+    def release(self) -> None:
+        self.credit += 1
+
+    def deliver_taken(self, payload: bytes) -> None:
+        self.got.append((None, payload))
+
+    def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
+        self.credit -= 1
+        self.got.append((token, payload))
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [amqp_message.body_data(payload)[0] for _, payload in self.got]
+
+
+class World:
+    """A broker on a state folder, its clock, and a way to start it again."""
+
+    def __init__(self, file: Path) -> None:
+        self.now_ms = 1_000_000
+        self._file = file
+
+    async def start(self) -> None:
+        self.database = Database(self._file, store.MIGRATIONS)
+        self.broker = await Broker.start(CONFIG, self.database, lambda: self.now_ms)
+
+    async def stop(self) -> None:
+        await self.broker.stop()
+        self.database.close()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    def entity(self, path: str) -> Entity:
+        found = self.broker.namespace.find(path)
+        assert found is not None
+        return found
+
+    def receive(self, path: str, credit: int = 10, *, dead: bool = False) -> Receiver:
+        receiver = Receiver(credit)
+        entity = self.entity(path)
+        sub_queue = entity.dead_letters if dead else entity.active
+        self.broker.attach(sub_queue, receiver)
+        self.broker.pump(sub_queue)
+        return receiver
+
+    async def pass_time(self, elapsed_ms: int, until: Callable[[], bool]) -> None:
+        self.now_ms += elapsed_ms
+        self.broker.advance()
+        async with asyncio.timeout(10):
+            while not until():
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path / "servicebus.db")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_receivers_take_turns_and_get_no_more_than_their_credit(world: World) -> None:
+    first, second = world.receive("q", credit=2), world.receive("q", credit=1)
+    await world.broker.send(world.entity("q"), [message(str(n)) for n in range(4)])
+    assert (len(first.bodies), len(second.bodies)) == (2, 1)
+    assert sorted(first.bodies + second.bodies) == [b"0", b"1", b"2"]
+    second.credit = 1
+    world.broker.pump(world.entity("q").active)
+    assert second.bodies[-1] == b"3"
+
+
+async def test_duplicates_are_dropped_within_the_window_even_over_a_restart(world: World) -> None:
+    queue = world.entity("q")
+    first = await world.broker.send(queue, [message("1", message_id="m")])
+    again = await asyncio.gather(
+        *(world.broker.send(queue, [message("2", message_id="m")]) for _ in range(3))
+    )
+    assert again == [first] * 3
+    await world.restart()
+    assert await world.broker.send(world.entity("q"), [message("3", message_id="m")]) == first
+    world.now_ms += 5000
+    await world.broker.send(world.entity("q"), [message("4", message_id="m")])
+    assert world.receive("q").bodies == [b"1", b"4"]
+
+
+async def test_a_batch_is_stored_whole_or_not_at_all(world: World) -> None:
+    broken: Any = message("2")
+    object.__setattr__(broken, "bare", object())  # SQLite cannot store it
+    with pytest.raises(sqlite3.Error):
+        await world.broker.send(world.entity("q"), [message("1"), broken])
+    assert world.receive("q").bodies == []
+
+
+async def test_a_decision_that_cannot_be_written_leaves_the_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.broker.send(world.entity("q"), [message("1")])
+    receiver = world.receive("q", credit=1)
+    ((token, _),) = receiver.got
+
+    def full(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    assert token is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "apply", full)
+        with pytest.raises(sqlite3.OperationalError):
+            await world.broker.settle(world.entity("q").active, token, Event.COMPLETE)
+    assert world.receive("q").bodies == [b"1"]
+
+
+async def test_locks_end_with_the_broker_and_counts_do_not(world: World) -> None:
+    await world.broker.send(world.entity("q"), [message("1")])
+    receiver = world.receive("q", credit=1)
+    await world.pass_time(1000, lambda: len(world.entity("q").active.queue) == 1)
+    receiver.credit = 1
+    world.broker.pump(world.entity("q").active)
+    token, payload = receiver.got[-1]
+    assert amqp_message.parse(payload).header.delivery_count == 1
+    await world.restart()
+    assert token is not None
+    with pytest.raises(LockLostError):
+        await world.broker.settle(world.entity("q").active, token, Event.COMPLETE)
+    (again,) = world.receive("q").got
+    assert amqp_message.parse(again[1]).header.delivery_count == 1
+
+
+async def test_what_expires_while_the_broker_is_down_is_found_at_its_start(world: World) -> None:
+    await world.broker.send(world.entity("short"), [message("old"), message("new", ttl_ms=50)])
+    await world.stop()
+    world.now_ms += 100
+    await world.start()
+    await world.pass_time(0, lambda: len(world.entity("short").active.queue) == 0)
+    assert world.receive("short").bodies == []
+
+
+async def test_forwarding_goes_all_the_way(world: World) -> None:
+    await world.broker.send(world.entity("forwarding"), [message("1")])
+    await world.broker.send(world.entity("t"), [message("2")])
+    assert world.receive("q", credit=9).bodies == [b"1", b"2"]
+    assert world.receive("t/subscriptions/a").bodies == [b"2"]
+    assert world.receive("t/subscriptions/b").bodies == []
+
+
+async def test_scheduled_messages_get_their_place_when_due(world: World) -> None:
+    topic = world.entity("t")
+    due_ms = world.now_ms + 100
+    (number,) = await world.broker.send(topic, [message("later", due_ms=due_ms)])
+    await world.restart()
+    receiver = world.receive("t/subscriptions/a")
+    assert receiver.bodies == []
+    assert world.entity("t").active.queue.is_scheduled(number)
+    await world.pass_time(100, lambda: bool(receiver.got))
+    assert receiver.bodies == [b"later"]
+    assert amqp_message.parse(receiver.got[0][1]).annotations["x-opt-enqueued-time"] == due_ms
+
+
+async def test_taken_messages_are_gone_before_they_are_handed_over(world: World) -> None:
+    queue = world.entity("q")
+    await world.broker.send(queue, [message("1"), message("2")])
+    taker = Receiver(2, takes=True)
+    world.broker.attach(queue.active, taker)
+    world.broker.pump(queue.active)
+    assert taker.bodies == []
+    await world.pass_time(0, lambda: len(taker.got) == 2)
+    assert world.broker.peek(queue.active, 1, 10) == []
+
+
+async def test_a_taken_message_stays_if_that_cannot_be_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = world.entity("q")
+    await world.broker.send(queue, [message("1")])
+    failures = 0
+
+    def full_at_first(*arguments: Any) -> None:
+        nonlocal failures
+        failures += 1
+        if failures == 1:
+            raise sqlite3.OperationalError("database or disk is full")
+        real_apply(*arguments)
+
+    real_apply = store.apply
+    monkeypatch.setattr(store, "apply", full_at_first)
+    monkeypatch.setattr(broker, "RETRY_DELAY_S", 0.001)
+    taker = Receiver(1, takes=True)
+    world.broker.attach(queue.active, taker)
+    world.broker.pump(queue.active)
+    await world.pass_time(0, lambda: bool(taker.got))
+    assert (taker.bodies, failures) == ([b"1"], 2)
+
+
+class Manager:
+    """Sends requests to the management node of an entity."""
+
+    def __init__(self, world: World, path: str = "q") -> None:
+        self._world = world
+        self._path = path
+
+    async def ask(self, operation: str, body: Any) -> tuple[int, str | None, Any]:
+        request = amqp_message.value_message(
+            p.Properties(message_id=uuid.uuid4(), reply_to="me"), {"operation": operation}, body
+        )
+        sub_queue = self._world.entity(self._path).active
+        reply = await management.answer(self._world.broker, sub_queue, request)
+        assert reply.reply_to == "me"
+        details = amqp_message.application_properties(reply.payload)
+        correlation = amqp_message.properties(reply.payload).correlation_id
+        assert correlation == amqp_message.properties(request).message_id
+        body = amqp_message.body_value(reply.payload)
+        return details["statusCode"], details.get("errorCondition"), body
+
+
+async def test_management_requests_end_to_end(world: World) -> None:
+    manager = Manager(world)
+    annotated = codec.encode(
+        Described(
+            ULong(0x72),
+            {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(world.now_ms + 1000)},
+        )
+    )
+    body = {"messages": [{"message-id": "m", "message": annotated + message("s").bare}]}
+    status, _, scheduled = await manager.ask("com.microsoft:schedule-message", body)
+    assert (status, scheduled) == (200, {"sequence-numbers": Array((1,))})
+    peek = {"from-sequence-number": 1, "message-count": Int(5)}
+    status, _, peeked = await manager.ask("com.microsoft:peek-message", peek)
+    assert (status, len(peeked["messages"])) == (200, 1)
+    numbers = {"sequence-numbers": Array((1,))}
+    assert (await manager.ask("com.microsoft:cancel-scheduled-message", numbers))[0] == 200
+    assert (await manager.ask("com.microsoft:peek-message", peek))[0] == 204
+    not_found = (404, "com.microsoft:message-not-found")
+    assert (await manager.ask("com.microsoft:cancel-scheduled-message", numbers))[:2] == not_found
+    await world.broker.send(world.entity("q"), [message("1"), message("2")])
+    tokens = [token for token, _ in world.receive("q", credit=2).got]
+    locked = {"lock-tokens": Array(tuple(tokens))}
+    status, _, renewed = await manager.ask("com.microsoft:renew-lock", locked)
+    assert (status, renewed["expirations"].items) == (200, (Timestamp(world.now_ms + 1000),) * 2)
+    settle = "com.microsoft:update-disposition"
+    assert (await manager.ask(settle, {"disposition-status": "defered", **locked}))[0] == 200
+    lost = (410, "com.microsoft:message-lock-lost")
+    assert (await manager.ask(settle, {"disposition-status": "completed", **locked}))[:2] == lost
+    assert (await manager.ask("com.microsoft:renew-lock", locked))[:2] == lost
+    deferred = {"sequence-numbers": Array((2, 3)), "receiver-settle-mode": UInt(1)}
+    receive = "com.microsoft:receive-by-sequence-number"
+    status, _, received = await manager.ask(receive, deferred)
+    assert status == 200
+    assert all(isinstance(item["lock-token"], uuid.UUID) for item in received["messages"])
+    assert (await manager.ask(receive, deferred))[:2] == not_found
+    (first, _) = received["messages"]
+    dead = {
+        "disposition-status": "suspended",
+        "lock-tokens": Array((first["lock-token"],)),
+        "deadletter-reason": "r",
+    }
+    assert (await manager.ask(settle, dead))[0] == 200
+    ((_, payload),) = world.receive("q", dead=True).got
+    assert amqp_message.application_properties(payload) == {contents.DEAD_LETTER_REASON: "r"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "expected"),
+    [
+        ("com.microsoft:add-rule", {}, (501, "amqp:not-implemented")),
+        ("com.microsoft:peek-message", [], (400, "com.microsoft:argument-error")),
+        ("com.microsoft:peek-message", {}, (400, "com.microsoft:argument-error")),
+        ("com.microsoft:renew-lock", {"lock-tokens": "x"}, (400, "com.microsoft:argument-error")),
+        (
+            "com.microsoft:schedule-message",
+            {"messages": [{"message": b"junk"}]},
+            (400, "com.microsoft:argument-error"),
+        ),
+        (
+            "com.microsoft:update-disposition",
+            {"disposition-status": "lost", "lock-tokens": []},
+            (400, "com.microsoft:argument-error"),
+        ),
+    ],
+)
+async def test_requests_that_cannot_be_carried_out(
+    world: World, operation: str, body: Any, expected: tuple[int, str]
+) -> None:
+    assert (await Manager(world).ask(operation, body))[:2] == expected
+
+
+async def test_messages_are_scheduled_where_they_can_be_sent(world: World) -> None:
+    manager = Manager(world, "t/subscriptions/a")
+    status, condition, _ = await manager.ask("com.microsoft:schedule-message", {"messages": []})
+    assert (status, condition) == (400, "amqp:not-allowed")
