@@ -37,7 +37,7 @@ Kind = Literal["run", "delivery", "message"]
 DEAD_LETTER_TEXT_LIMIT_CHARACTERS = 4_096
 
 # For messages that are there already: the link is open by then.
-RECEIVE_WAIT_SECONDS = 2.0
+RECEIVE_WAIT_SECONDS = 1.0
 REJECT_DEADLINE_SECONDS = 30.0
 # Well within a lock's minute, so that no message is seen twice.
 SCAN_DEADLINE_SECONDS = 30.0

@@ -215,10 +215,15 @@ def _cut_off(connection: socket.socket, seconds: float) -> Generator[None]:
 
     A socket's own timeout is only for each single read. The duplicate is still good after TLS has
     taken the socket over.
+
+    Raises:
+        TimeoutError: on leaving, when it was cut: http.client takes that for the head's end.
     """
     duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+    is_over = threading.Event()
 
     def cut() -> None:
+        is_over.set()
         with contextlib.suppress(OSError):
             duplicate.shutdown(socket.SHUT_RDWR)
 
@@ -231,6 +236,8 @@ def _cut_off(connection: socket.socket, seconds: float) -> Generator[None]:
         timer.cancel()
         timer.join()
         duplicate.close()
+    if is_over.is_set():
+        raise TimeoutError(f"no answer within {seconds:g} s")
 
 
 def _secure(plain: socket.socket, receiver: Receiver, tls: ssl.SSLContext | None) -> socket.socket:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from azure.servicebus import ServiceBusReceivedMessage
+
+from handlers import dead_letters
+from handlers.dead_letters import Rejected, sweep
+from handlers.message_queues import REJECTED_RUNS, RETRIES, message_queues
+from handlers.redriving import redrive
+from handlers.retry_queue import parse_retry, schedule_retry
+from orchestrations.contracts import ScheduleRetry
+from tests.local.handlers.messaging.conftest import Namespace, World
+from tests.unit.orchestrations.examples import DATASET, run_request
+
+PREFIX = f"digits-{DATASET.version}"
+
+
+def dead_letter_runs(world: World, *attempts: int) -> None:
+    """As `dead_letter` does for each; at once, for the SDK takes a second to close a receiver."""
+    letters = [
+        Rejected(
+            message_id=f"{PREFIX}-{attempt}",
+            kind="run",
+            body=run_request(attempt).model_dump_json(),
+            reason="JobFailed",
+            description="out of attempts",
+            run=f"{PREFIX}-{attempt}",
+        ).to_message()
+        for attempt in attempts
+    ]
+    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    assert sweep(world.clients) >= len(letters)
+
+
+def test_a_retry_is_seen_once_and_after_its_delay(world: World, namespace: Namespace) -> None:
+    request = ScheduleRetry(request=run_request(2), delay_seconds=1.5)
+    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    schedule_retry(world.clients, request)
+    schedule_retry(world.clients, request)  # as after a crash between effect and checkpoint
+    (message,) = namespace.take(RETRIES)
+    assert datetime.now(UTC) >= due
+    assert message.message_id == f"{PREFIX}-2"
+    assert parse_retry(str(message)) == run_request(2)
+
+
+def test_redrive_sends_the_next_attempt_of_one_run(world: World, namespace: Namespace) -> None:
+    dead_letter_runs(world, 30, 31)
+    assert redrive(world.clients, f"{PREFIX}-31", 10) == [f"{PREFIX}-32"]
+    (message,) = namespace.take(RETRIES)
+    assert parse_retry(str(message)) == run_request(32)
+    # The other one was given back: nobody has to wait for a lock.
+    assert [str(each.message_id) for each in namespace.take_dead(REJECTED_RUNS)] == [f"{PREFIX}-30"]
+
+
+def test_redrive_stops_at_the_maximum_and_leaves_what_nobody_can_read(
+    world: World, namespace: Namespace
+) -> None:
+    unreadable = Rejected(
+        message_id="unreadable", kind="message", body="?", reason="InvalidRequest", description=""
+    )
+    message_queues(world.clients).send(REJECTED_RUNS, unreadable.to_message())
+    dead_letter_runs(world, 40, 42)
+    assert redrive(world.clients, None, 1) == [f"{PREFIX}-41"]
+    assert redrive(world.clients, None, 10) == [f"{PREFIX}-43"]
+    received = namespace.take(RETRIES)
+    assert [str(each.message_id) for each in received] == [f"{PREFIX}-41", f"{PREFIX}-43"]
+    (left,) = namespace.take_dead(REJECTED_RUNS)
+    assert left.message_id == "unreadable"
+
+
+def test_dying_between_sending_and_removing_neither_loses_nor_doubles(
+    world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letter_runs(world, 50)
+
+    def die(letters: dead_letters.DeadLetters, message: ServiceBusReceivedMessage) -> None:
+        del message
+        letters.release()  # as the broker does when the dead process's lock has expired
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dead_letters.DeadLetters, "take", die)
+        with pytest.raises(KeyboardInterrupt):
+            redrive(world.clients, None, 10)
+    assert redrive(world.clients, None, 10) == [f"{PREFIX}-51"]
+    assert [str(each.message_id) for each in namespace.take(RETRIES)] == [f"{PREFIX}-51"]
+    assert namespace.peek(REJECTED_RUNS, dead=True) == []
