@@ -22,6 +22,7 @@ from localazure.machinelearning.blobs import BlobStore, RemoteFile
 
 PARALLEL_DOWNLOADS = 8
 READ_ONLY = 0o444
+_MARK_NS = 123_456_000
 
 
 class SourceNotFoundError(FileNotFoundError):
@@ -71,8 +72,7 @@ class BlobCache:
             cached.parent.mkdir(parents=True, exist_ok=True)
             scratch = cached.with_name(f"{key}.{os.getpid()}.{threading.get_ident()}.tmp")
             download(self._store, container, file, scratch)
-            seconds = file.modified.timestamp()
-            os.utime(scratch, (seconds, seconds))
+            os.utime(scratch, ns=(_marked_time_ns(file), _marked_time_ns(file)))
             scratch.chmod(READ_ONLY)
             scratch.replace(cached)
         return cached
@@ -97,7 +97,12 @@ def _is_as_left(cached: Path, file: RemoteFile) -> bool:
         found = cached.stat()
     except FileNotFoundError:
         return False
-    return found.st_size == file.size and int(found.st_mtime) == int(file.modified.timestamp())
+    return found.st_size == file.size and found.st_mtime_ns == _marked_time_ns(file)
+
+
+def _marked_time_ns(file: RemoteFile) -> int:
+    """The blob's time, which has whole seconds, with a fraction that tells our files."""
+    return int(file.modified.timestamp()) * 1_000_000_000 + _MARK_NS
 
 
 def _raise_first(results: Iterable[None]) -> None:

@@ -28,7 +28,7 @@ def cluster(name: str, **fields: Any) -> AmlCompute:
         "max_instances": 1,
         **fields,
     }
-    return AmlCompute(name=name, idle_time_before_scale_down=0, **settings)
+    return AmlCompute(name=name, idle_time_before_scale_down=1, **settings)
 
 
 def details(local: Local, name: str) -> dict[str, Any]:
