@@ -104,10 +104,10 @@ class Dispatcher:
 
     async def stop(self, drain_seconds: float) -> None:
         """Let what runs finish for so long; whatever is left will be taken up by the next start."""
-        if self._alarm is not None:
-            self._alarm.cancel()
         parts = (self._orchestrations, self._activities, self._entity_queue)
         await asyncio.gather(*(part.stop(drain_seconds) for part in parts))
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def deliver(self, message: Message) -> None:
         """Bring a message that is durable, or about to be, to its receiver."""

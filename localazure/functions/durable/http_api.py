@@ -140,7 +140,7 @@ class HttpApi:
         return web.json_response(payload, status=500 if as_error else 200)
 
     async def _list(self, request: web.Request) -> web.Response:
-        page_size = int(request.query["top"]) if "top" in request.query else DEFAULT_PAGE_SIZE
+        page_size = _page_size(request)
         # The SDK's client does not follow continuation tokens: it is given everything.
         whole = request.path.startswith(RPC_PATH) and "top" not in request.query
         found = self._hub.store.query(
@@ -306,6 +306,13 @@ def _moment(request: web.Request, name: str) -> datetime | None:
         return history.parse_timestamp(text) if text else None
     except ValueError as error:
         raise _BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
+
+
+def _page_size(request: web.Request) -> int:
+    text = request.query.get("top", str(DEFAULT_PAGE_SIZE))
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise _BadRequest(f"top must be a whole number above 0, not {text!r}")
+    return int(text)
 
 
 def _statuses(request: web.Request) -> list[str]:

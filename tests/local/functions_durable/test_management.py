@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
-from tests.local.functions_durable.tiny_app import SYSTEM_KEY, TinyApp, running
+from tests.local.functions_durable.tiny_app import SYSTEM_KEY, TinyApp, eventually, running
 
 Context = df.DurableOrchestrationContext
 
@@ -36,12 +34,6 @@ def make_app() -> TinyApp:
         return (yield context.call_activity("double", 1))
 
     return app
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def test_start_on_a_live_id_and_on_a_finished_one(tmp_path: Path) -> None:
@@ -236,6 +228,8 @@ async def test_public_api_pages_and_wants_its_key(tmp_path: Path) -> None:
             ) as answer:
                 seen += [line["instanceId"] for line in await answer.json()]
                 token = answer.headers["x-ms-continuation-token"]
+        async with http.get(f"{url}/instances?top=many", headers=headers) as answer:
+            assert answer.status == 400
         assert (seen, token) == ([f"i{n}" for n in range(5)], "")
 
 

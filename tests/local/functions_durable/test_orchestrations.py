@@ -10,7 +10,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from tests.local.functions_durable.tiny_app import TinyApp, running
+from tests.local.functions_durable.tiny_app import TinyApp, eventually, running
 
 Context = df.DurableOrchestrationContext
 
@@ -363,3 +363,62 @@ async def test_large_payloads(tmp_path: Path) -> None:
     async with running(app, tmp_path) as hub:
         status = await hub.run("large", text)
     assert status.output == text
+
+
+async def test_a_timer_longer_than_the_real_host_keeps_messages(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def patient(context: Context) -> Any:
+        begun = context.current_utc_datetime
+        yield context.create_timer(begun + timedelta(days=10))
+        return (context.current_utc_datetime - begun).days
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("patient")
+        for days in (4, 8):
+            episodes = 1 if days == 4 else 2
+            await eventually(lambda: app.count("patient") == episodes)  # noqa: B023 - awaited here
+            await hub.until(instance_id, "Running")
+            hub.clock.offset += timedelta(days=days)
+            hub.extension.fire_timers()
+        assert (await hub.until(instance_id)).output == 12
+
+
+async def test_a_sub_orchestration_cannot_take_a_live_id(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def parent(context: Context) -> Any:
+        yield context.call_sub_orchestrator("parent", instance_id="the-parent")
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("parent", instance_id="the-parent")
+    assert status.runtime_status.value == "Failed"
+    assert "the instance id 'the-parent' is in use" in status.output
+
+
+async def test_a_late_activity_does_not_reach_the_next_execution(tmp_path: Path) -> None:
+    app = make_app()
+    gates = [asyncio.Event(), asyncio.Event()]
+
+    @app.activity
+    async def gated(number: int) -> int:
+        await gates[number].wait()
+        return number
+
+    @app.orchestrator
+    def once(context: Context) -> Any:
+        return (yield context.call_activity("gated", context.get_input()))
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("once", "same", 0)
+        await eventually(lambda: app.count("gated") == 1)
+        await hub.client.terminate("same", "too slow")
+        await hub.until("same", "Terminated")
+        await hub.client.start_new("once", "same", 1)
+        await eventually(lambda: app.count("gated") == 2)
+        gates[0].set()
+        await asyncio.sleep(0)
+        gates[1].set()
+        assert (await hub.until("same")).output == 1

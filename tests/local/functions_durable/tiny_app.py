@@ -149,3 +149,10 @@ async def running(
         await http_utils._close_session()  # pyright: ignore[reportPrivateUsage]
         await extension.stop(drain_seconds)
         await runner.cleanup()
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Poll until something holds."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.005)
