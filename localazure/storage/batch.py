@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.parser import HeaderParser
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from localazure.storage.operations import Operation
 
@@ -18,7 +18,7 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 
 def is_batch(method: str, target: str) -> bool:
     """Whether a request is a Blob Batch, of the account or of a container."""
-    return method == "POST" and parse_qs(urlsplit(target).query).get("comp") == ["batch"]
+    return method == "POST" and parse_qs(target.partition("?")[2]).get("comp") == ["batch"]
 
 
 def deletions(content_type: str, body: bytes) -> dict[str, Operation]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 ROOT_CONTAINER = "$root"
 # What the service assumes when a writer names no type.
@@ -61,9 +61,9 @@ class Operation:
             target: path and query as sent.
             headers: looked up case-insensitively by the mapping itself.
         """
-        url = urlsplit(target)
-        query = {name.lower(): values[0] for name, values in parse_qs(url.query).items()}
-        if "restype" in query or not split_path(url.path)[1]:
+        path, _, query_string = target.partition("?")
+        query = {name.lower(): values[0] for name, values in parse_qs(query_string).items()}
+        if "restype" in query or not split_path(path)[1]:
             return None
         api = None
         if method == "PUT":
@@ -74,7 +74,7 @@ class Operation:
                 api = Api.DELETE_BLOB
         if api is None:
             return None
-        return cls(api, url.path, headers.get("x-ms-client-request-id", ""))
+        return cls(api, path, headers.get("x-ms-client-request-id", ""))
 
     def succeeded(self, status: int, headers: Mapping[str, str]) -> bool:
         """Whether the service's answer means that a blob was created or deleted."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class Receiver:
             await self._changed.wait_for(predicate)
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[Receiver]:
+    async def listening(self) -> AsyncGenerator[Receiver]:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.handle)
         runner = web.AppRunner(application, access_log=None)
@@ -122,7 +122,11 @@ def webhook() -> Callable[..., dict[str, Any]]:
     """A subscription of a webhook, in the form of event-grid.json."""
 
     def make(
-        name: str, topic: str, url: str, destination: dict[str, Any] | None = None, **properties: Any
+        name: str,
+        topic: str,
+        url: str,
+        destination: dict[str, Any] | None = None,
+        **properties: Any,
     ) -> dict[str, Any]:
         return {
             "name": name,

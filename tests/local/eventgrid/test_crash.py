@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @contextlib.asynccontextmanager
-async def part_process(environment: Environment) -> AsyncIterator[asyncio.subprocess.Process]:
+async def part_process(environment: Environment) -> AsyncGenerator[asyncio.subprocess.Process]:
     """The part as a process of its own, killed with kill -9 on leaving."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "localazure.part", "eventgrid", environment.state), cwd=ROOT
@@ -70,8 +70,6 @@ async def test_acknowledged_events_survive_kill_9(
         async with part_process(environment) as process:
             await publish_until_it_dies(process)
     async with part_process(environment):
-        await receiver.wait_for(
-            lambda: acknowledged <= {event["id"] for event in receiver.events}
-        )
+        await receiver.wait_for(lambda: acknowledged <= {event["id"] for event in receiver.events})
     assert len(acknowledged) >= 3 * 20 * 5
     assert receiver.handshakes == 1

@@ -51,7 +51,7 @@ async def read_letters(letters: ContainerClient, count: int) -> dict[str, Any]:
         ([500, 401], 2, "UndeliverableDueToClientError", "Unauthorized"),
     ],
 )
-async def test_event_is_dead_lettered_with_its_history(  # noqa: PLR0917 - fixtures
+async def test_event_is_dead_lettered_with_its_history(
     environment: Environment,
     configure: Any,
     webhook: Any,

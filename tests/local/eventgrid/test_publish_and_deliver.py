@@ -105,9 +105,7 @@ async def test_cloud_events_go_out_one_by_one_as_objects(
 async def test_system_topic_can_be_delivered_as_cloud_events(
     environment: Environment, configure: Any, webhook: Any, receiver: Any
 ) -> None:
-    configure(
-        webhook("hook", "azure-ml", receiver.url, eventDeliverySchema="CloudEventSchemaV1_0")
-    )
+    configure(webhook("hook", "azure-ml", receiver.url, eventDeliverySchema="CloudEventSchemaV1_0"))
     async with serve(environment), publisher(environment) as client:
         sent = event(n=1)
         await client.send(sent)
@@ -183,7 +181,7 @@ async def test_nothing_is_delivered_to_a_webhook_that_does_not_agree(
     async with serve(environment), publisher(environment) as client:
         await client.send(event())
         async with asyncio.timeout(10):
-            while receiver.handshakes < 3:  # noqa: ASYNC110 - another task's progress
+            while receiver.handshakes < 3:
                 await asyncio.sleep(0.02)
         assert receiver.requests == []
         receiver.agrees = True

@@ -5,7 +5,7 @@ import contextlib
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class Topic:
             await self._changed.wait_for(predicate)
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[Topic]:
+    async def listening(self) -> AsyncGenerator[Topic]:
         application = web.Application()
         application.router.add_post("/topics/storage/api/events", self.handle)
         runner = web.AppRunner(application, access_log=None)
@@ -156,7 +156,7 @@ def part_process() -> PartProcess:
     """Starts the part as a process of its own; on leaving it is killed with kill -9."""
 
     @contextlib.asynccontextmanager
-    async def start(environment: Environment) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def start(environment: Environment) -> AsyncGenerator[asyncio.subprocess.Process]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "localazure.part", "storage", environment.state), cwd=ROOT
         )
@@ -178,7 +178,6 @@ def part_process() -> PartProcess:
             await process.wait()
 
     return start
-
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import BlobBlock, ContentSettings
 from azure.storage.blob import BlobServiceClient as SyncBlobServiceClient
-from azure.storage.blob import ContentSettings
 from azure.storage.blob.aio import ContainerClient
 
 from localazure.environment import STORAGE_ACCOUNT, Environment
@@ -45,9 +45,7 @@ async def test_put_blob_event_is_exact(
             f"/subscriptions/{storage.subscription_id}/resourceGroups/local/providers"
             f"/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
         ),
-        "subject": (
-            f"/blobServices/default/containers/{container.container_name}/blobs/a/b c.txt"
-        ),
+        "subject": (f"/blobServices/default/containers/{container.container_name}/blobs/a/b c.txt"),
         "eventType": CREATED,
         "dataVersion": "",
         "metadataVersion": "1",
@@ -71,7 +69,7 @@ async def test_every_way_to_write_and_delete(container: ContainerClient, events:
     many_blocks = container.get_blob_client("blocks")
     for number in range(3):
         await many_blocks.stage_block(f"{number:04}", b"x" * block)
-    await many_blocks.commit_block_list(["0000", "0001", "0002"])
+    await many_blocks.commit_block_list([BlobBlock(f"{number:04}") for number in range(3)])
     copy = container.get_blob_client("copy")
     await copy.start_copy_from_url(many_blocks.url)
     append = container.get_blob_client("append")

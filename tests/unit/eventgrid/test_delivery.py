@@ -1,0 +1,232 @@
+"""The delivery worker against a real store and an endpoint that is told what to answer.
+
+The clock is the test's: days of the retry schedule pass in no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ServiceRequestError
+
+from localazure.eventgrid import delivery as module
+from localazure.eventgrid.configuration import Subscription, WebHook
+from localazure.eventgrid.delivery import MAX_CONCURRENT_DELIVERIES, DeliveryWorker
+from localazure.eventgrid.filters import Filter
+from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetryPolicy, Verdict, judge
+from localazure.eventgrid.schemas import Event, Schema
+from localazure.eventgrid.store import Delivery, Store
+
+START_S = 1_800_000_000.0
+ABSENT = Outcome(Verdict.ABSENT, "SocketError")
+
+
+class Clock:
+    """Moves on to whatever is due next when asked to."""
+
+    def __init__(self) -> None:
+        self.now_s = START_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class ScriptedEndpoint:
+    """Answers what it is told, 200 when it is told nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.answers: list[Outcome] = []
+        self.default = judge(200, webhook=True)
+        self.attempts: list[tuple[float, int, list[Event]]] = []
+        self.under_way = 0
+        self.most_under_way = 0
+
+    async def deliver(self, events: list[Event], attempts: int) -> Outcome:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        self.attempts.append((self._clock(), attempts, events))
+        return self.answers.pop(0) if self.answers else self.default
+
+
+class Bench:
+    """A worker, its store, its endpoint, its clock."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.clock = Clock()
+        self.store = Store(folder / "events.db")
+        self.endpoint = ScriptedEndpoint(self.clock)
+        self.letters: list[tuple[str, Delivery]] = []
+        self.letter_errors = 0
+        self.subscription = Subscription(
+            **{
+                "name": "sub",
+                "topic": "t",
+                "destination": WebHook("http://127.0.0.1:1/"),
+                "schema": Schema.EVENT_GRID,
+                "filter": Filter(),
+                "retry": RetryPolicy(),
+                **settings,
+            }
+        )
+        self.worker = DeliveryWorker(
+            self.subscription,
+            self.store,
+            self.endpoint,
+            self._write_dead_letter,
+            clock=self.clock,
+            source=random.Random(1),
+        )
+        self._closed = False
+        self._task = asyncio.create_task(self.worker.run())
+
+    async def _write_dead_letter(self, container: str, _name: str, delivery: Delivery) -> None:
+        if self.letter_errors:
+            self.letter_errors -= 1
+            raise ServiceRequestError("storage is down")
+        self.letters.append((container, delivery))
+
+    async def publish(self, count: int = 1) -> None:
+        events = [({"id": str(n), "subject": "/s"}, ["sub"]) for n in range(count)]
+        await self.store.accept(events, Schema.EVENT_GRID, self.clock())
+        self.worker.wake()
+
+    async def run_until_done(self) -> dict[str, int]:
+        """Let time jump from one due delivery to the next until nothing waits."""
+        async with asyncio.timeout(20):
+            while (counts := self.store.counts("sub"))["waiting"]:
+                due_s = self.store.next_due_s("sub", self.clock())
+                nothing_due = not self.store.due("sub", self.clock(), 1, ())
+                if nothing_due and due_s is not None:
+                    self.clock.now_s = due_s
+                    self.worker.wake()
+                await asyncio.sleep(0.001)
+        return counts
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self.store.close()
+
+
+@pytest.fixture
+async def make_bench(tmp_path: Path) -> AsyncIterator[Any]:
+    made: list[Bench] = []
+
+    def make(**settings: Any) -> Bench:
+        made.append(Bench(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        await bench.close()
+
+
+async def test_delivers_each_event_once_with_bounded_concurrency(make_bench: Any) -> None:
+    bench = make_bench()
+    await bench.publish(500)
+    counts = await bench.run_until_done()
+    assert (counts["matched"], counts["delivered"], counts["failed"]) == (500, 500, 0)
+    assert sorted(int(events[0]["id"]) for _, _, events in bench.endpoint.attempts) == [*range(500)]
+    assert 1 < bench.endpoint.most_under_way <= MAX_CONCURRENT_DELIVERIES
+
+
+async def test_schedule_is_kept_until_the_attempts_are_used_up(make_bench: Any) -> None:
+    bench = make_bench(
+        dead_letter_container="dead", retry=RetryPolicy(max_attempts=6, time_to_live_s=1e9)
+    )
+    bench.endpoint.default = judge(500, webhook=True)
+    await bench.publish()
+    counts = await bench.run_until_done()
+    times_s = [at_s for at_s, _, _ in bench.endpoint.attempts]
+    assert [attempts for _, attempts, _ in bench.endpoint.attempts] == [0, 1, 2, 3, 4, 5]
+    for step_s, earlier_s, later_s in zip(SCHEDULE_S, times_s, times_s[1:], strict=False):
+        assert step_s <= later_s - earlier_s <= step_s * (1 + JITTER) + 1e-6
+    ((container, letter),) = bench.letters
+    assert (container, letter.dead_letter_reason, letter.attempts) == (
+        "dead",
+        "MaxDeliveryAttemptsExceeded",
+        6,
+    )
+    assert (counts["failed"], counts["deadLettered"], counts["delivered"]) == (6, 1, 0)
+
+
+async def test_time_to_live_ends_before_the_attempts_do(make_bench: Any) -> None:
+    bench = make_bench(dead_letter_container="dead", retry=RetryPolicy(time_to_live_s=60))
+    bench.endpoint.default = judge(500, webhook=True)
+    await bench.publish()
+    await bench.run_until_done()
+    ((_, letter),) = bench.letters
+    assert letter.dead_letter_reason == "TimeToLiveExceeded"
+    assert letter.attempts == 3  # at 0, 10 and 40 s
+    assert letter.last_outcome == "GenericError"
+    assert bench.clock() == START_S + 60
+
+
+async def test_final_answer_is_not_repeated_and_dropped_without_a_container(
+    make_bench: Any,
+) -> None:
+    bench = make_bench()
+    bench.endpoint.answers = [judge(400, webhook=True)]
+    await bench.publish()
+    counts = await bench.run_until_done()
+    assert len(bench.endpoint.attempts) == 1
+    assert (counts["dropped"], counts["deadLettered"]) == (1, 0)
+
+
+async def test_dead_letter_is_written_again_until_it_is_there(make_bench: Any) -> None:
+    bench = make_bench(dead_letter_container="dead")
+    bench.endpoint.answers = [judge(413, webhook=True)]
+    bench.letter_errors = 3
+    await bench.publish()
+    counts = await bench.run_until_done()
+    assert len(bench.letters) == 1
+    assert counts["deadLettered"] == 1
+
+
+async def test_absent_listener_costs_no_attempt(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ABSENT_RETRY_S", 0.001)
+    monkeypatch.setattr(module, "MAX_ABSENT_RETRY_S", 0.001)
+    bench = make_bench()
+    bench.endpoint.answers = [ABSENT] * 40
+    await bench.publish(50)
+    counts = await bench.run_until_done()
+    assert (counts["delivered"], counts["failed"]) == (50, 0)
+    assert {attempts for _, attempts, _ in bench.endpoint.attempts} == {0}
+    assert bench.clock() == START_S
+
+
+async def test_batches_have_a_bounded_number_and_size(make_bench: Any) -> None:
+    bench = make_bench(max_events_per_batch=10, preferred_batch_bytes=100)
+    await bench.publish(20)
+    await bench.run_until_done()
+    sizes = [len(events) for _, _, events in bench.endpoint.attempts]
+    assert sum(sizes) == 20
+    assert set(sizes) <= {2, 3}  # 30 bytes an event
+
+
+async def test_undelivered_events_go_on_after_a_restart(make_bench: Any) -> None:
+    first = make_bench()
+    first.endpoint.default = judge(500, webhook=True)
+    await first.publish(5)
+    async with asyncio.timeout(10):
+        while first.store.counts("sub")["failed"] < 5:
+            await asyncio.sleep(0.001)
+    await first.close()
+    second = make_bench()
+    counts = await second.run_until_done()
+    assert counts["delivered"] == 5
+    assert {attempts for _, attempts, _ in second.endpoint.attempts} == {1}
+    assert min(at_s for at_s, _, _ in second.endpoint.attempts) >= START_S + SCHEDULE_S[0]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.eventgrid.schemas import (
+    InvalidEvent,
+    Schema,
+    check_cloud_event,
+    check_event_grid,
+    convert,
+)
+
+NOW = datetime(2026, 8, 8, 5, tzinfo=UTC)
+EVENT: dict[str, Any] = {
+    "id": "1",
+    "topic": "/t",
+    "subject": "/s",
+    "eventType": "T",
+    "eventTime": "2017-06-26T18:41:00.9584103Z",
+    "data": {"a": [1]},
+    "dataVersion": "2",
+    "metadataVersion": "1",
+}
+CLOUD: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/t", "type": "T"}
+
+words = st.text(min_size=1, max_size=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=5,
+)
+times = st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat)
+event_grid_events = st.fixed_dictionaries(
+    {
+        "id": words,
+        "topic": words,
+        "subject": st.text(max_size=20),
+        "eventType": words,
+        "eventTime": times,
+        "data": json_values,
+        "dataVersion": st.sampled_from(["", "1", "2.0"]),
+        "metadataVersion": st.just("1"),
+    }
+)
+
+
+@given(event_grid_events)
+def test_to_cloud_events_and_back_is_the_same_event(event: dict[str, Any]) -> None:
+    assert check_event_grid(event, 0) == event
+    cloud = convert(event, Schema.EVENT_GRID, Schema.CLOUD_EVENTS, published=NOW)
+    assert check_cloud_event(cloud, 0) == cloud
+    assert convert(cloud, Schema.CLOUD_EVENTS, Schema.EVENT_GRID, published=NOW) == event
+
+
+@given(event_grid_events)
+def test_same_schema_is_left_alone(event: dict[str, Any]) -> None:
+    assert convert(event, Schema.EVENT_GRID, Schema.EVENT_GRID, published=NOW) is event
+
+
+def test_cloud_event_without_options_gets_what_the_other_schema_needs() -> None:
+    event = convert(CLOUD, Schema.CLOUD_EVENTS, Schema.EVENT_GRID, published=NOW)
+    assert check_event_grid(event, 0)["eventTime"] == "2026-08-08T05:00:00Z"
+    assert (event["subject"], event["dataVersion"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"id": None}, "id"),
+        ({"id": ""}, "id"),
+        ({"subject": 1}, "subject"),
+        ({"eventType": ""}, "eventType"),
+        ({"eventTime": "yesterday"}, "eventTime"),
+        ({"dataVersion": 1}, "dataVersion"),
+        ({"metadataVersion": "2"}, "metadataVersion"),
+        ({"topic": 5}, "topic"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_event_grid_error_names_index_and_field(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidEvent, match=rf"event 3: .*{field}"):
+        check_event_grid({**EVENT, **change}, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"specversion": "0.3"}, "specversion"),
+        ({"source": ""}, "source"),
+        ({"type": None}, "type"),
+        ({"subject": 1}, "subject"),
+        ({"time": "noon"}, "time"),
+        ({"data": 1, "data_base64": "AA=="}, "data_base64"),
+        ({"Upper": "x"}, "Upper"),
+    ],
+)
+def test_cloud_event_error_names_index_and_attribute(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidEvent, match=rf"event 1: .*{field}"):
+        check_cloud_event({**CLOUD, **change}, 1)
+
+
+@given(json_values)
+def test_anything_is_an_event_or_an_invalid_event(value: object) -> None:
+    for check in (check_event_grid, check_cloud_event):
+        with pytest.raises(InvalidEvent):
+            check(value, 0)

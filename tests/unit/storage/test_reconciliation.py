@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+
+from localazure.storage.operations import Api, Operation, Properties
+from localazure.storage.outbox import Intent
+from localazure.storage.reconciliation import properties_for, took_place
+
+MADE_S = 1_800_000_000.7
+BEFORE = Properties("0x1", "text/plain", 3, "BlockBlob")
+
+
+def intent(api: Api, before: Properties | None = None) -> Intent:
+    return Intent("id", MADE_S, Operation(api, "/a/c/b", ""), before)
+
+
+def blob(modified_s: float) -> dict[str, str]:
+    return {
+        "Last-Modified": formatdate(modified_s, usegmt=True),
+        "ETag": '"0x2"',
+        "Content-Length": "5",
+        "Content-Type": "image/png",
+        "x-ms-blob-type": "BlockBlob",
+    }
+
+
+@pytest.mark.parametrize("api", [Api.PUT_BLOB, Api.PUT_BLOCK_LIST, Api.COPY_BLOB])
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (None, False),
+        (blob(MADE_S - 2), False),
+        (blob(MADE_S), True),  # in whole seconds it seems older than the intent
+        (blob(MADE_S + 5), True),
+    ],
+)
+def test_write(api: Api, now: dict[str, str] | None, *, expected: bool) -> None:
+    assert took_place(intent(api), now) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (BEFORE, None, True),
+        (BEFORE, blob(MADE_S - 9), False),
+        (None, None, False),  # there was nothing to delete
+        (None, blob(MADE_S), False),
+    ],
+)
+def test_deletion(before: Properties | None, now: dict[str, str] | None, *, expected: bool) -> None:
+    assert took_place(intent(Api.DELETE_BLOB, before), now) is expected
+
+
+def test_properties() -> None:
+    now = properties_for(intent(Api.PUT_BLOB), blob(MADE_S))
+    assert now == Properties("0x2", "image/png", 5, "BlockBlob")
+    assert properties_for(intent(Api.DELETE_BLOB, BEFORE), None) == BEFORE
