@@ -71,7 +71,7 @@ class LaunchInvalid(TrainingError):
 
 
 class PeerFailed(TrainingError):
-    """Another rank failed with an exception that has no class here."""
+    """Another rank died, is silent, or failed with an exception that has no class here."""
 
 
 class Stopped(TrainingError):

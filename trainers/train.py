@@ -28,6 +28,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,7 +37,14 @@ from torch.nn import functional
 
 from trainers import results
 from trainers.checkpoints import CheckpointFolder, RunIdentity, load_state
-from trainers.errors import EX_FAILURE, LaunchInvalid, Stopped, TrainingDiverged, TrainingError
+from trainers.errors import (
+    EX_FAILURE,
+    LaunchInvalid,
+    PeerFailed,
+    Stopped,
+    TrainingDiverged,
+    TrainingError,
+)
 from trainers.evaluate import Evaluation, evaluate, evaluate_champion
 from trainers.images import Dataset, load_dataset, to_input
 from trainers.manifest import read_manifest
@@ -44,7 +52,7 @@ from trainers.model_folder import new_model, save_model
 from trainers.order import Order, shifted, shifts
 from trainers.schedule import learning_rate
 from trainers.settings import Settings, parse_settings
-from trainers.world import Launch, World
+from trainers.world import Launch, World, is_loss_of_peer
 
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors")
 
@@ -285,21 +293,31 @@ def _silent(line: str) -> None:
     del line
 
 
+def _fail(output: Path, error: Exception) -> int:
+    """Tell a failure on stderr and in error.json; returns the exit code."""
+    if not isinstance(error, TrainingError):
+        traceback.print_exception(error)
+    if is_loss_of_peer(error):
+        error = PeerFailed(
+            "another rank died or did not answer in time: its own log has the cause; start again "
+            "to go on from the last checkpoint"
+        )
+    sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    try:
+        results.write_error(output, error)
+    except OSError:  # the exit code still tells
+        traceback.print_exc()
+    return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line above; returns the exit code."""
     settings = parse_settings(__doc__ or "", arguments)
     try:
         launch = Launch.from_environment(os.environ)
         train(settings, World.join(launch, timeout_seconds=settings.peer_timeout_seconds))
-    except Exception as error:  # noqa: BLE001  # the edge of the process: told, and turned into its code
-        if not isinstance(error, TrainingError):
-            traceback.print_exc()
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        try:
-            results.write_error(settings.output_dir, error)
-        except OSError:  # the exit code still tells
-            traceback.print_exc()
-        return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
+    except Exception as error:  # noqa: BLE001  # the edge of the process
+        return _fail(settings.output_dir, error)
     return 0
 
 

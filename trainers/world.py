@@ -316,6 +316,14 @@ class World:
         return buffer.cpu().numpy().tobytes()
 
 
+def is_loss_of_peer(error: Exception) -> bool:
+    """Whether a collective or the store failed because a rank died or did not answer in time."""
+    # Gloo raises a plain RuntimeError, which only its text tells from others.
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and "gloo" in str(error)
+    )
+
+
 def incarnation(environment: Mapping[str, str]) -> str:
     """A name that differs each time torchrun restarts the ranks.
 
