@@ -110,6 +110,8 @@ def _wait_until_whole(
         if not isinstance(decision, Unsettled):
             return True
         yield from lookout.wait(decision.until)
+        if lookout.worn_out:
+            break
     return False
 
 

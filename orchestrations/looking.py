@@ -21,6 +21,13 @@ class Lookout:
     def __init__(self, context: DurableOrchestrationContext) -> None:
         self._context = context
         self._look: Any = None
+        self.worn_out = False
+        """A `look` was there before it was waited for: go on in a new generation.
+
+        SDK 1.7 keeps such an event and gives it to every later wait again (a task that finds its
+        event in `deferred_tasks` does not remove it), so that this generation would spin. A new
+        generation drops what is buffered, which loses nothing where it begins with a look.
+        """
 
     def wait(self, until: datetime) -> Generator[Any, Any, bool]:
         """True when `look` was raised before `until`, False when the time is over.
@@ -31,9 +38,12 @@ class Lookout:
         self._look = self._look or self._context.wait_for_external_event(LOOK)
         # Typed as the SDK's base task, which has no cancel; create_timer always gives a TimerTask.
         timer: Any = self._context.create_timer(until)
+        asked_at = self._context.current_utc_datetime
         winner = yield self._context.task_any([self._look, timer])
         if winner is timer:
             return False
         timer.cancel()
         self._look = None
+        # An event that is waited for comes in an episode of its own, which moves the clock.
+        self.worn_out = self._context.current_utc_datetime == asked_at
         return True

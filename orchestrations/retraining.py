@@ -63,7 +63,7 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     4. Submit the job, whose name is the run's id; tell `started`.
     5. Wait: an event from Azure ML, or a growing timer; whichever wakes it, a GET of the job
        decides. A request to cancel, and the pipeline's `limits`, end the job. After
-       `POLLS_PER_GENERATION` looks go on as new from here.
+       `POLLS_PER_GENERATION` looks, or when the lookout is worn out, go on as new from here.
     6. Read what the job left and judge it against the floor and the champion.
     7. Register the model with its lineage; tell `succeeded`.
 
@@ -183,6 +183,8 @@ class _Run:
                 yield from call(self.context, CANCEL_JOB, reference)
                 raise
             yield from lookout.wait(now + poll_delay(waiting.polls - 1))
+            if lookout.worn_out:
+                break
         self.context.continue_as_new(RunInput(request=self.request, waiting=waiting).to_dict())
         return None
 

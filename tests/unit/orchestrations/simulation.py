@@ -112,7 +112,7 @@ class Instance:
         self.on_end: list[Callable[[], None]] = []
         self._given = given
         self._waits: dict[str, list[Task]] = {}
-        self._buffer: list[str] = []
+        self._buffer: set[str] = set()
         self._next: tuple[Any] | None = None
 
     @property
@@ -134,9 +134,9 @@ class Instance:
     def raise_event(self, name: str) -> None:
         waits = self._waits.get(name, [])
         if waits:
-            waits.pop(0).finish()
+            waits.pop().finish()  # the youngest, as in the SDK
         else:
-            self._buffer.append(name)
+            self._buffer.add(name)
 
     def _advance(self, result: Any, error: Exception | None) -> None:
         try:
@@ -203,7 +203,7 @@ class Instance:
     def wait_for_external_event(self, name: str) -> Task:
         task = Task()
         if name in self._buffer:
-            self._buffer.remove(name)
+            # It stays there: SDK 1.7 gives a buffered event to every later wait again.
             task.finish()
         else:
             self._waits.setdefault(name, []).append(task)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -52,6 +52,7 @@ class Cluster:
     cancel_requested: bool = False
     cancelled: bool = False
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    looks: list[datetime] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.simulation = Simulation(
@@ -82,6 +83,7 @@ class Cluster:
             case "submit_job":
                 return self.job(request.run)
             case "get_job":
+                self.looks.append(self.simulation.now)
                 return self.job(request.job)
             case "read_results":
                 return self.results
@@ -274,6 +276,21 @@ def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
     assert RunStatus.from_dict(instance.output).state == "succeeded"
     assert cluster.told == ["started", "succeeded"]
     assert len(cluster.requests("submit_job")) == 1
+
+
+def test_events_that_come_while_nobody_waits_do_not_make_it_spin() -> None:
+    cluster = Cluster(QUICK)
+    name = run_id("digits", DATASET.version, 1)
+    for millisecond in range(0, 2000, 5):
+        cluster.simulation.at(
+            START + timedelta(milliseconds=millisecond), functools.partial(wake, cluster, name)
+        )
+    instance = cluster.start()
+    assert RunStatus.from_dict(instance.output).state == "succeeded"
+    # It may look as often as it is told to, but not go on when nobody says so any more.
+    last_told = START + timedelta(seconds=2)
+    looks_afterwards = [moment for moment in cluster.looks if moment > last_told]
+    assert len(looks_afterwards) < 5
 
 
 def test_an_overtaken_attempt_is_superseded_and_costs_no_job() -> None:
