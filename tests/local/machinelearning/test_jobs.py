@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -269,10 +269,22 @@ def test_what_cannot_run_is_refused(local: Local) -> None:
         local.ml.jobs.get("bad")
 
 
-@pytest.mark.skipif(
-    any(Path(folder, "mpirun").exists() for folder in os.environ["PATH"].split(os.pathsep)),
-    reason="this machine has mpirun",
-)
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="this machine has no mpirun")
+def test_the_ranks_of_an_mpi_job_write_their_own_logs(local: Local) -> None:
+    submit(
+        local,
+        "mpi-ranks",
+        "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE",
+        instance_count=2,
+        distribution=MpiDistribution(process_count_per_instance=2),
+    )
+    local.wait_for("mpi-ranks", "Completed")
+    for rank in range(4):
+        path = f"ExperimentRun/dcid.mpi-ranks/user_logs/std_log_process_{rank:02}.txt"
+        assert local.read_blob("azureml", path) == f"rank {rank} of 4\n".encode()
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is not None, reason="this machine has mpirun")
 def test_an_mpi_job_without_mpirun_says_what_to_install(local: Local) -> None:
     distribution = MpiDistribution(process_count_per_instance=2)
     submit(local, "mpi", "true", distribution=distribution)
