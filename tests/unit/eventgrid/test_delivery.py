@@ -6,6 +6,7 @@ The clock is the test's: days of the retry schedule pass in no time.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +25,16 @@ from localazure.eventgrid.store import Delivery, Store
 
 START_S = 1_800_000_000.0
 ABSENT = Outcome(Verdict.ABSENT, "SocketError")
+
+
+SUBSCRIPTION = Subscription(
+    name="sub",
+    topic="t",
+    destination=WebHook("http://127.0.0.1:1/"),
+    schema=Schema.EVENT_GRID,
+    filter=Filter(),
+    retry=RetryPolicy(),
+)
 
 
 class Clock:
@@ -65,17 +76,7 @@ class Bench:
         self.endpoint = ScriptedEndpoint(self.clock)
         self.letters: list[tuple[str, Delivery]] = []
         self.letter_errors = 0
-        self.subscription = Subscription(
-            **{
-                "name": "sub",
-                "topic": "t",
-                "destination": WebHook("http://127.0.0.1:1/"),
-                "schema": Schema.EVENT_GRID,
-                "filter": Filter(),
-                "retry": RetryPolicy(),
-                **settings,
-            }
-        )
+        self.subscription = dataclasses.replace(SUBSCRIPTION, **settings)
         self.worker = DeliveryWorker(
             self.subscription,
             self.store,
