@@ -144,10 +144,11 @@ class ClientProtocol(asyncio.Protocol):
     def _tick_later(self) -> None:
         interval_ms = self._connection.tick_interval_ms
         self._ticker = asyncio.get_running_loop().call_later(
-            interval_ms / 1000, self._tick, interval_ms
+            interval_ms / 1000, self.tick, interval_ms
         )
 
-    def _tick(self, elapsed_ms: int) -> None:
+    def tick(self, elapsed_ms: int) -> None:
+        """Time passed: keep the connection alive, end links whose token has expired."""
         self._handle(self._connection.tick(elapsed_ms))
         for link in list(self._connection.links()):
             is_known = link.node is not None  # else it is being refused

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus import (
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+)
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 WAIT_S = 10.0
@@ -30,15 +35,23 @@ async def client(running: Any) -> AsyncIterator[ServiceBusClient]:
         yield opened
 
 
-async def complete_all(receiver: ServiceBusReceiver, count: int) -> list[str]:
-    bodies: list[str] = []
-    while len(bodies) < count:
-        batch = await receiver.receive_messages(count - len(bodies), max_wait_time=WAIT_S)
+async def receive_exactly(
+    receiver: ServiceBusReceiver, count: int
+) -> list[ServiceBusReceivedMessage]:
+    """The SDK may return fewer than there are."""
+    found: list[ServiceBusReceivedMessage] = []
+    while len(found) < count:
+        batch = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
         assert batch
-        for message in batch:
-            await receiver.complete_message(message)
-        bodies += [str(message) for message in batch]
-    return bodies
+        found += batch
+    return found
+
+
+async def complete_all(receiver: ServiceBusReceiver, count: int) -> list[str]:
+    messages = await receive_exactly(receiver, count)
+    for message in messages:
+        await receiver.complete_message(message)
+    return [str(message) for message in messages]
 
 
 async def test_every_settlement_and_the_management_requests(client: ServiceBusClient) -> None:
@@ -48,9 +61,7 @@ async def test_every_settlement_and_the_management_requests(client: ServiceBusCl
         client.get_queue_receiver("plain", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead,
     ):
         await sender.send_messages([ServiceBusMessage(name) for name in ("a", "b", "c", "d")])
-        got = {str(m): m for m in await receiver.receive_messages(4, max_wait_time=WAIT_S)}
-        while len(got) < 4:
-            got |= {str(m): m for m in await receiver.receive_messages(4, max_wait_time=WAIT_S)}
+        got = {str(message): message for message in await receive_exactly(receiver, 4)}
         await receiver.complete_message(got["a"])
         await receiver.defer_message(got["b"])
         await receiver.dead_letter_message(got["c"], reason="No", error_description="none")
@@ -115,7 +126,7 @@ async def test_clients_outlive_a_restart_of_the_broker(
         await sender.schedule_messages(
             ServiceBusMessage("scheduled"), datetime.now(UTC) + timedelta(seconds=1)
         )
-        kept, deferred = await receiver.receive_messages(2, max_wait_time=WAIT_S)
+        kept, deferred = await receive_exactly(receiver, 2)
         await receiver.defer_message(deferred)
         await receiver.abandon_message(kept)
         (locked,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
