@@ -49,9 +49,14 @@ def check_service_bus(connection: str, settings: Mapping[str, str]) -> None:
 
 @contextlib.asynccontextmanager
 async def service_bus_client(
-    connection: str, settings: Mapping[str, str]
+    connection: str, settings: Mapping[str, str], **options: Any
 ) -> AsyncGenerator[ServiceBusClient]:
     """A client for a Service Bus connection, closed afterwards.
+
+    Args:
+        connection: the name that a binding gives.
+        settings: app settings.
+        options: further arguments of ServiceBusClient.
 
     Raises:
         ValueError: it is not configured, or the connection string is malformed.
@@ -59,12 +64,12 @@ async def service_bus_client(
     check_service_bus(connection, settings)
     secret = setting(connection, settings)
     if secret:
-        async with ServiceBusClient.from_connection_string(secret) as client:
+        async with ServiceBusClient.from_connection_string(secret, **options) as client:
             yield client
         return
     namespace = setting(f"{connection}__fullyQualifiedNamespace", settings) or ""
     async with (
         identity(connection, settings) as credential,
-        ServiceBusClient(namespace, credential) as client,
+        ServiceBusClient(namespace, credential, **options) as client,
     ):
         yield client

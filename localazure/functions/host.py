@@ -328,6 +328,7 @@ async def start_host(
         AppLoadError: the app is broken; says where and how.
         OSError: the port is taken.
     """
+    logging.basicConfig(level=logging.INFO)  # nothing, if the caller has done so
     state.mkdir(parents=True, exist_ok=True)
     ring = KeyRing if enable_auth else OpenDoor
     stop = asyncio.Event()

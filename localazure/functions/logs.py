@@ -2,7 +2,7 @@
 
 Levels come from host.json's `logging.logLevel`, by category as on Azure: `Function.NAME.User` is
 what the function's own code logs, `Function.NAME` what the host says of it, `Host.…` the rest.
-The longest matching prefix decides.
+The longest prefix that matches, in any case, decides.
 
 Source: https://learn.microsoft.com/azure/azure-functions/configure-monitoring#configure-categories
 """
@@ -43,7 +43,7 @@ class CategoryFilter(logging.Filter):
         super().__init__()
         self._default = levels.get("default", logging.INFO)
         self._prefixes = sorted(
-            ((name, level) for name, level in levels.items() if name != "default"),
+            ((name.lower(), level) for name, level in levels.items() if name != "default"),
             key=lambda item: len(item[0]),
             reverse=True,
         )
@@ -61,6 +61,7 @@ class CategoryFilter(logging.Filter):
         return True
 
     def _level(self, category: str) -> int:
+        category = category.lower()
         for prefix, level in self._prefixes:
             if category == prefix or category.startswith(f"{prefix}."):
                 return level
@@ -78,12 +79,16 @@ def _category(record: logging.LogRecord, current: Correlation | None) -> str:
 
 @contextlib.contextmanager
 def configured(levels: Mapping[str, int]) -> Generator[None]:
-    """Give the root logger's handlers the categories and the correlation, for a while."""
+    """Give the root logger's handlers the categories and the correlation, for a while.
+
+    Args:
+        levels: host.json's; where they say nothing, the root logger's own level holds.
+    """
     root = logging.getLogger()
     quiet = [logging.getLogger(name) for name in _QUIET_LIBRARIES]
     root_level, quiet_levels = root.level, [logger.level for logger in quiet]
     handlers = [(handler, handler.formatter) for handler in root.handlers]
-    by_category = CategoryFilter(levels)
+    by_category = CategoryFilter({"default": root.level, **levels})
     for handler, _ in handlers:
         handler.addFilter(by_category)
         handler.setFormatter(logging.Formatter(FORMAT))

@@ -29,9 +29,10 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
 
 # How long one wait for a message lasts, hence how long a stop may take with nothing to do.
 POLL_SECONDS: Final = 1.0
+SDK_RETRY_SECONDS: Final = 0.1
 FIRST_RETRY_SECONDS: Final = 0.5
 LONGEST_RETRY_SECONDS: Final = 15.0
-# The SDK takes up to a second to close each of its links.
+# To settle what is done, and then to close: the SDK takes up to a second for each of its links.
 CLOSE_SECONDS: Final = 5.0
 # A link whose connection broke at the wrong moment may never answer: it is given up after this.
 HUNG_SECONDS: Final = 10.0
@@ -68,6 +69,8 @@ class ServiceBusTrigger:
         self._stopping = asyncio.Event()
         self._asks_no_more = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        """Those of the running whose function is done; a stop waits for them."""
         self._closing: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -91,12 +94,13 @@ class ServiceBusTrigger:
 
     async def finish(self) -> None:
         """End it; the host has drained. A message still at work is delivered again elsewhere."""
-        for task in self._running:
+        if self._task is None:
+            return
+        for task in {self._task, *self._running} - self._settling:
             task.cancel()
-        if self._task is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await asyncio.gather(self._task, *self._closing, return_exceptions=True)
+        await asyncio.wait({self._task, *self._settling}, timeout=CLOSE_SECONDS)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
     async def _run(self) -> None:
         """One connection after the other; each that breaks is given up for a new one."""
@@ -117,10 +121,11 @@ class ServiceBusTrigger:
                     type(error).__name__,
                     error,
                 )
-            # Messages at work settle through the link they came by; the next one need not wait.
-            closing = asyncio.create_task(link.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            finally:
+                # Messages at work settle through the link they came by; a new one need not wait.
+                closing = asyncio.create_task(link.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
             await self._pause(delay_seconds)
         self._asks_no_more.set()
 
@@ -136,6 +141,8 @@ class ServiceBusTrigger:
         most = self._options.max_message_batch_size if self._is_batched else 1
         while not self._stopping.is_set():
             await free.acquire()
+            if self._stopping.is_set():  # it may have come while this waited
+                return
             messages: list[ServiceBusReceivedMessage] = []
             try:
                 async with asyncio.timeout(POLL_SECONDS + HUNG_SECONDS):
@@ -174,6 +181,10 @@ class ServiceBusTrigger:
             if not self._options.auto_complete_messages:
                 return
             settle = receiver.complete_message
+        # Without a pause since the function's end, so that no drain can come in between.
+        if (task := asyncio.current_task()) is not None:
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
         for message in messages:
             await self._settle(settle, message)
 
@@ -218,7 +229,10 @@ class _Link:
         get_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
     ) -> None:
         enter = self._resources.enter_async_context
-        client = await enter(service_bus_client(connection, settings))
+        client = await enter(
+            # The trigger itself retries, and says so; the SDK's retries are to be short.
+            service_bus_client(connection, settings, retry_backoff_factor=SDK_RETRY_SECONDS)
+        )
         self.receiver = await enter(get_receiver(client))
         seconds = options.max_auto_lock_renewal.total_seconds()
         self.renewer = AutoLockRenewer(max_lock_renewal_duration=seconds)

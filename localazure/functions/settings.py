@@ -81,7 +81,10 @@ def resolve_references(text: str, settings: Mapping[str, str]) -> str:
 
     def value_of(match: re.Match[str]) -> str:
         if match[1] not in settings:
-            raise ValueError(f"%{match[1]}% refers to an app setting that is not set")
+            raise ValueError(
+                f"%{match[1]}% refers to an app setting that is not set; "
+                f"set it in {FILE_NAME} or in the environment"
+            )
         return settings[match[1]]
 
     return _REFERENCE.sub(value_of, text)

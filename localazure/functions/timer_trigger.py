@@ -80,7 +80,8 @@ class TimerTrigger:
         self._now = now
         self._sleep = sleep
         self._stopping = False
-        self._firing = asyncio.Lock()
+        self._is_firing = False
+        self._is_invoking = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -97,25 +98,28 @@ class TimerTrigger:
     async def stop(self) -> None:
         """Fire no more. A run in progress goes on, up to the host's drain, and is remembered."""
         self._stopping = True
-        if self._task is not None and not self._firing.locked():
+        if self._task is not None and not self._is_firing:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """End what is left of it; the host has drained."""
-        if self._task is not None:
+        """End it; the host has drained. A run that is cut off is past due at the next start."""
+        if self._task is None:
+            return
+        if self._is_invoking:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
 
     async def _run(self, status: TimerStatus, startup: Startup | None) -> None:
         while not self._stopping:
             if startup is None:
                 await self._wait_until(status.next)
             fired_at = self._now()
-            async with self._firing:
-                await self._fire(status, startup)
-                status = after_firing(status, fired_at, self._schedule, startup)
-                await self._remember(status)
+            self._is_firing = True
+            await self._fire(status, startup)
+            status = after_firing(status, fired_at, self._schedule, startup)
+            await self._remember(status)
+            self._is_firing = False
             startup = None
 
     async def _wait_until(self, moment: datetime) -> None:
@@ -126,8 +130,10 @@ class TimerTrigger:
         if startup is not None:
             _LOG.info("timer '%s' fires at once: %s", self._function.name, startup.value)
         data = timer_data(status, is_past_due=startup is Startup.PAST_DUE)
+        self._is_invoking = True
         with contextlib.suppress(Exception):  # the invoker has logged it; the schedule goes on
             await self._invoker.invoke_with_retries(self._function, data)
+        self._is_invoking = False
 
     def _remembered(self) -> TimerStatus | None:
         if not self._is_remembered:

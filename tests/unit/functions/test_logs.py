@@ -26,6 +26,7 @@ LEVELS = {
     "Function.hello": logging.INFO,
     "Function.hello.User": logging.DEBUG,
     "Host.timer": logging.DEBUG,
+    "Azure": logging.CRITICAL,
 }
 
 
@@ -42,6 +43,8 @@ def test_levels_elsewhere() -> None:
     assert by_category.filter(record("localazure.functions.timer", logging.DEBUG))
     assert not by_category.filter(record("localazure.functions.http", logging.INFO))
     assert not by_category.filter(record("anything", logging.INFO))
+    assert by_category.filter(record("azureish", logging.ERROR))
+    assert not by_category.filter(record("azure.core", logging.ERROR))
 
 
 def test_other_functions_take_the_shorter_prefix() -> None:
