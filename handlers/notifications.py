@@ -41,8 +41,8 @@ logger = logging.getLogger(__name__)
 
 CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 
-# A webhook's body is under 20 KB, and a stack trace can be longer than that.
-ERROR_TEXT_LIMIT_CHARACTERS = 4_096
+# A webhook's body is under 20 KB, and a stack trace can be longer; JSON takes up to six bytes each.
+ERROR_TEXT_LIMIT_CHARACTERS = 2_000
 # A receiver may ask for patience, but not for ever.
 RETRY_AFTER_LIMIT_SECONDS = 86_400.0
 # The ladder is the patience; the SDK's own retries would hold the queue up for minutes.

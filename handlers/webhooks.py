@@ -284,7 +284,7 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
         return float(value)
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # "-0000" means UTC of unknown origin: email's parser leaves it naive.
     return max((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds(), 0.0)

@@ -1,0 +1,71 @@
+"""A durable task hub in memory, as far as the handlers ask the durable client for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
+from handlers.instances import is_live
+
+STARTED_AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
+
+
+class TaskHub:
+    """Stands in for DurableOrchestrationClient: the same methods, and the same refusals."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.raised: list[tuple[str, str]] = []
+        self.started: list[str] = []
+        self.hidden_once: set[str] = set()
+        """Instances that the next look misses: somebody starts them right after it."""
+
+    def add(
+        self,
+        instance: str,
+        name: str,
+        runtime_status: str = "Running",
+        *,
+        custom_status: Any = None,
+        document: Any = None,
+        output: Any = None,
+    ) -> None:
+        created = STARTED_AT + timedelta(seconds=len(self.documents))
+        self.documents[instance] = {
+            "name": name,
+            "instanceId": instance,
+            "createdTime": created.isoformat(),
+            "lastUpdatedTime": created.isoformat(),
+            "input": document,
+            "output": output,
+            "runtimeStatus": runtime_status,
+            "customStatus": custom_status,
+        }
+
+    async def get_status(
+        self, instance_id: str, *, show_input: bool = False
+    ) -> DurableOrchestrationStatus:
+        if instance_id not in self.documents or instance_id in self.hidden_once:
+            self.hidden_once.discard(instance_id)
+            return DurableOrchestrationStatus.from_json("")
+        document = dict(self.documents[instance_id])
+        if not show_input:
+            document["input"] = None
+        return DurableOrchestrationStatus.from_json(document)
+
+    async def get_status_all(self) -> list[DurableOrchestrationStatus]:
+        return [await self.get_status(instance) for instance in self.documents]
+
+    async def start_new(self, orchestrator: str, instance: str, document: Any) -> str:
+        if instance in self.documents and is_live(await self.get_status(instance)):
+            raise Exception(f"An Orchestration instance {instance} already exists")  # noqa: TRY002 - as the SDK
+        self.add(instance, orchestrator, document=document)
+        self.started.append(instance)
+        return instance
+
+    async def raise_event(self, instance: str, event: str) -> None:
+        if instance not in self.documents or not is_live(await self.get_status(instance)):
+            raise Exception(f"No instance with ID {instance} found.")  # noqa: TRY002 - as the SDK
+        self.raised.append((instance, event))
