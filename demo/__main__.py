@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -33,7 +34,10 @@ def main() -> int:
     arguments = parser.parse_args()
     # Progress goes to stderr, so that stdout holds the result and nothing else.
     console = Console(stderr=arguments.json)
-    report = asyncio.run(_run(arguments.state, console))
+    try:
+        report = asyncio.run(_run(arguments.state, console))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
     if arguments.json:
         json.dump(report.to_dict(), sys.stdout, indent=2)
         print()
@@ -44,6 +48,10 @@ def main() -> int:
 
 async def _run(state: Path, console: Console) -> Report:
     began = time.monotonic()
+    task = asyncio.current_task()
+    assert task is not None
+    # Ended from outside, it still ends what it started.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     shutil.rmtree(state, ignore_errors=True)
     mailbox = Mailbox()
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()

@@ -81,6 +81,7 @@ class Clients:
             self.settings.required("AZUREML_SUBSCRIPTION_ID"),
             self.settings.required("AZUREML_RESOURCE_GROUP"),
             self.settings.required("AZUREML_WORKSPACE_NAME"),
+            show_progress=False,  # there is no terminal to draw bars on
         )
 
     @cached_property

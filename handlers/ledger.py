@@ -78,7 +78,7 @@ def append(records: ContainerClient, page: Page, entry: Entry) -> None:
     line = json.dumps(asdict(entry)).encode() + b"\n"
     try:
         if page.length_bytes is None:
-            blob.create_append_blob(etag="*", match_condition=MatchConditions.IfMissing)
+            blob.create_append_blob(match_condition=MatchConditions.IfMissing)
         blob.append_block(line, appendpos_condition=page.length_bytes or 0)
     except ResourceExistsError as error:
         raise Conflict(page.name) from error

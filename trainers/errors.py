@@ -11,8 +11,9 @@ EX_DATAERR = 65  # sysexits.h: the input data was incorrect in some way
 EX_STOPPED = 128 + signal.SIGTERM  # what a shell reports for a process that SIGTERM ended
 EX_FAILURE = 1
 
-# error.json is read by people and travels in messages (Service Bus: 256 KB): an excerpt will do.
-LISTED_PROBLEMS = 100
+# Whoever starts the next run leaves the files in error.json out, so that all of them count. This
+# bounds the file to some 10 MB; a dataset with more bad files than that is not mended file by file.
+LISTED_PROBLEMS = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)

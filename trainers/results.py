@@ -5,7 +5,7 @@
 | model/ | the model, see `trainers.model_folder` |
 | metrics.json | flat: name → number |
 | report.json | for people: classes, confusion matrix, quarantined files |
-| error.json | on failure only: type, message, files (path and reason, at most 100), files_total |
+| error.json | on failure only: type, message, files (path and reason), files_total |
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -57,7 +60,7 @@ def test_inputs_and_outputs_can_be_replaced() -> None:
 def test_the_command_is_one_that_the_trainer_takes() -> None:
     command: str = rest_object([])["command"]
     program, *arguments = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"/mnt/\2", command).split("-m ")
-    assert program == "python "
+    assert program.endswith("python ")
     module, *options = arguments[0].split()
     assert module == "trainers.train"
     settings = parse_settings("", options)
@@ -66,39 +69,57 @@ def test_the_command_is_one_that_the_trainer_takes() -> None:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A small copy of the repository's shape, with the real .amlignore."""
-    for name in (
-        "trainers/train.py",
-        "trainers/sub/deep.py",
-        "trainers/__pycache__/train.pyc",
-        "handlers/trainers/other.py",
-        ".venv/lib/trainers.py",
-        "tests/unit/trainers/test_train.py",
-        "function_app.py",
-        "local.settings.json",
-    ):
+def code(tmp_path: Path) -> Path:
+    """A small copy of the code's shape, with the real .amlignore."""
+    for name in ("train.py", "sub/deep.py", "__pycache__/train.pyc"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    (tmp_path / ".amlignore").write_bytes((REPOSITORY / ".amlignore").read_bytes())
+    ignore = REPOSITORY / "trainers" / ".amlignore"
+    (tmp_path / ".amlignore").write_bytes(ignore.read_bytes())
     return tmp_path
 
 
-def test_only_the_trainers_are_uploaded(repository: Path) -> None:
-    uploaded = get_upload_files_from_folder(repository, ignore_file=get_ignore_file(repository))
-    assert sorted(path for _, path in uploaded) == ["trainers/sub/deep.py", "trainers/train.py"]
+def test_the_trainers_are_the_jobs_code() -> None:
+    job = yaml.safe_load((PIPELINE / "job.yml").read_text())
+    assert (PIPELINE / job["code"]).resolve() == REPOSITORY / "trainers"
+
+
+def test_what_python_left_behind_is_not_uploaded(code: Path) -> None:
+    uploaded = get_upload_files_from_folder(code, ignore_file=get_ignore_file(code))
+    names = {Path(path).name for _, path in uploaded}
+    assert names == {"train.py", "deep.py", ".amlignore"}
 
 
 @pytest.mark.parametrize("hash_of", [get_content_hash, get_object_hash])
-def test_the_codes_hash_follows_the_trainers_only(hash_of: Any, repository: Path) -> None:
+def test_the_codes_hash_follows_the_code_only(hash_of: Any, code: Path) -> None:
     def now() -> str:
-        return hash_of(repository, get_ignore_file(repository))
+        return hash_of(code, get_ignore_file(code))
 
     before = now()
-    (repository / "function_app.py").write_text("changed")
+    (code / "__pycache__" / "train.pyc").write_text("changed")
     assert now() == before
-    (repository / "trainers" / "sub" / "deep.py").write_text("changed")
+    (code / "sub" / "deep.py").write_text("changed")
     assert now() != before
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_uploaded_folder_runs_as_the_package(tmp_path: Path, ranks: int) -> None:
+    shutil.copytree(REPOSITORY / "trainers", tmp_path / "wd")
+    job = yaml.safe_load((PIPELINE / "job.yml").read_text())
+    prepare = job["command"].split("python -m")[0]
+    started = [
+        subprocess.Popen(
+            ["/bin/sh", "-c", f"{prepare} {sys.executable} -m trainers.train --help"],
+            cwd=tmp_path / "wd",
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(ranks)
+    ]
+    for process in started:
+        printed, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "--checkpoint-dir" in printed
 
 
 def test_the_image_installs_the_versions_that_are_tested() -> None:
