@@ -47,6 +47,8 @@ from localazure.machinelearning.workspace import Workspace
 MAX_RUNNER_FAILURES = 3
 """A runner that dies so often has a reason that a new one will not mend."""
 
+RETRY_SECONDS = 1.0
+
 _PACKAGE_PARENT = Path(localazure.__file__).parent.parent
 
 _log = logging.getLogger(__name__)
@@ -102,14 +104,23 @@ class Compute:
     async def _schedule(self) -> None:
         while True:
             self._wake.clear()
-            schedule = await self._database.write(self._advance)
-            self.short_of_quota = frozenset(schedule.short_of_quota)
-            self._workspace.events.filled.set()
-            for name in schedule.started:
-                self._start_attempt(name)
-            pause = None if schedule.wake_at is None else max(0.0, schedule.wake_at - self._clock())
+            try:
+                wake_at = await self._schedule_once()
+            except Exception:  # noqa: BLE001 - nothing may end the only loop: logged, tried again
+                _log.exception("scheduling failed; tried again in %g s", RETRY_SECONDS)
+                wake_at = self._clock() + RETRY_SECONDS
+            pause = None if wake_at is None else max(0.0, wake_at - self._clock())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), pause)
+
+    async def _schedule_once(self) -> float | None:
+        """Let the scheduler decide, start what it started; when time will change something."""
+        schedule = await self._database.write(self._advance)
+        self.short_of_quota = frozenset(schedule.short_of_quota)
+        self._workspace.events.filled.set()
+        for name in schedule.started:
+            self._start_attempt(name)
+        return schedule.wake_at
 
     def _advance(self, connection: sqlite3.Connection) -> Schedule:
         query = querying(connection)
@@ -147,9 +158,17 @@ class Compute:
         if self._attempts.get(name) is task:
             del self._attempts[name]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("job %s: supervising its runner failed", name, exc_info=error)
+            _log.error("job %s is stuck until the next start", name, exc_info=error)
 
     async def _run_attempt(self, name: str) -> None:
+        try:
+            await self._supervise_attempt(name)
+        except Exception:  # noqa: BLE001 - a defect must not leave the job hanging: logged, counted
+            _log.exception("job %s: supervising its runner failed", name)
+            await asyncio.to_thread(kill_marked, self._workspace.job_folder(name).root)
+            await self._after_runner_failure(name)
+
+    async def _supervise_attempt(self, name: str) -> None:
         """Run a runner to its end, and take over how the attempt ended."""
         job = get_job(self._database.read, name)
         resource = get_resource(self._database.read, JOBS, name)

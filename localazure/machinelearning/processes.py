@@ -17,6 +17,7 @@ from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import Distribution, JobSpec
 from localazure.machinelearning.placeholders import expand
+from localazure.machinelearning.tracking import tracking_environment
 
 FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
 """Marks every process of a job, whatever became of its parents."""
@@ -115,6 +116,11 @@ def rank_log(rank: int) -> str:
     return f"std_log_process_{rank:02}.txt"
 
 
+def tracking_store(environment: Environment) -> Path:
+    """The MLflow file store of the workspace."""
+    return environment.part_folder("machinelearning").resolve() / "mlruns"
+
+
 def log_names(distribution: Distribution, world_size: int) -> list[str]:
     """Names of the logs in `user_logs/` that a job of that kind writes."""
     match distribution:
@@ -164,8 +170,7 @@ def _shared_environment(
         "AZUREML_ARM_RESOURCEGROUP": environment.resource_group,
         "AZUREML_ARM_WORKSPACE_NAME": environment.workspace,
         "AZUREML_ARM_PROJECT_NAME": spec.experiment,
-        "MLFLOW_TRACKING_URI": f"sqlite:///{environment.part_folder('machinelearning')}/mlflow.db",
-        "MLFLOW_EXPERIMENT_NAME": spec.experiment,
+        **tracking_environment(tracking_store(environment), spec.experiment, spec.name),
         **{f"AZURE_ML_INPUT_{name}": value for name, value in values.items()},
         **{
             f"AZURE_ML_OUTPUT_{name}": str(output_path(spec, folder, name)) for name in spec.outputs

@@ -22,6 +22,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,17 @@ from localazure.machinelearning.job_spec import InputMode, JobSpec
 from localazure.machinelearning.log_upload import LogUpload
 from localazure.machinelearning.output_sync import OutputSync
 from localazure.machinelearning.placeholders import UnknownPlaceholderError
-from localazure.machinelearning.processes import LaunchError, Machine, output_path, plan_processes
+from localazure.machinelearning.processes import (
+    LaunchError,
+    Machine,
+    output_path,
+    plan_processes,
+    tracking_store,
+)
 from localazure.machinelearning.rank_group import RankGroup, kill_descendants
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.states import JobStatus
+from localazure.machinelearning.tracking import ensure_run
 
 SYNC_SECONDS = 1.0
 # Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
@@ -155,6 +163,8 @@ class Runner:
             raise SourceNotFoundError(f"input {name!r}: {error}") from error
 
     async def _run_processes(self) -> Result:
+        store = tracking_store(self._environment)
+        ensure_run(store, self._spec.experiment, self._spec.name, now=time.time())
         plan = plan_processes(self._spec, self._folder, self._environment, this_machine())
         self._group.start(plan)
         report(JobStatus.RUNNING)
@@ -310,10 +320,10 @@ def _remove(path: Path) -> None:
 async def _main(state: Path, root: Path) -> None:
     report(JobStatus.PREPARING)
     await Runner(Environment.load(state), JobFolder(root), JobSpec.load(root)).run()
+    # Not by returning: asyncio would wait for the threads of an abandoned download.
+    os._exit(0)
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     asyncio.run(_main(Path(sys.argv[1]), Path(sys.argv[2])))
-    # Threads of an abandoned download must not hold the process up.
-    os._exit(0)

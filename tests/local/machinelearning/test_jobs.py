@@ -172,6 +172,7 @@ def test_the_ranks_of_a_distributed_job_know_each_other_and_are_streamed(
     assert first["AZUREML_ARM_WORKSPACE_NAME"] == local.environment.workspace
     assert first["AZURE_ML_INPUT_epochs"] == "3"
     assert first["AZURE_ML_OUTPUT_results"].endswith("/ranks/outputs/results")
+    assert first["MLFLOW_RUN_ID"] == "ranks"
     assert first["NCCL_DEBUG"] == "WARN"
     assert first["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
     assert "AZUREML_CR_NODE_RANK" in first

@@ -1,0 +1,87 @@
+"""The run that a job's MLflow calls log to, in an MLflow file store of the state folder.
+
+Azure ML makes the run before the job starts and names it in MLFLOW_RUN_ID, so that
+`mlflow.log_metric` needs no `start_run`. A file store needs no server, and unlike the others it
+lets the run's id be chosen. A requeued job finds its run again and its metrics append.
+
+Layout: https://github.com/mlflow/mlflow/blob/master/mlflow/store/tracking/file_store.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from localazure.machinelearning.job_spec import write_atomically
+
+_META = "meta.yaml"
+_RUN_FOLDERS = ("metrics", "params", "tags", "artifacts")
+_SOURCE_TYPE_LOCAL = 4
+_STATUS_RUNNING = 1
+
+
+def tracking_environment(store: Path, experiment: str, run: str) -> dict[str, str]:
+    """The variables by which MLflow finds the run."""
+    return {
+        "MLFLOW_TRACKING_URI": store.as_uri(),
+        "MLFLOW_EXPERIMENT_NAME": experiment,
+        "MLFLOW_RUN_ID": run,
+        # MLflow 3 otherwise asks for a database, which it could not choose the run's id in.
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+    }
+
+
+def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
+    """Make the experiment and the run unless they are there.
+
+    Args:
+        store: the file store's folder.
+        experiment: its name.
+        run: the job's name, which becomes the run's id and name.
+        now: epoch seconds.
+    """
+    milliseconds = int(now * 1000)
+    # Ids of experiments are decimal numbers; derived, so that each name has one.
+    experiment_id = str(int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:7]))
+    experiment_folder = store / experiment_id
+    run_folder = experiment_folder / run
+    for name in _RUN_FOLDERS:
+        (run_folder / name).mkdir(parents=True, exist_ok=True)
+    _write_once(
+        experiment_folder,
+        {
+            "artifact_location": experiment_folder.as_uri(),
+            "creation_time": milliseconds,
+            "experiment_id": experiment_id,
+            "last_update_time": milliseconds,
+            "lifecycle_stage": "active",
+            "name": experiment,
+        },
+    )
+    _write_once(
+        run_folder,
+        {
+            "artifact_uri": (run_folder / "artifacts").as_uri(),
+            "end_time": None,
+            "entry_point_name": "",
+            "experiment_id": experiment_id,
+            "lifecycle_stage": "active",
+            "run_id": run,
+            "run_name": run,
+            "source_name": "",
+            "source_type": _SOURCE_TYPE_LOCAL,
+            "source_version": "",
+            "start_time": milliseconds,
+            "status": _STATUS_RUNNING,
+            "tags": [],
+            "user_id": "localazure",
+        },
+    )
+
+
+def _write_once(folder: Path, meta: dict[str, Any]) -> None:
+    target = folder / _META
+    if not target.exists():
+        write_atomically(target, json.dumps(meta, indent=2))  # JSON is YAML

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from localazure.machinelearning.tracking import ensure_run, tracking_environment
+
+
+def test_runs_of_an_experiment_are_made_once_and_kept(tmp_path: Path) -> None:
+    ensure_run(tmp_path, "digits", "run-1", now=1.5)
+    ensure_run(tmp_path, "digits", "run-2", now=2)
+    (experiment,) = tmp_path.iterdir()
+    assert json.loads((experiment / "meta.yaml").read_text())["name"] == "digits"
+    assert experiment.name.isdecimal()
+    (experiment / "run-1" / "metrics" / "loss").write_text("1 0.5 0\n")
+    ensure_run(tmp_path, "digits", "run-1", now=9)
+    run = json.loads((experiment / "run-1" / "meta.yaml").read_text())
+    assert (run["run_id"], run["start_time"], run["experiment_id"]) == (
+        "run-1",
+        1500,
+        experiment.name,
+    )
+    assert (experiment / "run-1" / "metrics" / "loss").read_text() == "1 0.5 0\n"
+
+
+def test_mlflow_is_told_of_the_run(tmp_path: Path) -> None:
+    variables = tracking_environment(tmp_path, "digits", "run-1")
+    assert variables["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}"
+    assert variables["MLFLOW_RUN_ID"] == "run-1"
