@@ -15,7 +15,7 @@ from azure.servicebus import (
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
 )
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
 WAIT_S = 10.0
 
@@ -27,12 +27,33 @@ def running(tmp_path: Path, start_broker: Any) -> Iterator[Any]:
     broker.close()
 
 
+class Handlers:
+    """Senders and receivers of one client, closed side by side: each takes the SDK a second."""
+
+    def __init__(self, client: ServiceBusClient) -> None:
+        self._client = client
+        self._opened: list[Any] = []
+
+    def sender(self, queue: str) -> ServiceBusSender:
+        self._opened.append(self._client.get_queue_sender(queue))
+        return self._opened[-1]
+
+    def receiver(self, queue: str, **options: Any) -> ServiceBusReceiver:
+        self._opened.append(self._client.get_queue_receiver(queue, **options))
+        return self._opened[-1]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(handler.close() for handler in self._opened))
+
+
 @pytest.fixture
-async def client(running: Any) -> AsyncIterator[ServiceBusClient]:
+async def handlers(running: Any) -> AsyncIterator[Handlers]:
     async with ServiceBusClient.from_connection_string(
         running.environment.service_bus_connection_string, retry_backoff_factor=0.1
-    ) as opened:
+    ) as client:
+        opened = Handlers(client)
         yield opened
+        await opened.close()
 
 
 async def receive_exactly(
@@ -54,31 +75,29 @@ async def complete_all(receiver: ServiceBusReceiver, count: int) -> list[str]:
     return [str(message) for message in messages]
 
 
-async def test_every_settlement_and_the_management_requests(client: ServiceBusClient) -> None:
-    async with (
-        client.get_queue_sender("plain") as sender,
-        client.get_queue_receiver("plain") as receiver,
-        client.get_queue_receiver("plain", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead,
-    ):
-        await sender.send_messages([ServiceBusMessage(name) for name in ("a", "b", "c", "d")])
-        got = {str(message): message for message in await receive_exactly(receiver, 4)}
-        await receiver.complete_message(got["a"])
-        await receiver.defer_message(got["b"])
-        await receiver.dead_letter_message(got["c"], reason="No", error_description="none")
-        await receiver.abandon_message(got["d"])
-        assert await complete_all(receiver, 1) == ["d"]
-        (deferred,) = await receiver.receive_deferred_messages(got["b"].sequence_number or 0)
-        assert await receiver.renew_message_lock(deferred) > datetime.now(UTC)
-        await receiver.complete_message(deferred)
-        (rejected,) = await dead.receive_messages(1, max_wait_time=WAIT_S)
-        assert rejected.dead_letter_reason == "No"
-        await dead.complete_message(rejected)
-        later = datetime.now(UTC) + timedelta(hours=1)
-        numbers = await sender.schedule_messages([ServiceBusMessage("x")], later)
-        (peeked,) = await receiver.peek_messages(1, sequence_number=1)
-        assert peeked.sequence_number == numbers[0]
-        await sender.cancel_scheduled_messages(numbers)
-        assert await receiver.peek_messages(1, sequence_number=1) == []
+async def test_every_settlement_and_the_management_requests(handlers: Handlers) -> None:
+    sender = handlers.sender("plain")
+    receiver = handlers.receiver("plain")
+    dead = handlers.receiver("plain", sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+    await sender.send_messages([ServiceBusMessage(name) for name in ("a", "b", "c", "d")])
+    got = {str(message): message for message in await receive_exactly(receiver, 4)}
+    await receiver.complete_message(got["a"])
+    await receiver.defer_message(got["b"])
+    await receiver.dead_letter_message(got["c"], reason="No", error_description="none")
+    await receiver.abandon_message(got["d"])
+    assert await complete_all(receiver, 1) == ["d"]
+    (deferred,) = await receiver.receive_deferred_messages(got["b"].sequence_number or 0)
+    assert await receiver.renew_message_lock(deferred) > datetime.now(UTC)
+    await receiver.complete_message(deferred)
+    (rejected,) = await dead.receive_messages(1, max_wait_time=WAIT_S)
+    assert rejected.dead_letter_reason == "No"
+    await dead.complete_message(rejected)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    numbers = await sender.schedule_messages([ServiceBusMessage("x")], later)
+    (peeked,) = await receiver.peek_messages(1, sequence_number=1)
+    assert peeked.sequence_number == numbers[0]
+    await sender.cancel_scheduled_messages(numbers)
+    assert await receiver.peek_messages(1, sequence_number=1) == []
 
 
 async def test_many_connections_share_the_work_and_lose_nothing(running: Any) -> None:
@@ -115,68 +134,60 @@ async def test_many_connections_share_the_work_and_lose_nothing(running: Any) ->
     assert set(found) == expected
 
 
-async def test_clients_outlive_a_restart_of_the_broker(
-    running: Any, client: ServiceBusClient
-) -> None:
-    async with (
-        client.get_queue_sender("plain") as sender,
-        client.get_queue_receiver("plain") as receiver,
-    ):
-        await sender.send_messages([ServiceBusMessage("kept"), ServiceBusMessage("deferred")])
-        await sender.schedule_messages(
-            ServiceBusMessage("scheduled"), datetime.now(UTC) + timedelta(seconds=1)
-        )
-        kept, deferred = await receive_exactly(receiver, 2)
-        await receiver.defer_message(deferred)
-        await receiver.abandon_message(kept)
-        (locked,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
-        assert locked.sequence_number == kept.sequence_number
-        await asyncio.to_thread(running.stop)
-        await asyncio.to_thread(running.start)
-        # The lock did not survive, the count of failed deliveries did.
-        (again,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
-        assert (str(again), again.delivery_count) == ("kept", 1)
-        await receiver.complete_message(again)
-        (aside,) = await receiver.receive_deferred_messages(deferred.sequence_number or 0)
-        await receiver.complete_message(aside)
-        assert await complete_all(receiver, 1) == ["scheduled"]
-        await sender.send_messages(ServiceBusMessage("after"))
-        (after,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
-        # Numbers go on where they were, though every message is gone.
-        assert (after.sequence_number or 0) > (again.sequence_number or 0) + 2
-        await receiver.complete_message(after)
+async def test_clients_outlive_a_restart_of_the_broker(running: Any, handlers: Handlers) -> None:
+    sender = handlers.sender("plain")
+    receiver = handlers.receiver("plain")
+    await sender.send_messages([ServiceBusMessage("kept"), ServiceBusMessage("deferred")])
+    await sender.schedule_messages(
+        ServiceBusMessage("scheduled"), datetime.now(UTC) + timedelta(seconds=1)
+    )
+    kept, deferred = await receive_exactly(receiver, 2)
+    await receiver.defer_message(deferred)
+    await receiver.abandon_message(kept)
+    (locked,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    assert locked.sequence_number == kept.sequence_number
+    await asyncio.to_thread(running.stop)
+    await asyncio.to_thread(running.start)
+    # The lock did not survive, the count of failed deliveries did.
+    (again,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    assert (str(again), again.delivery_count) == ("kept", 1)
+    await receiver.complete_message(again)
+    (aside,) = await receiver.receive_deferred_messages(deferred.sequence_number or 0)
+    await receiver.complete_message(aside)
+    assert await complete_all(receiver, 1) == ["scheduled"]
+    await sender.send_messages(ServiceBusMessage("after"))
+    (after,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    # Numbers go on where they were, though every message is gone.
+    assert (after.sequence_number or 0) > (again.sequence_number or 0) + 2
+    await receiver.complete_message(after)
 
 
 async def test_a_dead_clients_messages_are_available_after_their_lock(
-    running: Any, client: ServiceBusClient
+    running: Any, handlers: Handlers
 ) -> None:
-    async with client.get_queue_sender("hasty") as sender:
-        await sender.send_messages(ServiceBusMessage("orphan"))
+    sender = handlers.sender("hasty")
+    await sender.send_messages(ServiceBusMessage("orphan"))
     dying = ServiceBusClient.from_connection_string(
         running.environment.service_bus_connection_string
     )
     receiver = dying.get_queue_receiver("hasty")
     (orphan,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
     await dying.close()
-    async with client.get_queue_receiver("hasty") as heir:
-        (inherited,) = await heir.receive_messages(1, max_wait_time=WAIT_S)
-        assert inherited.sequence_number == orphan.sequence_number
-        assert inherited.delivery_count == 1
-        await heir.complete_message(inherited)
+    heir = handlers.receiver("hasty")
+    (inherited,) = await heir.receive_messages(1, max_wait_time=WAIT_S)
+    assert inherited.sequence_number == orphan.sequence_number
+    assert inherited.delivery_count == 1
+    await heir.complete_message(inherited)
 
 
-async def test_waiting_receivers_get_messages_as_they_come(client: ServiceBusClient) -> None:
-    async with (
-        client.get_queue_sender("plain") as sender,
-        client.get_queue_receiver("plain") as waiting,
-        client.get_queue_receiver(
-            "plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        ) as taking,
-    ):
-        locked = asyncio.create_task(waiting.receive_messages(1, max_wait_time=WAIT_S))
-        taken = asyncio.create_task(taking.receive_messages(1, max_wait_time=WAIT_S))
-        await sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
-        (one,), (other,) = await locked, await taken
-        await waiting.complete_message(one)
-        assert {str(one), str(other)} == {"1", "2"}
-        assert await waiting.peek_messages(1, sequence_number=1) == []
+async def test_waiting_receivers_get_messages_as_they_come(handlers: Handlers) -> None:
+    sender = handlers.sender("plain")
+    waiting = handlers.receiver("plain")
+    taking = handlers.receiver("plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+    locked = asyncio.create_task(waiting.receive_messages(1, max_wait_time=WAIT_S))
+    taken = asyncio.create_task(taking.receive_messages(1, max_wait_time=WAIT_S))
+    await sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
+    (one,), (other,) = await locked, await taken
+    await waiting.complete_message(one)
+    assert {str(one), str(other)} == {"1", "2"}
+    assert await waiting.peek_messages(1, sequence_number=1) == []
