@@ -66,7 +66,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
             )
             topic = EventGridTopic(environment.ports.event_grid)
             with blobs, topic.open():
-                yield Local(environment, ml, blobs, workspace, topic)
+                yield Local(environment, ml, blobs, workspace, storage, topic)
         finally:
             workspace.end()
             storage.end()

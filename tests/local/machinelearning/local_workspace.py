@@ -140,6 +140,7 @@ class Local:
     """The MLClient; its entities are typed as wide unions, which say little here."""
     blobs: BlobServiceClient
     workspace: Part
+    storage: Part
     topic: EventGridTopic
 
     def read_blob(self, container: str, path: str) -> bytes:

@@ -16,7 +16,7 @@ from azure.ai.ml.entities import AmlCompute
 from azure.identity import DefaultAzureCredential
 
 from localazure.machinelearning.processes import FOLDER_VARIABLE
-from tests.local.machinelearning.local_workspace import SDK_WARNINGS, Local, until
+from tests.local.machinelearning.local_workspace import SDK_WARNINGS, Local, Part, until
 
 pytestmark = SDK_WARNINGS
 
@@ -100,13 +100,13 @@ def preempt(local: Local, compute: str, node: int) -> requests.Response:
 
 
 @contextmanager
-def restarting(local: Local, signum: signal.Signals) -> Generator[None]:
-    """End the workspace, and start it again after the block."""
-    local.workspace.end(signum)
+def restarting(part: Part, signum: signal.Signals) -> Generator[None]:
+    """End a part, and start it again after the block."""
+    part.end(signum)
     try:
         yield
     finally:
-        local.workspace.start()
+        part.start()
 
 
 def test_a_preempted_job_is_queued_again(local: Local) -> None:
@@ -141,7 +141,7 @@ def test_a_rank_that_is_killed_fails_the_job(local: Local) -> None:
 
 def test_nothing_is_lost_when_the_workspace_is_killed(local: Local) -> None:
     start(local, "survivor", "dedicated")
-    with restarting(local, signal.SIGKILL):
+    with restarting(local.workspace, signal.SIGKILL):
         until(lambda: not processes(local, "survivor"))
     assert_resumed(local, "survivor")
     assert local.ml.compute.get("dedicated").max_instances == 2
@@ -153,13 +153,34 @@ def test_nothing_is_left_when_workspace_and_runner_are_killed_at_once(local: Loc
     pids = [runner(local, "both").pid, local.workspace.process.pid]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    with restarting(local, signal.SIGKILL):
+    with restarting(local.workspace, signal.SIGKILL):
         os.kill(pids[0], signal.SIGKILL)
     assert_resumed(local, "both")
 
 
 def test_a_workspace_that_is_stopped_takes_its_jobs_along(local: Local) -> None:
     start(local, "stopped", "dedicated")
-    with restarting(local, signal.SIGTERM):
+    with restarting(local.workspace, signal.SIGTERM):
         assert not processes(local, "stopped")
     assert_resumed(local, "stopped")
+
+
+def test_an_ended_job_waits_for_storage_and_is_not_run_again(local: Local, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = command(
+        name="patient",
+        command=f"until [ -e {go} ]; do sleep 0.1; done; echo x >> ${{{{outputs.state}}}}/runs",
+        environment="azureml:torch:1",
+        compute="dedicated",
+        outputs={"state": Output(path="azureml://datastores/landing/paths/patient/")},
+    )
+    local.ml.jobs.create_or_update(job)
+    local.wait_for("patient", "Running")
+    with restarting(local.storage, signal.SIGKILL):
+        go.touch()
+        local.wait_for("patient", "Finalizing")
+        runner(local, "patient").kill()
+        until(lambda: any("runner" in " ".join(p.cmdline()) for p in processes(local, "patient")))
+        assert local.status("patient") == "Finalizing"
+    local.wait_for("patient", "Completed")
+    assert local.read_blob("landing", "patient/runs") == b"x\n"
