@@ -21,6 +21,8 @@ from localazure.storage.reconciliation import properties_for, took_place
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.5
+# Only lookups take long, and only while Azurite does not answer.
+DRAIN_TIMEOUT_S = 5.0
 # Deletions of one batch that are looked up at a time.
 MAX_LOOKUPS = 16
 
@@ -94,9 +96,12 @@ class Ledger:
         await self._reconcile(self._outbox.unsettled())
 
     async def drain(self) -> None:
-        """Wait until everything in the background is done."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Let the background finish; what takes too long is left to the next start."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=DRAIN_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _reconcile(self, intents: Sequence[Intent]) -> None:
         for intent in intents:
