@@ -65,7 +65,9 @@ def is_low_priority(resource: Resource) -> bool:
 
 
 def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) -> None:
-    """Refuse what could never be provisioned: minimum sizes beyond the quota.
+    """Refuse what could never be provisioned: minimum sizes, or the first node, beyond the quota.
+
+    A maximum beyond it is accepted, as on Azure: the cluster then stops growing there.
 
     Raises:
         ArmError: 400.
@@ -74,17 +76,19 @@ def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) 
     limit = quota.get(size)
     if limit is None:
         return
-    needed = cluster.min_nodes + sum(
+    always_running = cluster.min_nodes + sum(
         other.min_nodes
         for other in others
         if other.vm_size.lower() == size and other.name != cluster.name
     )
+    needed = max(1, always_running)
     if needed > limit:
         raise ArmError(
             400,
             "ClusterMinNodesExceedCoreQuota",
-            f"compute {cluster.name!r}: {needed} nodes of {cluster.vm_size} must always run, the "
-            f"quota is {limit}; lower min_instances or ask for more quota",
+            f"compute {cluster.name!r}: it needs a quota of at least {needed} nodes of "
+            f"{cluster.vm_size}, the quota is {limit}; lower min_instances, use another size, or "
+            "ask for more quota",
         )
 
 

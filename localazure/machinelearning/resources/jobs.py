@@ -58,13 +58,15 @@ FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
 
 @routes.get(_PATH)
 async def list_all_jobs(request: web.Request) -> web.Response:
-    """Jobs, newest first."""
+    """Jobs, newest first; `tag` asks for those that have a tag of that name."""
     workspace = request.app[WORKSPACE]
+    tag = request.query.get("tag")
     resources = list_resources(workspace.database.read, JOBS)
     shown = [
         _document(workspace, resource)
         for resource in resources
         if is_listed(request, resource.properties)
+        and (tag is None or tag in (resource.properties.get("tags") or {}))
     ]
     return listing(request, shown)
 

@@ -33,7 +33,7 @@ START_SECONDS = 60.0
 
 AZURE_ML = {
     "datastores": [{"name": "landing", "containerName": "landing"}],
-    "quota": {"Standard_Scarce": 1},
+    "quota": {"Standard_Scarce": 1, "Standard_None": 0},
     "provisioningSeconds": 0.2,
 }
 

@@ -257,6 +257,7 @@ def test_a_name_is_submitted_once(local: Local) -> None:
     with pytest.raises(ResourceExistsError, match="command cannot change"):
         submit(local, "once", "echo other", outputs=results)
     assert "once" in [job.name for job in local.ml.jobs.list()]
+    assert [job.name for job in local.ml.jobs.list(tag="seen")] == ["once"]
 
 
 def test_what_cannot_run_is_refused(local: Local) -> None:

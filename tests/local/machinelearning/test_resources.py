@@ -214,9 +214,10 @@ def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
     assert usage["standard_scarce"].limit == 1
     local.ml.jobs.begin_cancel("hungry").result()
     assert local.status("hungry") == "Canceled"
-    more = cluster("more", size="Standard_Scarce", min_instances=2, max_instances=2)
-    with pytest.raises(HttpResponseError, match="the quota is 1"):
-        local.ml.compute.begin_create_or_update(more).result()
+    for name, size, minimum in (("more", "Standard_Scarce", 2), ("none", "Standard_None", 0)):
+        refused = cluster(name, size=size, min_instances=minimum, max_instances=2)
+        with pytest.raises(HttpResponseError, match="ask for more quota"):
+            local.ml.compute.begin_create_or_update(refused).result()
 
 
 def test_what_is_not_covered_says_so(local: Local) -> None:
