@@ -152,13 +152,12 @@ class Replay:
             self._current = self._begin(action)
 
     def _begin(self, action: Action) -> Awaited:
-        begin = self._ON_ACTION.get(action.get("actionType", -1))
-        if begin is None:
-            raise ReplayFailed(f"this host knows no action such as {action}")
         try:
-            return begin(self, action)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ReplayFailed(f"the action {action} is malformed: {error!r}") from error
+            return self._ON_ACTION[action["actionType"]](self, action)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ReplayFailed(
+                f"this host cannot perform the orchestrator's action {action}: {error!r}"
+            ) from error
 
     def _draw_id(self) -> int:
         self._sequence += 1

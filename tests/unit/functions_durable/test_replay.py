@@ -285,6 +285,8 @@ def test_a_malformed_answer_is_a_failure(answer: str | None) -> None:
     assert decision.from_answer(answer).error
 
 
-@pytest.mark.parametrize("action", [{}, {"actionType": 99}, {"actionType": 0}, {"actionType": 11}])
-def test_a_malformed_action_is_a_failure(action: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "action", [None, "x", {}, {"actionType": 99}, {"actionType": 0}, {"actionType": 11}]
+)
+def test_a_malformed_action_is_a_failure(action: Any) -> None:
     assert Story().episode(actions=[action]).status is Status.FAILED
