@@ -82,7 +82,10 @@ class ServiceBusEndpoint:
 
     async def close(self) -> None:
         """End the connection, if there is one."""
-        client, self._client, self._sender = self._client, None, None
-        if client is not None:
-            with contextlib.suppress(ServiceBusError, OSError):
-                await client.close()
+        client, sender = self._client, self._sender
+        self._client = self._sender = None
+        # The client knows its senders by weak references only.
+        for each in (sender, client):
+            if each is not None:
+                with contextlib.suppress(ServiceBusError, OSError):
+                    await each.close()
