@@ -59,10 +59,13 @@ class SubQueue:
 class Entity:
     """A queue, topic or subscription with its number in the store."""
 
-    def __init__(self, number: int, config: QueueConfig | TopicConfig) -> None:
+    def __init__(
+        self, number: int, config: QueueConfig | TopicConfig, *, is_subscription: bool
+    ) -> None:
         self.number = number
         self.config = config
-        self.subscriptions: list[Entity] = []
+        self.is_subscription = is_subscription
+        """Whether messages come from a topic only."""
         # A topic holds scheduled messages only, for which none of this counts.
         holder = config if isinstance(config, QueueConfig) else QueueConfig(path=config.path)
         self.active = SubQueue(self, _message_queue(holder), is_dead_letter=False)
@@ -79,11 +82,6 @@ class Entity:
     def is_topic(self) -> bool:
         """Whether it only passes messages on."""
         return isinstance(self.config, TopicConfig)
-
-    @property
-    def is_subscription(self) -> bool:
-        """Whether messages come from a topic only."""
-        return "/" in self.path and "/subscriptions/" in self.path.lower()
 
     def sub_queues(self) -> tuple[SubQueue, SubQueue]:
         """The entity's own messages and its dead letters."""
@@ -107,13 +105,19 @@ class Namespace:
         for queue in config.queues:
             self._add(queue, numbers)
         for topic in config.topics:
-            entity = self._add(topic, numbers)
-            entity.subscriptions = [self._add(item, numbers) for item in topic.subscriptions]
+            self._add(topic, numbers)
+            for subscription in topic.subscriptions:
+                self._add(subscription, numbers, is_subscription=True)
 
-    def _add(self, config: QueueConfig | TopicConfig, numbers: dict[str, int]) -> Entity:
-        entity = Entity(numbers[config.path], config)
+    def _add(
+        self,
+        config: QueueConfig | TopicConfig,
+        numbers: dict[str, int],
+        *,
+        is_subscription: bool = False,
+    ) -> None:
+        entity = Entity(numbers[config.path], config, is_subscription=is_subscription)
         self._by_path[config.path.lower()] = entity
-        return entity
 
     @property
     def entities(self) -> list[Entity]:
@@ -132,11 +136,9 @@ class Namespace:
                 return self.route(self._by_path[config.forward_to.lower()], facts)
             return (Destination(entity.number, config.default_ttl_ms),)
         destinations: list[Destination] = []
-        for subscription in entity.subscriptions:
-            rules = subscription.config
-            assert isinstance(rules, QueueConfig)
-            if matches(rules.rules, facts):
-                destinations += self.route(subscription, facts)
+        for subscription in config.subscriptions:
+            if matches(subscription.rules, facts):
+                destinations += self.route(self._by_path[subscription.path.lower()], facts)
         return tuple(
             Destination(item.entity, _shorter(item.default_ttl_ms, config.default_ttl_ms))
             for item in destinations

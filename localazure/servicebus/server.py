@@ -215,18 +215,26 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     database = Database(file, store.MIGRATIONS)
     try:
         broker = await Broker.start(namespace, database)
-        clients: set[ClientProtocol] = set()
-        server = await asyncio.get_running_loop().create_server(
-            lambda: ClientProtocol(broker, key, clients), LOOPBACK, environment.ports.service_bus
-        )
         try:
-            yield
+            async with _listening(broker, key, environment.ports.service_bus):
+                yield
         finally:
-            server.close()
-            await _say_goodbye(clients)
             await broker.stop()
     finally:
         database.close()
+
+
+@contextlib.asynccontextmanager
+async def _listening(broker: Broker, key: SharedKey, port: int) -> AsyncGenerator[None]:
+    clients: set[ClientProtocol] = set()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: ClientProtocol(broker, key, clients), LOOPBACK, port
+    )
+    try:
+        yield
+    finally:
+        server.close()
+        await _say_goodbye(clients)
 
 
 async def _say_goodbye(clients: set[ClientProtocol]) -> None:

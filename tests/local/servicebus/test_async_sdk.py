@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,8 @@ from azure.servicebus import (
     ServiceBusSubQueue,
 )
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+
+from localazure.servicebus import serve
 
 WAIT_S = 10.0
 
@@ -191,3 +194,15 @@ async def test_waiting_receivers_get_messages_as_they_come(handlers: Handlers) -
     await waiting.complete_message(one)
     assert {str(one), str(other)} == {"1", "2"}
     assert await waiting.peek_messages(1, sequence_number=1) == []
+
+
+async def test_a_taken_port_is_an_error_that_leaves_nothing_running(
+    running: Any, make_environment: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    environment = dataclasses.replace(
+        make_environment(tmp_path_factory.mktemp("second")), ports=running.environment.ports
+    )
+    with pytest.raises(OSError, match="in use"):
+        async with serve(environment):
+            pass
+    assert asyncio.all_tasks() == {asyncio.current_task()}

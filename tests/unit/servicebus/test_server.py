@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localazure.database import Database
-from localazure.servicebus import store
+from localazure.servicebus import contents, store
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.types import Described, Symbol, ULong
@@ -139,3 +139,23 @@ async def test_garbage_is_answered_with_a_close_and_the_end_of_the_socket(client
     (closed,) = client.says(b"\xff" * 8)
     assert closed.error.condition == "amqp:connection:framing-error"
     assert client.wire.is_closed
+
+
+async def test_messages_of_an_entity_that_is_configured_no_more_are_kept_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = Database(tmp_path / "servicebus.db", store.MIGRATIONS)
+    broker = await Broker.start(CONFIG, database, lambda: 0)
+    queue = broker.namespace.find("q")
+    assert queue is not None
+    await broker.send(queue, [contents.parse(p.Properties(message_id="m").encode())])
+    await broker.stop()
+    broker = await Broker.start(NamespaceConfig(), database, lambda: 0)
+    assert "q holds 1 messages and is not configured any more" in caplog.text
+    await broker.stop()
+    broker = await Broker.start(CONFIG, database, lambda: 0)
+    queue = broker.namespace.find("q")
+    assert queue is not None
+    assert len(broker.peek(queue.active, 1, 10)) == 1
+    await broker.stop()
+    database.close()
