@@ -202,7 +202,7 @@ def namespace(world: World) -> Namespace:
 
 
 def make_environment(state: Path, receiver_url: str) -> Environment:
-    (state / "storage.json").write_text(json.dumps({"containers": ["landfall"]}))
+    (state / "storage.json").write_text(json.dumps({"containers": ["landfall", "landing"]}))
     subscription = {
         "name": "told",
         "topic": "landfall",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from handlers.dead_letters import Rejected, collect, reject, reject_message, sweep
+from handlers.dead_letters import Rejected, collect, reject, reject_message
 from handlers.message_queues import REJECTED_RUNS, message_queues
 from handlers.retry_queue import dead_letter, retry_message
 from orchestrations.contracts import DeadLetter, Failure, RunRequest
@@ -30,13 +30,6 @@ def test_a_run_is_dead_lettered_with_reason_and_description(
     assert letter.dead_letter_reason == "DataRejected"
     assert letter.dead_letter_error_description == "one class only"
     assert RunRequest.model_validate_json(str(letter)) == run_request(7)
-
-
-def test_what_a_dead_caller_left_is_swept_up(world: World, namespace: Namespace) -> None:
-    message_queues(world.clients).send(REJECTED_RUNS, a_letter("left").to_message())
-    assert sweep(world.clients) == 1
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
-    assert (letter.message_id, letter.dead_letter_reason) == ("left", "why left")
 
 
 def test_callers_may_dead_letter_each_others_messages(world: World, namespace: Namespace) -> None:

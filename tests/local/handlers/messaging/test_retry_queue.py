@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
-from handlers import dead_letters
-from handlers.dead_letters import Rejected, sweep
+from handlers.dead_letters import DeadLetters, Rejected, sweep
 from handlers.message_queues import REJECTED_RUNS, RETRIES, message_queues
 from handlers.redriving import redrive
 from handlers.retry_queue import parse_retry, schedule_retry
@@ -45,45 +44,29 @@ def test_a_retry_is_seen_once_and_after_its_delay(world: World, namespace: Names
     assert parse_retry(str(message)) == run_request(2)
 
 
-def test_redrive_sends_the_next_attempt_of_one_run(world: World, namespace: Namespace) -> None:
-    dead_letter_runs(world, 30, 31)
-    assert redrive(world.clients, f"{PREFIX}-31", 10) == [f"{PREFIX}-32"]
-    (message,) = namespace.take(RETRIES)
-    assert parse_retry(str(message)) == run_request(32)
-    # The other one was given back: nobody has to wait for a lock.
-    assert [str(each.message_id) for each in namespace.take_dead(REJECTED_RUNS)] == [f"{PREFIX}-30"]
-
-
-def test_redrive_stops_at_the_maximum_and_leaves_what_nobody_can_read(
-    world: World, namespace: Namespace
+def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
+    world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unreadable = Rejected(
         message_id="unreadable", kind="message", body="?", reason="InvalidRequest", description=""
     )
     message_queues(world.clients).send(REJECTED_RUNS, unreadable.to_message())
-    dead_letter_runs(world, 40, 42)
-    assert redrive(world.clients, None, 1) == [f"{PREFIX}-41"]
-    assert redrive(world.clients, None, 10) == [f"{PREFIX}-43"]
-    received = namespace.take(RETRIES)
-    assert [str(each.message_id) for each in received] == [f"{PREFIX}-41", f"{PREFIX}-43"]
-    (left,) = namespace.take_dead(REJECTED_RUNS)
-    assert left.message_id == "unreadable"
+    dead_letter_runs(world, 40, 42, 44)
 
-
-def test_dying_between_sending_and_removing_neither_loses_nor_doubles(
-    world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dead_letter_runs(world, 50)
-
-    def die(letters: dead_letters.DeadLetters, message: ServiceBusReceivedMessage) -> None:
+    def die(letters: DeadLetters, message: ServiceBusReceivedMessage) -> None:
         del message
         letters.release()  # as the broker does when the dead process's lock has expired
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(dead_letters.DeadLetters, "take", die)
+        patch.setattr(DeadLetters, "take", die)
         with pytest.raises(KeyboardInterrupt):
-            redrive(world.clients, None, 10)
-    assert redrive(world.clients, None, 10) == [f"{PREFIX}-51"]
-    assert [str(each.message_id) for each in namespace.take(RETRIES)] == [f"{PREFIX}-51"]
-    assert namespace.peek(REJECTED_RUNS, dead=True) == []
+            redrive(world.clients, f"{PREFIX}-42", 10)  # died between sending and removing
+
+    assert redrive(world.clients, f"{PREFIX}-42", 10) == [f"{PREFIX}-43"]
+    # The others were given back: nobody has to wait for a lock.
+    assert redrive(world.clients, None, 1) == [f"{PREFIX}-41"]
+    received = namespace.take(RETRIES)
+    assert [parse_retry(str(each)).attempt for each in received] == [43, 41]
+    left = [str(each.message_id) for each in namespace.take_dead(REJECTED_RUNS)]
+    assert left == ["unreadable", f"{PREFIX}-44"]
