@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
-from typing import TypeVar, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
@@ -180,7 +180,7 @@ async def list_runs(
     instances.sort(key=lambda each: (str(each.created_time), str(each.instance_id)), reverse=True)
     runs = [
         document
-        for document in map(run_document, instances)
+        for document in _documents(instances)
         if pipeline in (None, document["pipeline"]) and state in (None, document["state"])
     ]
     return Answer(200, {"runs": runs})
@@ -238,6 +238,15 @@ async def redrive(clients: Clients, *, body: bytes = b"") -> Answer:
             404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
         ).to_answer()
     return Answer(200, {"redriven": redriven})
+
+
+def _documents(instances: Iterable[DurableOrchestrationStatus]) -> Iterator[dict[str, Any]]:
+    for instance in instances:
+        try:
+            yield run_document(instance)
+        except ValueError as error:  # pydantic's is one
+            # Of another release, or started by hand: it must not hide the others.
+            logger.warning("instance %s has no status of a run: %s", instance.instance_id, error)
 
 
 def _accepted(instance: str) -> Answer:

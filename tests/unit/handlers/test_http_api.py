@@ -196,6 +196,13 @@ async def test_runs_are_listed_newest_first(hub: TaskHub) -> None:
     ]
 
 
+async def test_an_instance_that_is_no_run_of_ours_does_not_hide_the_others(hub: TaskHub) -> None:
+    before = await listed(hub)
+    hub.add("by-hand", "retraining")
+    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
+    assert await listed(hub) == before
+
+
 async def test_runs_are_filtered(hub: Any) -> None:
     assert await listed(hub, pipeline="digits", state="running") == [("digits-aa-2", "running")]
     assert await listed(hub, pipeline="nobody") == []

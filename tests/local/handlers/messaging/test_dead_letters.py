@@ -40,7 +40,6 @@ def test_callers_may_dead_letter_each_others_messages(world: World, namespace: N
 
     with ThreadPoolExecutor(len(names)) as threads:
         list(threads.map(reject_one, names))
-    assert namespace.peek(REJECTED_RUNS) == []
     letters = namespace.take_dead(REJECTED_RUNS)
     assert {letter.message_id: letter.dead_letter_reason for letter in letters} == {
         name: f"why {name}" for name in names
@@ -51,8 +50,7 @@ def test_a_message_that_nobody_can_read_is_dead_lettered_and_alerted(
     world: World, namespace: Namespace
 ) -> None:
     failure = Failure(type="InvalidRequest", message="no JSON", permanent=True)
-    for _ in range(2):
-        reject_message(world.clients, b"\xff not json", failure)
+    reject_message(world.clients, b"\xff not json", failure)
     (letter,) = namespace.take_dead(REJECTED_RUNS)
     assert letter.dead_letter_reason == "InvalidRequest"
     assert str(letter).endswith("not json")
