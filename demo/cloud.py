@@ -187,9 +187,9 @@ def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
             "dataset_version": (model.tags or {}).get("landfall.dataset-version"),
             "job": (model.tags or {}).get("landfall.run"),
             "metrics": {
-                key.removeprefix("metric."): float(value)
+                key.removeprefix("metrics."): float(value)
                 for key, value in (model.properties or {}).items()
-                if key.startswith("metric.")
+                if key.startswith("metrics.")
             },
         }
         for model in client.models.list(name=name)

@@ -16,7 +16,7 @@ async def eventually(
     timeout_seconds: float,
     what: str,
 ) -> Answer:
-    """The first true answer to a question.
+    """The first answer to a question; None and False are none yet.
 
     Raises:
         TimeoutError: there was none in time; the message says what was waited for.
@@ -27,7 +27,7 @@ async def eventually(
                 answer = question()
                 if inspect.isawaitable(answer):
                     answer = await answer
-                if answer:
+                if answer is not None and answer is not False:
                     return cast("Answer", answer)
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:

@@ -65,7 +65,7 @@ def test_the_command_is_one_that_the_trainer_takes() -> None:
     assert module == "trainers.train"
     settings = parse_settings("", options)
     assert settings.checkpoint_dir == Path("/mnt/checkpoints")
-    assert settings.checkpoint_every == 20
+    assert settings.checkpoint_every == 100
 
 
 @pytest.fixture
