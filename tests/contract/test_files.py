@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +76,8 @@ def test_the_pipelines_that_we_ship_are_valid_and_their_jobs_load() -> None:
 
 
 def test_the_function_app_installs_no_torch() -> None:
-    names = re.findall(r"^[A-Za-z]\S*", Path(APP_FOLDER / "requirements.txt").read_text(), re.MULTILINE)
+    requirements = (APP_FOLDER / "requirements.txt").read_text()
+    names = re.findall(r"^[A-Za-z]\S*", requirements, re.MULTILINE)
     assert "torch" not in names
     assert "azure-functions" in names
 
@@ -95,4 +95,5 @@ def test_the_app_speaks_of_no_local_runtime() -> None:
         *APP_FOLDER.glob("orchestrations/**/*.py"),
         *APP_FOLDER.glob("trainers/**/*.py"),
     ]:
-        assert not re.search(r"localazure|azurite|emulator|devstore", file.read_text(), re.IGNORECASE), file
+        named = re.search(r"localazure|azurite|emulator|devstore", file.read_text(), re.IGNORECASE)
+        assert named is None, file

@@ -97,7 +97,8 @@ class Cluster:
 
     def job(self, name: str) -> Job:
         elapsed = (self.simulation.now - START).total_seconds()
-        state = [state for when, state in self.states if when <= elapsed][-1]
+        reached = filter(lambda each: each[0] <= elapsed, self.states)
+        state: JobState = max(reached, key=lambda each: each[0])[1]
         return Job(
             name=name,
             state="cancelled" if self.cancelled else state,
