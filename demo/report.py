@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from demo.receivers import Received
@@ -61,32 +63,32 @@ class Report:
 
 def show(report: Report, console: Console) -> None:
     """Print the tables."""
-    stories = Table(title="What happened", title_justify="left")
-    for heading in ("", "story", "seconds", "facts"):
-        stories.add_column(heading, justify="right" if heading == "seconds" else "left")
+    stories = Table(title="What happened", title_justify="left", show_lines=True)
+    stories.add_column("")
+    stories.add_column("story, and what was read back")
+    stories.add_column("seconds", justify="right")
     for story in report.stories:
-        facts = "\n".join(f"{key.replace('_', ' ')}: {_text(v)}" for key, v in story.facts.items())
         mark = "[green]ok[/]" if story.ok else "[red]FAILED[/]"
-        stories.add_row(mark, story.name, f"{story.seconds:.1f}", facts, end_section=True)
+        facts = " · ".join(
+            f"{key.replace('_', ' ')}: {_text(value)}" for key, value in story.facts.items()
+        )
+        stories.add_row(mark, f"[bold]{story.name}[/]\n{escape(facts)}", f"{story.seconds:.1f}")
     console.print(stories)
 
-    runs = Table(title="Runs", title_justify="left")
-    for heading in ("run", "attempt", "state", "dataset version", "accuracy", "model"):
+    runs = Table(title="Runs (pipeline, dataset version, attempt)", title_justify="left")
+    runs.add_column("run", no_wrap=True)
+    for heading in ("state", "accuracy", "model version"):
         runs.add_column(heading)
     for run in report.runs:
         accuracy = (run["metrics"] or {}).get("accuracy")
         runs.add_row(
             run["id"],
-            str(run["attempt"]),
             run["state"],
-            run["dataset_version"],
             "" if accuracy is None else f"{accuracy:.4f}",
             run["model"]["version"] if run["model"] else "",
         )
     console.print(runs)
-    told: dict[str, int] = {}
-    for each in report.notifications:
-        told[each.channel] = told.get(each.channel, 0) + 1
+    told = Counter(each.channel for each in report.notifications)
     console.print(
         f"{len(report.models)} model versions registered; notifications received: "
         + ", ".join(f"{count} on {channel}" for channel, count in sorted(told.items()))
@@ -96,5 +98,5 @@ def show(report: Report, console: Console) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return str(int(value)) if value.is_integer() else f"{value:.4f}"
     return ", ".join(value) if isinstance(value, list) else str(value)
