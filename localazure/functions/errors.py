@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from localazure.errors import ConfigurationError
 
-class AppLoadError(Exception):
+
+class AppLoadError(ConfigurationError):
     """The app cannot be loaded; the text names the file, the reason and the way to mend it."""
 
 

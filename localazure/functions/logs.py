@@ -33,7 +33,17 @@ class Correlation:
 
 invocation: ContextVar[Correlation | None] = ContextVar("invocation", default=None)
 instance_id: ContextVar[str | None] = ContextVar("instance_id", default=None)
-"""The orchestration or entity at work; the durable engine sets it."""
+"""The orchestration or entity at work, set by `working_for`."""
+
+
+@contextlib.contextmanager
+def working_for(instance: str) -> Generator[None]:
+    """Have what is logged meanwhile, by functions that run in threads too, carry an instance id."""
+    token = instance_id.set(instance)
+    try:
+        yield
+    finally:
+        instance_id.reset(token)
 
 
 class CategoryFilter(logging.Filter):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from localazure.functions import logs
 from localazure.functions.durable import history, http_activity
 from localazure.functions.durable.history import Event
 from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
@@ -118,7 +119,8 @@ class ActivityRunner:
         if name is None:
             return self._failed(activity, self._known.missing("activity", activity.name))
         try:
-            result = await self._invoke(name, activity.input_json or "null")
+            with logs.working_for(activity.instance_id):
+                result = await self._invoke(name, activity.input_json or "null")
         except FunctionFailed as failure:
             return self._failed(activity, str(failure), failure.stack)
         return history.task_completed(self._now(), activity.event_id, result)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+from localazure.functions import logs
 from localazure.functions.durable import decision, episode, history, turns
 from localazure.functions.durable.activities import ActivityRunner
 from localazure.functions.durable.decision import Decision
@@ -199,7 +200,8 @@ class Dispatcher:
             return episode.fail(
                 execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
             )
-        answer = await self._ask(name, episode.trigger(execution, live.pieces, arrived))
+        with logs.working_for(execution.instance_id):
+            answer = await self._ask(name, episode.trigger(execution, live.pieces, arrived))
         return episode.conclude(
             execution,
             live.events,

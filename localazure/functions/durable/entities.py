@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from localazure.functions import logs
 from localazure.functions.durable import history
 from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.mailboxes import Mailboxes
@@ -147,7 +148,8 @@ class EntityRunner:
             error = self._known.missing("entity", name)
         else:
             try:
-                text = await self._invoke(function, trigger(identifier, state_json, operations))
+                with logs.working_for(identifier):
+                    text = await self._invoke(function, trigger(identifier, state_json, operations))
                 return _read(text, len(operations))
             except FunctionFailed as failure:
                 error = str(failure)

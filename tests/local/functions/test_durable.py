@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -11,6 +13,20 @@ import pytest
 pytestmark = pytest.mark.filterwarnings(
     "ignore:azure.functions df_loads was called:DeprecationWarning"
 )
+
+
+@pytest.fixture
+def console() -> Iterator[io.StringIO]:
+    """What the host writes to the root logger's handlers, which it gives its format."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    yield stream
+    root.setLevel(level)
+    root.removeHandler(handler)
 
 
 async def outcome(client: aiohttp.ClientSession, path: str) -> dict[str, Any]:
@@ -99,3 +115,25 @@ async def test_replay_is_quiet_and_a_failed_activity_is_loud(
     assert [line for line in host if line.startswith("Executed 'greet' (Succeeded")]
     (failure,) = [line for line in host if line.startswith("Executed 'fail' (Failed")]
     assert failure.endswith("ValueError: no x")
+
+
+async def test_lines_carry_the_instance_that_they_belong_to(
+    running_app: Any, console: io.StringIO
+) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/greetings?input=you")
+        async with client.post("/api/counter/one") as response:
+            assert response.status == 202
+        async with asyncio.timeout(30):
+            while "counting" not in console.getvalue():
+                await asyncio.sleep(0.02)
+    lines = console.getvalue().splitlines()
+
+    def correlations(text: str) -> set[str]:
+        ends = (line.partition("[")[2].partition("]")[0] for line in lines if text in line)
+        return {correlation.split()[-1] for correlation in ends}
+
+    assert correlations("replaying=") == {status["instanceId"]}
+    assert correlations("] greeting") == {status["instanceId"]}
+    assert correlations("Executed 'greet'") == {status["instanceId"]}
+    assert correlations("] counting") == {"@counter@one"}

@@ -62,9 +62,8 @@ def test_lines_tell_what_they_belong_to() -> None:
     try:
         with logs.configured({}):
             logging.getLogger("app").warning("one")
-            token = logs.instance_id.set("instance-7")
-            logging.getLogger("app").warning("two")
-            logs.instance_id.reset(token)
+            with logs.working_for("instance-7"):
+                logging.getLogger("app").warning("two")
         logging.getLogger("app").warning("three")
     finally:
         root.removeHandler(handler)

@@ -71,6 +71,7 @@ def waiting(context: df.DurableOrchestrationContext):
 
 @app.activity_trigger(input_name="name")
 def greet(name: str) -> str:
+    logging.getLogger("app").info("greeting")
     return f"Hello, {name}!"
 
 
@@ -98,6 +99,7 @@ async def release(req: func.HttpRequest) -> str:
 
 @app.entity_trigger(context_name="context")
 def Counter(context: df.DurableEntityContext) -> None:
+    logging.getLogger("app").info("counting")
     total = context.get_state(lambda: 0)
     if context.operation_name == "add":
         total += context.get_input()
