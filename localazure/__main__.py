@@ -8,19 +8,17 @@ import signal
 import sys
 from pathlib import Path
 
-from localazure.app_settings import AppSettingsError
 from localazure.environment import LOOPBACK, Environment
-from localazure.up import DEFAULT_PORT_BASE, Options, StartError, running
+from localazure.errors import StartError, shown_without_traceback
+from localazure.up import DEFAULT_PORT_BASE, Options, running
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status."""
     parsed = _parser().parse_args(arguments)
     try:
-        return asyncio.run(parsed.run(parsed))
-    except (StartError, AppSettingsError) as error:
-        print(f"localazure: {error}", file=sys.stderr)
-        return 1
+        with shown_without_traceback("localazure: "):
+            return asyncio.run(parsed.run(parsed))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 0
 

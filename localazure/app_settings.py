@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from localazure.environment import LOOPBACK, STORAGE_ACCOUNT, Environment
+from localazure.errors import ConfigurationError
 from localazure.machinelearning.client_settings import app_settings as azure_ml_settings
 
 _PLACEHOLDER = re.compile(r"\{(?P<name>[a-z_]+)(?::(?P<argument>[^{}]+))?\}")
 
 
-class AppSettingsError(Exception):
+class AppSettingsError(ConfigurationError):
     """The app-settings file is malformed; names file, setting and placeholder."""
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localazure.environment import Environment
+from localazure.errors import shown_without_traceback
 
 READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
 
@@ -58,7 +59,9 @@ def main(name: str, state: Path) -> None:
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
     serve: Serve = importlib.import_module(f"localazure.{name}").serve
-    asyncio.run(live(serve, Environment.load(state)))
+    # Its last words go into its log, from where the supervisor shows them.
+    with shown_without_traceback():
+        asyncio.run(live(serve, Environment.load(state)))
 
 
 if __name__ == "__main__":

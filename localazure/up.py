@@ -1,6 +1,7 @@
 """The supervisor of `python -m localazure up`: draws up the environment, keeps every part running.
 
-1. Lock the state folder; a second `up` on it is refused with the first one's process id.
+1. Lock the state folder; a second `up` on it is refused with the first one's process id. The parts
+   hold the lock too, so that nobody starts a second set beside those that are still ending.
 2. Take ports and keys from the state folder, or draw them; name a port that is in use.
 3. Start every part as a process and wait until all are ready; the Functions host comes last, since
    its triggers need the others.
@@ -21,15 +22,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO
+
+import psutil
 
 from localazure.app_settings import expand_app_settings
 from localazure.certificates import ensure_certificates
 from localazure.endpoints import describe_endpoints
 from localazure.environment import LOOPBACK, Environment, Keys, Ports
+from localazure.errors import StartError
 from localazure.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
@@ -41,10 +44,20 @@ STOP_TIMEOUT_SECONDS = 20.0
 RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 # A part that ran this long has recovered: its next death starts from the first pause again.
 HEALTHY_AFTER_SECONDS = 60.0
-
-
-class StartError(Exception):
-    """localazure cannot start as asked; the message says why and how to mend it."""
+LOCK_POLL_SECONDS = 0.1
+LOG_TAIL_LINES = 20
+# Listener → the part that wants its port.
+PART_OF_PORT = {
+    "functions": "functions",
+    "blob": "storage",
+    "queue": "storage",
+    "table": "storage",
+    "azurite_blob": "storage",
+    "service_bus": "servicebus",
+    "event_grid": "eventgrid",
+    "azure_ml": "machinelearning",
+    "identity": "machinelearning",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,27 +75,53 @@ class Options:
     app_settings: Path
 
 
-@contextlib.contextmanager
-def lock_state(state: Path) -> Generator[None]:
-    """Own a state folder for as long as the context lasts.
+@contextlib.asynccontextmanager
+async def lock_state(state: Path, say: Callable[[str], None]) -> AsyncGenerator[int]:
+    """Own a state folder for as long as the context lasts, or a process that inherits the lock.
+
+    Where its owner was killed and the parts are still ending, it waits for them.
+
+    Yields:
+        The descriptor that holds the lock.
 
     Raises:
         StartError: another process owns it.
     """
     state.mkdir(parents=True, exist_ok=True)
     with (state / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+        is_told = False
+        while not _try_lock(file.fileno()):
             file.seek(0)
-            raise StartError(
-                f"state folder {state} is in use by process {file.read().strip() or '(unknown)'}: "
-                "stop that one, or give another folder with --state"
-            ) from None
+            owner = file.read().strip()
+            if not owner or _is_alive(int(owner)) or time.monotonic() > deadline:
+                raise StartError(
+                    f"state folder {state} is in use by process {owner or '(unknown)'}: "
+                    "stop that one, or give another folder with --state"
+                )
+            if not is_told:
+                say(f"process {owner} was killed; waiting for its parts to end")
+                is_told = True
+            await asyncio.sleep(LOCK_POLL_SECONDS)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-        yield
+        yield file.fileno()
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def draw_environment(options: Options) -> Environment:
@@ -130,48 +169,44 @@ def _refuse_ports_in_use(ports: Ports) -> None:
             socket.create_server((LOOPBACK, port)).close()
         except OSError as error:
             raise StartError(
-                f"port {port} (for {name}) is in use: {os.strerror(error.errno or 0)}; "
-                "stop what listens there, or give another --port-base (0 takes free ports)"
+                f"{PART_OF_PORT[name]} cannot have port {port} (for {name}): "
+                f"{os.strerror(error.errno or 0)}; "
+                "end what listens there, or give another --port-base (0 takes free ports)"
             ) from None
 
 
 class PartProcess:
     """One part's process, as the supervisor sees it."""
 
-    def __init__(self, name: str, environment: Environment) -> None:
+    def __init__(self, name: str, state: Path, lock: int) -> None:
         self.name = name
-        self._state = environment.state
+        self._state = state
+        self._lock = lock
         self._process: asyncio.subprocess.Process | None = None
-        self._log: IO[bytes] | None = None
+        self._log_start_bytes = 0
 
     @property
     def log_path(self) -> Path:
         """Where its output goes."""
         return self._state / "logs" / f"{self.name}.log"
 
-    @property
-    def pid(self) -> int | None:
-        """Its process id while it runs."""
-        if self._process is None or self._process.returncode is not None:
-            return None
-        return self._process.pid
-
     async def start(self) -> None:
         """Start it and wait until it is ready.
 
         Raises:
-            StartError: it ended, or was not ready in time; the message holds the end of its log.
+            StartError: it ended, or was not ready in time; the message holds its last words.
         """
         self.log_path.parent.mkdir(exist_ok=True)
         ready, announce = os.pipe()
         with self.log_path.open("ab") as log:
+            self._log_start_bytes = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "localazure.part", self.name, str(self._state)),
                 stdin=asyncio.subprocess.PIPE,  # its end is how the part learns that we are gone
                 stdout=log,
                 stderr=log,
-                pass_fds=(announce,),
+                pass_fds=(announce, self._lock),
                 env={**os.environ, READY_FD_VARIABLE: str(announce), "PYTHONUNBUFFERED": "1"},
                 # Ctrl-C is for the supervisor, which then ends the parts in order.
                 start_new_session=True,
@@ -179,9 +214,7 @@ class PartProcess:
         os.close(announce)
         if not await _read_ready(ready):
             await self.stop()
-            raise StartError(
-                f"{self.name} did not start; the end of {self.log_path}:\n{self._tail()}"
-            )
+            raise StartError(f"{self.name} did not start:\n{self.last_words()}")
 
     async def ended(self) -> int:
         """Wait for its end; the exit status, negative for a signal."""
@@ -199,9 +232,14 @@ class PartProcess:
             self._process.kill()
             await self._process.wait()
 
-    def _tail(self, lines: int = 20) -> str:
-        text = self.log_path.read_text("utf-8", "replace")
-        return "\n".join(text.splitlines()[-lines:])
+    def last_words(self) -> str:
+        """The end of what it has logged since it was started last."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start_bytes)
+            lines = log.read().decode(errors="replace").splitlines()
+        if len(lines) > LOG_TAIL_LINES:
+            lines = [f"(more in {self.log_path})", *lines[-LOG_TAIL_LINES:]]
+        return "\n".join(lines)
 
 
 async def _read_ready(descriptor: int) -> bool:
@@ -232,13 +270,13 @@ async def running(
     Raises:
         StartError: see `lock_state`, `draw_environment` and `PartProcess.start`.
     """
-    with lock_state(options.state):
+    async with lock_state(options.state, say) as lock:
         environment = draw_environment(options)
         ensure_certificates(environment)
         environment.save()
         endpoints = options.state / "endpoints.json"
         endpoints.unlink(missing_ok=True)
-        parts = [PartProcess(name, environment) for name in PARTS]
+        parts = [PartProcess(name, options.state, lock) for name in PARTS]
         try:
             *first, last = parts
             async with asyncio.TaskGroup() as group:
@@ -288,9 +326,12 @@ async def _keep_part_running(part: PartProcess, say: Callable[[str], None]) -> N
         if time.monotonic() - began > HEALTHY_AFTER_SECONDS:
             deaths = 0
         if deaths == len(RESTART_PAUSES_SECONDS):
-            raise StartError(f"{part.name} keeps dying; see {part.log_path}")
+            raise StartError(f"{part.name} keeps dying:\n{part.last_words()}")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         say(f"{part.name} ended ({how}): starting it again")
         await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
         deaths += 1
-        await _start(part, say)
+        try:
+            await _start(part, say)
+        except StartError as error:
+            say(str(error))  # one more death: `ended` returns at once

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from localazure.errors import ConfigurationError
 
-class EventGridConfigurationError(ValueError):
+
+class EventGridConfigurationError(ConfigurationError):
     """`event-grid.json`, or a subscription put at run time, cannot be used.
 
     The message names file, path and value.

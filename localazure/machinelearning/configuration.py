@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from localazure.errors import ConfigurationError
+
 DEFAULT_DATASTORE = "workspaceblobstore"
 ARTIFACT_DATASTORE = "workspaceartifactstore"
 BUILT_IN_DATASTORES = {DEFAULT_DATASTORE: "azureml-blobstore", ARTIFACT_DATASTORE: "azureml"}
@@ -14,7 +16,7 @@ DEFAULT_PROVISIONING_SECONDS = 2.0
 KNOWN_KEYS = {"datastores", "quota", "provisioningSeconds"}
 
 
-class InvalidConfigurationError(ValueError):
+class InvalidConfigurationError(ConfigurationError):
     """`azure-ml.json` is not what it must be; the message names file, key and value."""
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localazure.errors import ConfigurationError
+
 # Defaults and limits of Azure Service Bus, see
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas and the ARM schema.
 DEFAULT_LOCK_MS = 60_000
@@ -30,7 +32,7 @@ _DURATION = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._~/-]{0,258}[A-Za-z0-9_])?")
 
 
-class ConfigError(ValueError):
+class ConfigError(ConfigurationError):
     """A configuration file that cannot be served: names file, place in the file and value."""
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from localazure.environment import LOOPBACK, Environment
+from localazure.errors import StartError
 from localazure.process import die_with_parent
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,11 @@ KEEP_ALIVE_S = 600
 LOG_TAIL_CHARACTERS = 2000
 
 
-class AzuriteNotInstalled(RuntimeError):
+class AzuriteNotInstalled(StartError):
     """Node.js or the npm package is missing; the message says what to install."""
 
 
-class AzuriteFailed(RuntimeError):
+class AzuriteFailed(StartError):
     """Azurite ended before it listened; the message holds the end of its log."""
 
 

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from localazure.errors import ConfigurationError
+
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 _CONTAINER_NAME = re.compile(r"\$(root|web|logs)|(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 
 
-class StorageConfigurationError(ValueError):
+class StorageConfigurationError(ConfigurationError):
     """`storage.json` cannot be used; the message names file, place and value."""
 
 
