@@ -48,8 +48,20 @@ format: $(STAMPS)/python
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
-	$(BIN)/python -m benchmarks
+# The engines that the durable benchmark compares with, in an environment of their own.
+PEERS := $(VENV)/peers
+$(PEERS)/installed: benchmarks/peers/requirements.txt benchmarks/peers/package.json
+	@echo "setting up $(PEERS) (once) ..." >&2
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -r benchmarks/peers/requirements.txt >&2 \
+	  && cp benchmarks/peers/package.json $(PEERS)/ \
+	  && (cd $(PEERS) && npm install --silent --no-audit --no-fund >&2) \
+	  && touch $@ || echo "not all peers are installed: those that are missing are skipped" >&2
+
+# NAME="durable storage" for some, QUICK=1 to see that they work, JSON=1 for a document.
+bench: setup $(PEERS)/installed
+	@$(BIN)/python -m benchmarks $(if $(JSON),--json) $(if $(QUICK),--quick) $(NAME)
 
 clean:
 	rm -rf $(VENV) $(AZURITE)/node_modules .localazure

@@ -1,0 +1,69 @@
+"""python -m benchmarks [--json] [--quick] [NAME ...]: measure by turns, print the ratios.
+
+Without names all benchmarks run. Progress goes to stderr, the result to stdout. Exit status 1 when
+a benchmark failed; one that was skipped, with its reason, is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Callable
+
+from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_stderr, to_text
+
+# Name to module, in order of run; loaded only when asked for: one imports torch, another must not.
+BENCHMARKS = {
+    "durable": "benchmarks.durable",
+    "durable-profile": "benchmarks.durable_profile",
+}
+PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
+
+
+def main() -> int:
+    """Run the command line above."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--quick", action="store_true", help="few turns: shows that it works")
+    parser.add_argument("--list", action="store_true", help="say what each one measures, and end")
+    arguments = parser.parse_args()
+    names: list[str] = arguments.names or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    if arguments.list:
+        for name in names:
+            print(f"{name}: {inspect.getdoc(_load(name))}\n")
+        return 0
+    facts = machine(PACKAGES)
+    results: list[Result] = []
+    failed = False
+    for name in names:
+        bench = Bench(name, is_quick=arguments.quick, say=to_stderr)
+        try:
+            _load(name)(bench)
+        except Skipped as reason:
+            bench.note(f"skipped: {reason}")
+        except Exception as error:  # noqa: BLE001 - the others still run
+            traceback.print_exc()
+            bench.note(f"failed: {type(error).__name__}: {error}")
+            failed = True
+        results.append(bench.result)
+    if arguments.json:
+        print(json.dumps(to_document(facts, results), indent=2))
+    else:
+        print(to_text(facts, results))
+    return int(failed)
+
+
+def _load(name: str) -> Callable[[Bench], None]:
+    return importlib.import_module(BENCHMARKS[name]).measure
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""The Functions host as a process of its own, driven over HTTP: what a benchmark measures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import psutil
+
+T = TypeVar("T")
+
+REPOSITORY = Path(__file__).parent.parent
+CHAINS_APP = Path(__file__).parent / "apps" / "chains"
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 30.0
+# Starts of orchestrations under way at once: a burst, not a flood of sockets.
+CONNECTIONS = 16
+POLL_SECONDS = 0.001
+LIST_POLL_SECONDS = 0.02
+
+
+class HostFailed(Exception):
+    """The host ended or did not get ready; the message holds the end of its log."""
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+class HostProcess:
+    """`python -m localazure start APP`, ready once entered.
+
+    Args:
+        state: folder for the host's state and log.
+        command: Python arguments in place of `-m localazure start`, given APP, --port, --state.
+        app: the app's folder.
+    """
+
+    name = "localazure"
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        command: Sequence[str] = ("-m", "localazure", "start"),
+        app: Path = CHAINS_APP,
+    ) -> None:
+        self._state = state
+        self._command = (*command, str(app))
+        self._runner = asyncio.Runner()
+        self.ready_seconds = 0.0
+
+    def __enter__(self) -> Self:
+        self._state.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self._url = f"http://127.0.0.1:{port}"
+        log = self._state / "host.log"
+        began = time.monotonic()
+        with log.open("wb") as output:
+            self.process = psutil.Popen(
+                [sys.executable, *self._command, "--port", str(port), "--state", str(self._state)],
+                cwd=REPOSITORY,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            self._session = self._run(self._connect())
+            self._run(self._wait_until_ready(log))
+        except BaseException:
+            self._stop()
+            raise
+        self.ready_seconds = time.monotonic() - began
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._run(self._session.close())
+        self._stop()
+
+    def chains(self, count: int) -> float:
+        """Seconds from the first start to the end of `count` chains, all in flight at once."""
+        return self._run(self._chains(count))
+
+    def serial(self, count: int) -> list[float]:
+        """Milliseconds of each of `count` chains, one after the other."""
+        return self._run(self._serial(count))
+
+    def fan_out(self, width: int) -> float:
+        """Seconds of one orchestration with `width` steps at once."""
+        return self._run(self._fan_out(width))
+
+    def events(self, count: int) -> list[float]:
+        """Milliseconds from an Event Grid event's delivery to its orchestration's first step."""
+        return self._run(self._events(count))
+
+    # --- over HTTP -----------------------------------------------------------------------------
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(call)
+
+    async def _connect(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            self._url, connector=aiohttp.TCPConnector(limit=CONNECTIONS, limit_per_host=CONNECTIONS)
+        )
+
+    async def _wait_until_ready(self, log: Path) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            try:
+                async with self._session.get("/admin/host/status") as response:
+                    if response.status < 500:  # noqa: PLR2004 - it answers
+                        return
+            except aiohttp.ClientConnectionError:
+                pass
+            await asyncio.sleep(0.005)
+        raise HostFailed(
+            f"the host did not get ready:\n{log.read_text('utf-8', 'replace')[-2000:]}"
+        )
+
+    async def _start(self, name: str, body: object = None) -> str:
+        instance = uuid.uuid4().hex
+        path = f"/durabletask/orchestrators/{name}/{instance}"
+        async with self._session.post(path, json=body) as response:
+            response.raise_for_status()
+        return instance
+
+    async def _result(self, instance: str, pause_seconds: float = POLL_SECONDS) -> Any:
+        while True:
+            async with self._session.get(f"/durabletask/instances/{instance}") as response:
+                status = await response.json() if response.status != 404 else {}  # noqa: PLR2004
+            if status.get("runtimeStatus") == "Completed":
+                return status["output"]
+            if status.get("runtimeStatus") == "Failed":
+                raise HostFailed(f"{instance}: {status['output']}")
+            await asyncio.sleep(pause_seconds)
+
+    async def _chains(self, count: int) -> float:
+        began = time.monotonic()
+        await asyncio.gather(*(self._start("chain") for _ in range(count)))
+        query = {"runtimeStatus": "Pending,Running", "top": "1"}
+        while True:
+            async with self._session.get("/durabletask/instances/", params=query) as response:
+                if not await response.json():
+                    return time.monotonic() - began
+            await asyncio.sleep(LIST_POLL_SECONDS)
+
+    async def _serial(self, count: int) -> list[float]:
+        milliseconds: list[float] = []
+        for _ in range(count):
+            began = time.monotonic()
+            instance = await self._start("chain")
+            # Polling costs the host time that it does not spend on the chain: none before half of
+            # what the last one took.
+            await asyncio.sleep(milliseconds[-1] / 2000 if milliseconds else 0)
+            await self._result(instance)
+            milliseconds.append((time.monotonic() - began) * 1000)
+        return milliseconds
+
+    async def _fan_out(self, width: int) -> float:
+        began = time.monotonic()
+        instance = await self._start("fan_out", json.dumps(width))  # the client's own encoding
+        await self._result(instance, LIST_POLL_SECONDS)
+        return time.monotonic() - began
+
+    async def _events(self, count: int) -> list[float]:
+        milliseconds: list[float] = []
+        for _ in range(count):
+            instance = uuid.uuid4().hex
+            event = {
+                "id": instance,
+                "topic": "/benchmark",
+                "subject": "/benchmark",
+                "eventType": "Benchmark",
+                "eventTime": "2026-01-01T00:00:00Z",
+                "data": {},
+                "dataVersion": "1",
+                "metadataVersion": "1",
+            }
+            began_ns = time.monotonic_ns()
+            async with self._session.post(
+                "/runtime/webhooks/EventGrid",
+                params={"functionName": "on_event"},
+                json=[event],
+                headers={"aeg-event-type": "Notification"},
+            ) as response:
+                response.raise_for_status()
+            first_step_ns = int(await self._result(instance))
+            milliseconds.append((first_step_ns - began_ns) / 1e6)
+        return milliseconds
+
+    def _stop(self) -> None:
+        self._runner.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_TIMEOUT_SECONDS)
+            except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
+                self.process.kill()
+                self.process.wait()

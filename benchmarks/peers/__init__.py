@@ -1,0 +1,1 @@
+"""Other engines, each a process in an environment of its own (`.venv/peers`)."""

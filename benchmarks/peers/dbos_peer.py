@@ -1,0 +1,123 @@
+"""DBOS on SQLite: `python -m benchmarks.peers.dbos_peer STATE`.
+
+The file is put into WAL mode beforehand, which is faster than DBOS's default. Workflows are
+started in the engine's own process: DBOS is a library, and no HTTP lies between.
+"""
+
+# pyright: basic, reportMissingImports=false
+# DBOS is not installed where the checker runs.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+from dbos import DBOS
+
+from benchmarks.peers.line_protocol import milliseconds, serve
+
+STEPS = 6
+
+
+@DBOS.step()
+def step(value: int) -> int:
+    """No work."""
+    return value + 1
+
+
+@DBOS.step()
+async def step_async(value: int) -> int:
+    """No work, for a fan-out."""
+    return value + 1
+
+
+@DBOS.workflow()
+def chain() -> int:
+    """Six steps, one after the other."""
+    value = 0
+    for _ in range(STEPS):
+        value = step(value)
+    return value
+
+
+@DBOS.workflow()
+async def fan_out(width: int) -> int:
+    """Steps all at once, as DBOS's documentation has it: asyncio.gather."""
+    return len(await asyncio.gather(*(step_async(number) for number in range(width))))
+
+
+@DBOS.step()
+def clock() -> int:
+    """CLOCK_MONOTONIC in ns."""
+    return time.monotonic_ns()
+
+
+@DBOS.workflow()
+def first_step() -> int:
+    """One step, which tells when it began."""
+    return clock()
+
+
+class Dbos:
+    """The engine, in this process."""
+
+    def chains(self, count: int) -> float:
+        """See `Engine`."""
+        began = time.monotonic()
+        handles = [DBOS.start_workflow(chain) for _ in range(count)]
+        for handle in handles:
+            handle.get_result()
+        return time.monotonic() - began
+
+    def serial(self, count: int) -> list[float]:
+        """See `Engine`."""
+        return [milliseconds(lambda: DBOS.start_workflow(chain).get_result()) for _ in range(count)]
+
+    def fan_out(self, width: int) -> float:
+        """See `Engine`."""
+
+        async def run() -> None:
+            handle = await DBOS.start_workflow_async(fan_out, width)
+            await handle.get_result()
+
+        began = time.monotonic()
+        asyncio.run(run())
+        return time.monotonic() - began
+
+    def events(self, count: int) -> list[float]:
+        """See `Engine`."""
+        result: list[float] = []
+        for _ in range(count):
+            began_ns = time.monotonic_ns()
+            result.append((DBOS.start_workflow(first_step).get_result() - began_ns) / 1e6)
+        return result
+
+
+def main() -> None:
+    """Run the command line above."""
+    state = Path(sys.argv[1])
+    state.mkdir(parents=True, exist_ok=True)
+    file = state / "dbos.sqlite"
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    DBOS(
+        config={
+            "name": "benchmark",
+            "system_database_url": f"sqlite:///{file}",
+            "run_admin_server": False,
+            "log_level": "ERROR",
+        }
+    )
+    DBOS.launch()
+    serve(Dbos())
+    sys.stdout.flush()
+    os._exit(0)  # its pools of threads are of no further use
+
+
+if __name__ == "__main__":
+    main()

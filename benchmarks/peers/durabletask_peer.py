@@ -1,0 +1,112 @@
+"""`python -m benchmarks.peers.durabletask_peer`: durabletask, in memory, so nothing is durable.
+
+Client, backend and worker are one process and talk gRPC over loopback, as its own tests do.
+"""
+
+# pyright: basic, reportMissingImports=false
+# durabletask is not installed where the checker runs.
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from durabletask import client, task, worker
+from durabletask.testing import create_test_backend
+
+from benchmarks.peers.line_protocol import milliseconds, serve
+
+STEPS = 6
+
+
+def step(_: object, value: int) -> int:
+    """No work."""
+    return value + 1
+
+
+def clock(_: object, __: object) -> int:
+    """CLOCK_MONOTONIC in ns."""
+    return time.monotonic_ns()
+
+
+def chain(context, _):  # noqa: ANN001, ANN201 - an orchestrator of its SDK
+    """Six steps, one after the other."""
+    value = 0
+    for _ in range(STEPS):
+        value = yield context.call_activity(step, input=value)
+    return value
+
+
+def fan_out(context, width):  # noqa: ANN001, ANN201 - the same
+    """Steps all at once."""
+    steps = [context.call_activity(step, input=number) for number in range(width)]
+    return len((yield task.when_all(steps)))
+
+
+def first_step(context, _):  # noqa: ANN001, ANN201 - the same
+    """One step, which tells when it began."""
+    return (yield context.call_activity(clock))
+
+
+class DurableTask:
+    """Client of the engine.
+
+    Args:
+        address: of the backend.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._client = client.TaskHubGrpcClient(host_address=address)
+
+    def _start(self, orchestrator, argument=None) -> str:  # noqa: ANN001 - of its SDK
+        return self._client.schedule_new_orchestration(orchestrator, input=argument)
+
+    def _end(self, instance: str) -> str:
+        state = self._client.wait_for_orchestration_completion(instance, timeout=120)
+        if state is None or state.runtime_status != client.OrchestrationStatus.COMPLETED:
+            raise RuntimeError(f"{instance}: {state}")
+        return state.serialized_output or ""
+
+    def chains(self, count: int) -> float:
+        """See `Engine`."""
+        began = time.monotonic()
+        for instance in [self._start(chain) for _ in range(count)]:
+            self._end(instance)
+        return time.monotonic() - began
+
+    def serial(self, count: int) -> list[float]:
+        """See `Engine`."""
+        return [milliseconds(lambda: self._end(self._start(chain))) for _ in range(count)]
+
+    def fan_out(self, width: int) -> float:
+        """See `Engine`."""
+        return milliseconds(lambda: self._end(self._start(fan_out, width))) / 1000
+
+    def events(self, count: int) -> list[float]:
+        """See `Engine`."""
+        result: list[float] = []
+        for _ in range(count):
+            began_ns = time.monotonic_ns()
+            result.append((int(self._end(self._start(first_step))) - began_ns) / 1e6)
+        return result
+
+
+def main() -> None:
+    """Run the command line above."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    create_test_backend(port=port)  # runs until the process ends
+    address = f"localhost:{port}"
+    runner = worker.TaskHubGrpcWorker(host_address=address)
+    for orchestrator in (chain, fan_out, first_step):
+        runner.add_orchestrator(orchestrator)
+    for activity in (step, clock):
+        runner.add_activity(activity)
+    runner.start()
+    serve(DurableTask(address))
+    os._exit(0)  # nothing is durable, and its stop takes a second
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Restate, its server and a service: `python -m benchmarks.peers.restate_peer STATE`.
+
+Workflows are started over HTTP at its ingress, which answers when they have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.peers.line_protocol import serve
+
+SERVER = Path(sys.prefix) / "node_modules" / ".bin" / "restate-server"
+READY_SECONDS = 30.0
+
+
+class Restate:
+    """Client of the ingress.
+
+    Args:
+        runner: the event loop that the client lives on.
+        url: of the ingress.
+    """
+
+    def __init__(self, runner: asyncio.Runner, url: str) -> None:
+        self._runner = runner
+        self._session = runner.run(_session(url))
+
+    async def _call(self, handler: str, argument: int = 0) -> Any:
+        async with self._session.post(f"/bench/{handler}", json=argument) as response:
+            response.raise_for_status()
+            return await response.json()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._runner.run(self._session.close())
+
+    def chains(self, count: int) -> float:
+        """See `Engine`."""
+
+        async def run() -> float:
+            began = time.monotonic()
+            await asyncio.gather(*(self._call("chain") for _ in range(count)))
+            return time.monotonic() - began
+
+        return self._runner.run(run())
+
+    def serial(self, count: int) -> list[float]:
+        """See `Engine`."""
+
+        async def run() -> list[float]:
+            result: list[float] = []
+            for _ in range(count):
+                began = time.monotonic()
+                await self._call("chain")
+                result.append((time.monotonic() - began) * 1000)
+            return result
+
+        return self._runner.run(run())
+
+    def fan_out(self, width: int) -> float:
+        """See `Engine`."""
+
+        async def run() -> float:
+            began = time.monotonic()
+            await self._call("fan_out", width)
+            return time.monotonic() - began
+
+        return self._runner.run(run())
+
+    def events(self, count: int) -> list[float]:
+        """See `Engine`."""
+
+        async def run() -> list[float]:
+            result: list[float] = []
+            for _ in range(count):
+                began_ns = time.monotonic_ns()
+                result.append((int(await self._call("first_step")) - began_ns) / 1e6)
+            return result
+
+        return self._runner.run(run())
+
+
+async def _session(url: str) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0))
+
+
+async def _register(admin_url: str, service_url: str) -> None:
+    """Tell the server of the service, as soon as both answer."""
+    deadline = time.monotonic() + READY_SECONDS
+    async with aiohttp.ClientSession() as session:
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.post(
+                    f"{admin_url}/deployments", json={"uri": service_url}
+                ) as response:
+                    if response.ok:
+                        return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the Restate server at {admin_url} did not get ready")
+            await asyncio.sleep(0.02)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [server.getsockname()[1] for server in servers]
+
+
+def main() -> None:
+    """Run the command line above."""
+    state = Path(sys.argv[1])
+    state.mkdir(parents=True, exist_ok=True)
+    ingress, admin, node, service = _free_ports(4)
+    environment = {
+        **os.environ,
+        "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{ingress}",
+        "RESTATE_ADMIN__BIND_ADDRESS": f"127.0.0.1:{admin}",
+        "RESTATE_BIND_ADDRESS": f"127.0.0.1:{node}",
+        "RESTATE_ADVERTISED_ADDRESS": f"http://127.0.0.1:{node}",
+        "RESTATE_BASE_DIR": str(state),
+        "RESTATE_DISABLE_TELEMETRY": "true",
+        "RESTATE_LOG_FILTER": "error",
+        "DO_NOT_TRACK": "1",
+    }
+    log = (state / "restate.log").open("wb")
+    processes = [
+        subprocess.Popen([SERVER], env=environment, cwd=state, stdout=log, stderr=log),
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.peers.restate_service", str(service)],
+            stdout=log,
+            stderr=log,
+        ),
+    ]
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(_register(f"http://127.0.0.1:{admin}", f"http://127.0.0.1:{service}"))
+            engine = Restate(runner, f"http://127.0.0.1:{ingress}")
+            serve(engine)
+            engine.close()
+    finally:
+        for process in processes:
+            process.kill()  # at SIGTERM the server takes a minute to leave its cluster of one
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()

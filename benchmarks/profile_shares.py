@@ -1,0 +1,45 @@
+"""To whom a moment of the Functions host belongs, by the stack of its event loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+IDLE = "idle"
+
+# The first rule with a mark in the path of a frame decides, for the innermost such frame. A frame
+# of the standard library (json, uuid, logging) belongs to whoever called it.
+_OWNERS: tuple[tuple[str, str], ...] = (
+    ("/dateutil/", "SDK: timestamps (dateutil)"),
+    ("/azure/durable_functions/", "SDK: replay"),
+    ("/azure/functions/", "SDK: bindings"),
+    ("/benchmarks/apps/", "the app"),
+    ("/localazure/functions/durable/http_api.py", "HTTP"),
+    ("/localazure/functions/durable/", "engine"),
+    ("/localazure/functions/", "host: invocation"),
+    ("/localazure/database.py", "engine"),
+    ("/aiohttp/", "HTTP"),
+)
+_JSON = "/json/"
+_LOOP = "event loop"
+
+
+def classify(stack: Iterable[tuple[str, str]]) -> str:
+    """The owner of a stack.
+
+    Args:
+        stack: file and function of each frame, innermost first.
+
+    Returns:
+        One of the names that the table shows; JSON done for the SDK is told apart.
+    """
+    is_json = False
+    for depth, (file, function) in enumerate(stack):
+        if depth == 0 and file.endswith("selectors.py") and function == "select":
+            return IDLE
+        is_json = is_json or _JSON in file
+        for mark, owner in _OWNERS:
+            if mark in file:
+                if is_json and owner.startswith("SDK"):
+                    return "SDK: JSON"
+                return f"{owner} (JSON)" if is_json and owner == "engine" else owner
+    return _LOOP

@@ -1,0 +1,37 @@
+"""What a tree of processes takes while it waits for work."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import psutil
+
+
+@dataclass(frozen=True)
+class IdleUsage:
+    """Of a process and all its descendants.
+
+    Attributes:
+        rss_mib: resident set, MiB; pages shared between the processes count for each.
+        cpu_percent: CPU time over wall time; 100 is one core.
+    """
+
+    rss_mib: float
+    cpu_percent: float
+
+
+def idle_usage(process: psutil.Process, seconds: float) -> IdleUsage:
+    """Watch a tree of processes that has nothing to do for so long."""
+    tree = [process, *process.children(recursive=True)]
+    before = sum(map(_cpu_seconds, tree))
+    began = time.monotonic()
+    time.sleep(seconds)
+    used = sum(map(_cpu_seconds, tree)) - before
+    rss_bytes = sum(each.memory_info().rss for each in tree)
+    return IdleUsage(rss_bytes / 2**20, 100 * used / (time.monotonic() - began))
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.harness import (
+    Bench,
+    Contender,
+    Sample,
+    Skipped,
+    median_ratio,
+    number,
+    percentile,
+    table,
+    to_document,
+    to_text,
+)
+
+FACTS = {
+    "cores": 2,
+    "load_average_1_min": 0.5,
+    "system": "Linux",
+    "architecture": "x86_64",
+    "python": "3.11.7",
+    "packages": {"aiohttp": "3"},
+}
+POSITIVE = st.floats(min_value=1e-6, max_value=1e9)
+
+
+def bench(said: list[str]) -> Bench:
+    return Bench("example", is_quick=False, say=said.append)
+
+
+def test_contenders_take_turns_round_by_round() -> None:
+    order: list[str] = []
+
+    def turn(name: str) -> Sample:
+        order.append(name)
+        return {"ms": float(len(order))}
+
+    said: list[str] = []
+    bench(said).compare([Contender(name, lambda name=name: turn(name)) for name in "ab"], 3)
+    assert order == ["a", "b"] * 3
+    assert said[0] == "example: round 1 of 3, a"
+
+
+def test_the_ratio_is_the_median_of_the_rounds_not_the_ratio_of_medians() -> None:
+    lines = table({"ours": [{"x": 1.0}, {"x": 10.0}, {"x": 9.0}], "theirs": [{"x": 2.0}] * 3})
+    assert [line.ratio for line in lines] == [None, 4.5]
+    drifting = table(
+        {
+            "ours": [{"x": 1.0}, {"x": 100.0}, {"x": 10.0}],
+            "theirs": [{"x": 2.0}, {"x": 50.0}, {"x": 40.0}],
+        }
+    )
+    assert drifting[1].ratio == 0.5  # of 0.5, 2 and 0.25; the medians' would be 10 / 40
+
+
+def test_metrics_that_only_some_measure_have_lines_only_for_these() -> None:
+    lines = table({"ours": [{"x": 1.0}], "floor": [{"commits": 5.0}]})
+    assert [(line.metric, line.contender, line.ratio) for line in lines] == [
+        ("x", "ours", None),
+        ("commits", "floor", None),
+    ]
+
+
+def test_who_is_skipped_is_noted_with_the_reason_and_not_in_the_table() -> None:
+    said: list[str] = []
+    one = bench(said)
+
+    def missing() -> Sample:
+        raise Skipped("it is not installed")
+
+    one.compare([Contender("ours", lambda: {"x": 1.0}), Contender("peer", missing)], 2)
+    assert one.result.notes == ["peer skipped: it is not installed"]
+    assert {line.contender for line in one.result.lines} == {"ours"}
+    assert sum("peer skipped" in line for line in said) == 1
+
+
+@given(st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1))
+def test_a_contender_that_is_twice_as_slow_has_half_the_ratio(
+    pairs: list[tuple[float, float]],
+) -> None:
+    ours, theirs = zip(*pairs, strict=True)
+    ratio = median_ratio(ours, theirs)
+    assert ratio is not None
+    slower = median_ratio(ours, [2 * value for value in theirs])
+    assert slower == pytest.approx(ratio / 2)
+
+
+def test_nothing_is_divided_by_zero() -> None:
+    assert median_ratio([1.0, 2.0], [0.0, 0.0]) is None
+    assert median_ratio([1.0, 2.0], [0.0, 4.0]) == 0.5
+
+
+@given(st.lists(POSITIVE, min_size=1), st.integers(1, 100))
+def test_so_many_percent_do_not_exceed_a_percentile(values: list[float], percent: int) -> None:
+    found = percentile(values, percent)
+    assert found in values
+    assert 100 * sum(value <= found for value in values) >= percent * len(values)
+    assert 100 * sum(value < found for value in values) < percent * len(values)
+
+
+def test_percentiles_that_are_not_defined_are_refused() -> None:
+    with pytest.raises(ValueError, match="of 0 values"):
+        percentile([], 50)
+    with pytest.raises(ValueError, match="not defined"):
+        percentile([1.0], 0)
+
+
+@given(POSITIVE)
+def test_numbers_keep_three_significant_digits(value: float) -> None:
+    shown = float(number(value).replace(",", ""))
+    assert shown == pytest.approx(value, rel=5.1e-3)
+    assert "e" not in number(value)
+
+
+def test_numbers_as_they_are_read() -> None:
+    assert [number(value) for value in (0.0, 0.01234, 1.0, 12.34, 123.4, 12345.6)] == [
+        "0",
+        "0.0123",
+        "1.00",
+        "12.3",
+        "123",
+        "12,346",
+    ]
+
+
+def test_results_as_text_and_as_json() -> None:
+    said: list[str] = []
+    one = bench(said)
+    one.compare(
+        [Contender("ours", lambda: {"ms": 2.0}), Contender("theirs", lambda: {"ms": 4.0})], 1
+    )
+    one.note("a remark")
+    text = to_text(FACTS, [one.result])
+    assert "2 cores" in text
+    assert "| ms | theirs | 4.00 | 4.00 | 4.00 | 0.50 |" in text
+    assert text.endswith("- a remark")
+    document = json.loads(json.dumps(to_document(FACTS, [one.result])))
+    assert document["machine"]["cores"] == 2
+    line = document["results"][0]["lines"][1]
+    assert (line["contender"], line["values"], line["ratio"]) == ("theirs", [4.0], 0.5)
+    assert line["spread"]["median"] == statistics.median(line["values"])
