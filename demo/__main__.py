@@ -38,6 +38,9 @@ def main() -> int:
         report = asyncio.run(_run(arguments.state, console))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
+    except (laptop.LaptopError, TimeoutError) as error:
+        console.print(str(error), markup=False)
+        return 1
     if arguments.json:
         json.dump(report.to_dict(), sys.stdout, indent=2)
         print()
