@@ -23,16 +23,21 @@ class AppSettingsError(ConfigurationError):
     """The app-settings file is malformed; names file, setting and placeholder."""
 
 
-_PLACEHOLDERS: dict[str, Callable[[Environment, str | None], str]] = {
-    "storage_connection_string": lambda env, _: env.storage_connection_string(),
-    "blob_url": lambda env, _: f"http://{LOOPBACK}:{env.ports.blob}/{STORAGE_ACCOUNT}",
-    "service_bus_connection_string": lambda env, _: env.service_bus_connection_string,
-    "topic_endpoint": lambda env, topic: env.topic_endpoint(topic or ""),
-    "event_grid_key": lambda env, _: env.keys.event_grid,
-    "subscription_id": lambda env, _: env.subscription_id,
-    "resource_group": lambda env, _: env.resource_group,
-    "workspace": lambda env, _: env.workspace,
+_PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
+    "storage_connection_string": Environment.storage_connection_string,
+    "blob_url": lambda env: f"http://{LOOPBACK}:{env.ports.blob}/{STORAGE_ACCOUNT}",
+    "service_bus_connection_string": lambda env: env.service_bus_connection_string,
+    "event_grid_key": lambda env: env.keys.event_grid,
+    "subscription_id": lambda env: env.subscription_id,
+    "resource_group": lambda env: env.resource_group,
+    "workspace": lambda env: env.workspace,
 }
+_PLACEHOLDERS_WITH_ARGUMENT: dict[str, Callable[[Environment, str], str]] = {
+    "topic_endpoint": Environment.topic_endpoint,
+}
+_KNOWN = ", ".join(
+    sorted([*_PLACEHOLDERS, *(f"{name}:NAME" for name in _PLACEHOLDERS_WITH_ARGUMENT)])
+)
 
 
 def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
@@ -63,12 +68,13 @@ def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
 
 def _expand(environment: Environment, file: Path, setting: str, value: str) -> str:
     def replace(match: re.Match[str]) -> str:
-        meaning = _PLACEHOLDERS.get(match["name"])
-        if meaning is None:
-            known = ", ".join(sorted(_PLACEHOLDERS))
-            raise AppSettingsError(
-                f"{file}: {setting}: unknown placeholder {match[0]}; known are {known}"
-            )
-        return meaning(environment, match["argument"])
+        name, argument = match["name"], match["argument"]
+        if argument is None and name in _PLACEHOLDERS:
+            return _PLACEHOLDERS[name](environment)
+        if argument is not None and name in _PLACEHOLDERS_WITH_ARGUMENT:
+            return _PLACEHOLDERS_WITH_ARGUMENT[name](environment, argument)
+        raise AppSettingsError(
+            f"{file}: {setting}: unknown placeholder {match[0]}; known are {_KNOWN}"
+        )
 
     return _PLACEHOLDER.sub(replace, value)

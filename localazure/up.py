@@ -94,7 +94,7 @@ async def lock_state(state: Path, say: Callable[[str], None]) -> AsyncGenerator[
         while not _try_lock(file.fileno()):
             file.seek(0)
             owner = file.read().strip()
-            if not owner or _is_alive(int(owner)) or time.monotonic() > deadline:
+            if not owner or is_alive(int(owner)) or time.monotonic() > deadline:
                 raise StartError(
                     f"state folder {state} is in use by process {owner or '(unknown)'}: "
                     "stop that one, or give another folder with --state"
@@ -117,7 +117,8 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and only not yet reaped does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -315,10 +316,15 @@ def _write_private(path: Path, document: object) -> None:
 async def _keep_running(parts: list[PartProcess], say: Callable[[str], None]) -> None:
     async with asyncio.TaskGroup() as group:
         for part in parts:
-            group.create_task(_keep_part_running(part, say))
+            group.create_task(keep_part_running(part, say))
 
 
-async def _keep_part_running(part: PartProcess, say: Callable[[str], None]) -> None:
+async def keep_part_running(part: PartProcess, say: Callable[[str], None]) -> None:
+    """Start a part again whenever it has ended, until cancelled.
+
+    Raises:
+        StartError: it died more often than there are pauses, without a healthy time in between.
+    """
     deaths = 0
     while True:
         began = time.monotonic()

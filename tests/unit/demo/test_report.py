@@ -1,0 +1,112 @@
+"""The document of `make demo JSON=1`: programs read it, so its keys are a promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from demo.receivers import Mailbox, Received
+from demo.report import Report, StoryResult, show
+from demo.stories import STORIES
+
+RUN: dict[str, Any] = {
+    "id": "run-digits-1",
+    "pipeline": "digits",
+    "attempt": 1,
+    "state": "succeeded",
+    "reason": "the gate let it pass",
+    "dataset_version": "0123456789abcdef",
+    "job": "run-digits-1",
+    "model": {"name": "digits", "version": "1760000000"},
+    "metrics": {"accuracy": 0.9712},
+    "error": None,
+}
+WAITING = {**RUN, "id": "run-digits-2", "state": "queued", "job": None, "model": None}
+MODEL = {
+    "name": "digits",
+    "version": "1760000000",
+    "dataset_version": "0123456789abcdef",
+    "job": "run-digits-1",
+    "metrics": {"accuracy": 0.9712},
+}
+TOLD = Received(kind="succeeded", channel="webhook", id="run-digits-1:succeeded", run=RUN["id"])
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report(
+        stories=[
+            StoryResult(name="it lands", ok=True, seconds=12.3456, facts={"files": 600}),
+            StoryResult(name="it fails", ok=False, seconds=0.04, facts={"error": "no such thing"}),
+        ],
+        runs=[RUN, {**WAITING, "metrics": None}],
+        models=[MODEL],
+        notifications=[TOLD],
+        total_seconds=99.99,
+    )
+
+
+def test_the_document_has_the_promised_keys_and_no_others(report: Report) -> None:
+    document = json.loads(json.dumps(report.to_dict()))
+    assert document == {
+        "stories": [
+            {"name": "it lands", "ok": True, "seconds": 12.3, "facts": {"files": 600}},
+            {"name": "it fails", "ok": False, "seconds": 0.0, "facts": {"error": "no such thing"}},
+        ],
+        "runs": [
+            {
+                "id": "run-digits-1",
+                "pipeline": "digits",
+                "attempt": 1,
+                "state": "succeeded",
+                "dataset_version": "0123456789abcdef",
+                "job": "run-digits-1",
+            },
+            {
+                "id": "run-digits-2",
+                "pipeline": "digits",
+                "attempt": 1,
+                "state": "queued",
+                "dataset_version": "0123456789abcdef",
+                "job": None,
+            },
+        ],
+        "models": [MODEL],
+        "notifications": [
+            {"kind": "succeeded", "channel": "webhook", "id": "run-digits-1:succeeded"}
+        ],
+        "total_seconds": 100.0,
+    }
+
+
+def test_one_story_that_failed_fails_the_demo(report: Report) -> None:
+    assert not report.ok
+    assert dataclasses.replace(report, stories=report.stories[:1]).ok
+
+
+def test_people_read_the_same_facts(report: Report) -> None:
+    output = io.StringIO()
+    show(report, Console(file=output, width=120))
+    text = output.getvalue()
+    for words in ("FAILED", "it lands", "files: 600", "no such thing", "run-digits-2", "0.9712"):
+        assert words in text
+    assert "1 on webhook" in text
+
+
+def test_five_stories_are_told() -> None:
+    assert len(STORIES) == 5
+    assert all(story.__doc__ for story in STORIES.values())
+
+
+def test_what_comes_twice_under_one_id_is_one_notification() -> None:
+    mailbox = Mailbox()
+    for received in (TOLD, TOLD, dataclasses.replace(TOLD, channel="event_grid")):
+        mailbox.add(received)
+    assert [each.channel for each in mailbox.notifications] == ["webhook", "event_grid"]
+    assert mailbox.on("webhook", "succeeded", RUN["id"]) == TOLD
+    assert mailbox.on("webhook", "failed", RUN["id"]) is None

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localazure.app_settings import AppSettingsError, expand_app_settings
+from localazure.environment import Environment, Keys, Ports
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return Environment(
+        state=tmp_path,
+        app=tmp_path,
+        ports=Ports.from_base(7070),
+        keys=Keys.draw(),
+        service_bus_config=tmp_path,
+        event_grid_config=tmp_path,
+        azure_ml_config=tmp_path,
+        storage_config=tmp_path,
+        app_settings={},
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "app-settings.json"
+
+
+def test_without_a_file_the_sdks_find_everything_all_the_same(
+    environment: Environment, file: Path
+) -> None:
+    settings = expand_app_settings(environment, file)
+    assert settings["AzureWebJobsStorage"] == environment.storage_connection_string()
+    assert settings["FUNCTIONS_WORKER_RUNTIME"] == "python"
+    assert settings["IDENTITY_HEADER"] == environment.keys.identity_header
+
+
+def test_placeholders_become_values_wherever_they_stand(
+    environment: Environment, file: Path
+) -> None:
+    written = {
+        "DataStorage": "{storage_connection_string}",
+        "ServiceBus": "{service_bus_connection_string}",
+        "Topic__endpoint": "{topic_endpoint:landfall}",
+        "Topic__key": "{event_grid_key}",
+        "Id": "/subscriptions/{subscription_id}/resourceGroups/{resource_group}/{workspace}",
+        "Landing": "{blob_url}/landing",
+        "Binding": "%schedule% {queueTrigger}",
+        "FUNCTIONS_WORKER_RUNTIME": "other",
+    }
+    file.write_text(json.dumps(written))
+    settings = expand_app_settings(environment, file)
+    assert {name: settings[name] for name in written} == {
+        "DataStorage": environment.storage_connection_string(),
+        "ServiceBus": environment.service_bus_connection_string,
+        "Topic__endpoint": "http://127.0.0.1:7100/topics/landfall/api/events",
+        "Topic__key": environment.keys.event_grid,
+        "Id": "/subscriptions/00000000-0000-0000-0000-00000000a2e5/resourceGroups/local/local",
+        "Landing": "http://127.0.0.1:7080/devstoreaccount1/landing",
+        "Binding": "%schedule% {queueTrigger}",
+        "FUNCTIONS_WORKER_RUNTIME": "other",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "no valid JSON"),
+        (b"\xff", "no valid JSON"),
+        ("[]", "must be an object"),
+        ('{"Retries": 3}', "Retries: 3 is no string"),
+        ('{"Storage": "{storage}"}', r"Storage: unknown placeholder \{storage\}; known are"),
+        ('{"Topic": "{topic_endpoint}"}', r"Topic: unknown placeholder .* topic_endpoint:NAME"),
+        ('{"Key": "{event_grid_key:landfall}"}', "Key: unknown placeholder"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_setting(
+    environment: Environment, file: Path, content: str | bytes, words: str
+) -> None:
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(AppSettingsError, match=words) as caught:
+        expand_app_settings(environment, file)
+    assert str(caught.value).startswith(f"{file}: ")

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localazure.database import Database, connect, migrate
+
+MIGRATIONS = ("CREATE TABLE notes (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE)",)
+
+
+class RefusedError(Exception):
+    """What a transaction of these tests raises."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "made" / "notes.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    database = Database(path, MIGRATIONS)
+    yield database
+    database.close()
+
+
+def note(word: str, *, fails: bool = False) -> Callable[[sqlite3.Connection], int | None]:
+    def transaction(connection: sqlite3.Connection) -> int | None:
+        number = connection.execute("INSERT INTO notes (word) VALUES (?)", (word,)).lastrowid
+        if fails:
+            raise RefusedError(word)
+        return number
+
+    return transaction
+
+
+def words(path: Path) -> list[str]:
+    """As another process would read them: what is committed, in the order of writing."""
+    connection = connect(path)
+    try:
+        return [row["word"] for row in connection.execute("SELECT word FROM notes ORDER BY id")]
+    finally:
+        connection.close()
+
+
+class Gate:
+    """A transaction that holds the writing thread, so that what follows shares one commit."""
+
+    def __init__(self) -> None:
+        self._is_open = threading.Event()
+        self.commits = 0
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        self._is_open.wait()
+        connection.set_trace_callback(self._count)
+
+    def _count(self, statement: str) -> None:
+        self.commits += statement == "COMMIT"
+
+    def open(self) -> None:
+        self._is_open.set()
+
+
+async def test_what_was_awaited_is_durable(database: Database, path: Path) -> None:
+    assert await database.write(note("first")) == 1
+    assert words(path) == ["first"]
+    assert [row["word"] for row in database.read("SELECT word FROM notes")] == ["first"]
+
+
+async def test_a_burst_shares_one_commit_in_the_order_of_its_calls(
+    database: Database, path: Path
+) -> None:
+    gate = Gate()
+    calls = [database.write(gate), *(database.write(note(str(number))) for number in range(200))]
+    tasks = [asyncio.create_task(call) for call in calls]
+    await asyncio.sleep(0)  # every call has handed its transaction in
+    gate.open()
+    results = await asyncio.gather(*tasks)
+    assert results[1:] == list(range(1, 201))
+    assert words(path) == [str(number) for number in range(200)]
+    assert gate.commits <= 2  # at most the gate's own, and one for all that came meanwhile
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(fails=st.lists(st.booleans(), max_size=12))
+async def test_a_failing_transaction_does_not_touch_its_neighbours(
+    tmp_path_factory: pytest.TempPathFactory, fails: list[bool]
+) -> None:
+    path = tmp_path_factory.mktemp("database") / "notes.db"
+    database = Database(path, MIGRATIONS)
+    try:
+        outcomes = await asyncio.gather(
+            *(database.write(note(str(n), fails=fail)) for n, fail in enumerate(fails)),
+            return_exceptions=True,
+        )
+    finally:
+        database.close()
+    assert [isinstance(outcome, RefusedError) for outcome in outcomes] == fails
+    assert words(path) == [str(n) for n, fail in enumerate(fails) if not fail]
+
+
+async def test_an_error_of_sqlite_is_its_callers_own(database: Database, path: Path) -> None:
+    outcomes = await asyncio.gather(
+        *(database.write(note(word)) for word in ("a", "a", "b")), return_exceptions=True
+    )
+    assert isinstance(outcomes[1], sqlite3.IntegrityError)
+    assert words(path) == ["a", "b"]
+
+
+async def test_close_finishes_what_was_handed_in(path: Path) -> None:
+    database = Database(path, MIGRATIONS)
+    gate = Gate()
+    tasks = [
+        asyncio.create_task(call)
+        for call in (database.write(gate), *(database.write(note(word)) for word in "abc"))
+    ]
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(asyncio.to_thread(database.close))
+    await asyncio.sleep(0)
+    gate.open()
+    await closing
+    assert words(path) == ["a", "b", "c"]
+    assert (await asyncio.gather(*tasks))[1:] == [1, 2, 3]
+
+
+async def test_a_caller_that_gave_up_does_not_disturb_the_others(
+    database: Database, path: Path
+) -> None:
+    gate = Gate()
+    held = asyncio.create_task(database.write(gate))
+    impatient = asyncio.create_task(database.write(note("impatient")))
+    patient = asyncio.create_task(database.write(note("patient")))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    gate.open()
+    await asyncio.gather(held, patient)
+    assert impatient.cancelled()
+    # Handed in is handed in: its transaction was under way with the others.
+    assert words(path) == ["impatient", "patient"]
+
+
+def test_writes_of_a_loop_that_is_gone_do_not_stop_the_writer(path: Path) -> None:
+    database = Database(path, MIGRATIONS)
+    gate = Gate()
+
+    async def hand_in_and_leave() -> None:
+        tasks = [asyncio.create_task(database.write(call)) for call in (gate, note("left behind"))]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(hand_in_and_leave())
+    gate.open()
+    assert asyncio.run(database.write(note("later"))) == 2
+    database.close()
+    assert words(path) == ["left behind", "later"]
+
+
+def test_commits_are_synced_and_readers_do_not_wait(path: Path) -> None:
+    path.parent.mkdir()
+    connection = connect(path)
+    try:
+        modes = {
+            name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    finally:
+        connection.close()
+    assert modes == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}  # 2 is FULL
+
+
+def test_migrations_run_once_each_and_keep_what_is_there(path: Path) -> None:
+    path.parent.mkdir()
+    connection = connect(path)
+    try:
+        migrate(connection, MIGRATIONS)
+        connection.execute("INSERT INTO notes (word) VALUES ('kept')")
+        migrate(connection, (*MIGRATIONS, "ALTER TABLE notes ADD COLUMN colour TEXT"))
+        migrate(connection, (*MIGRATIONS, "ALTER TABLE notes ADD COLUMN colour TEXT"))
+        (row,) = connection.execute("SELECT * FROM notes")
+        assert dict(row) == {"id": 1, "word": "kept", "colour": None}
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, ("", "", "CREATE TABLE half (id); CREATE TABLE half (id)"))
+        connection.rollback()
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
+    finally:
+        connection.close()

@@ -1,0 +1,140 @@
+"""The supervisor's decisions; what it does with processes is tested in tests/local/up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from localazure import up
+from localazure.environment import Ports
+from localazure.errors import StartError
+from localazure.up import PART_OF_PORT, PARTS, PartProcess, lock_state
+
+STARTS, FAILS = True, False
+
+
+class DyingPart(PartProcess):
+    """A part whose starts go as told, and which dies as soon as it runs.
+
+    Once the list is empty it lives on.
+    """
+
+    def __init__(self, state: Path, starts: list[bool]) -> None:
+        super().__init__("storage", state, lock=-1)
+        self.starts = starts
+        self.log_path.parent.mkdir()
+        self.log_path.write_text("out of cheese\n")
+
+    async def start(self) -> None:
+        if self.starts.pop(0) is FAILS:
+            raise StartError("storage did not start:\nout of cheese")
+
+    async def ended(self) -> int:
+        if not self.starts:
+            await asyncio.Event().wait()
+        return -9
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    taken: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        taken.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    return taken
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+async def test_a_part_that_keeps_dying_ends_all_with_its_last_words(
+    tmp_path: Path, pauses: list[float], said: list[str]
+) -> None:
+    part = DyingPart(tmp_path, [STARTS, FAILS, STARTS, FAILS, STARTS, STARTS])
+    with pytest.raises(StartError, match="storage keeps dying:\nout of cheese"):
+        await up.keep_part_running(part, said.append)
+    assert pauses == list(up.RESTART_PAUSES_SECONDS)
+    assert part.starts == [STARTS]  # it had as many starts as there are pauses
+    assert said.count("storage ended (SIGKILL): starting it again") == 5
+    assert said.count("storage did not start:\nout of cheese") == 2
+
+
+async def test_a_restart_that_failed_is_tried_again(
+    tmp_path: Path, pauses: list[float], said: list[str]
+) -> None:
+    part = DyingPart(tmp_path, [FAILS, FAILS, STARTS])
+    keeping = asyncio.create_task(up.keep_part_running(part, said.append))
+    while part.starts:
+        await asyncio.sleep(0)
+    keeping.cancel()
+    assert said[-1].startswith("storage is ready")
+    assert [pause for pause in pauses if pause] == [1.0, 2.0]
+
+
+async def test_a_part_that_recovered_begins_with_the_first_pause_again(
+    tmp_path: Path, pauses: list[float], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "HEALTHY_AFTER_SECONDS", -1.0)  # it is healthy at once
+    part = DyingPart(tmp_path, [STARTS] * 8)
+    keeping = asyncio.create_task(up.keep_part_running(part, said.append))
+    while part.starts:
+        await asyncio.sleep(0)
+    keeping.cancel()
+    assert not any(pauses)
+
+
+def test_every_port_belongs_to_a_part() -> None:
+    assert PART_OF_PORT.keys() == Ports.OFFSETS.keys()
+    assert set(PART_OF_PORT.values()) == set(PARTS)
+
+
+async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> None:
+    async with lock_state(tmp_path, said.append):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+        with pytest.raises(StartError, match=f"{tmp_path} is in use by process {os.getpid()}"):
+            async with lock_state(tmp_path, said.append):
+                pass
+    async with lock_state(tmp_path, said.append):
+        assert not said
+
+
+async def test_a_successor_waits_for_the_parts_of_an_owner_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    # What a part inherits: the same lock, through a descriptor of its own.
+    async with lock_state(tmp_path, said.append) as lock:
+        inherited = os.dup(lock)
+    monkeypatch.setattr(up, "is_alive", _nobody)
+    monkeypatch.setattr(up, "LOCK_POLL_SECONDS", 0.001)
+
+    def tell(line: str) -> None:
+        said.append(line)
+        os.close(inherited)  # the last part has ended
+
+    async with lock_state(tmp_path, tell):
+        assert said == [f"process {os.getpid()} was killed; waiting for its parts to end"]
+
+
+async def test_it_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(up, "is_alive", _nobody)
+    monkeypatch.setattr(up, "STOP_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(up, "LOCK_POLL_SECONDS", 0.001)
+    async with lock_state(tmp_path, said.append):
+        with pytest.raises(StartError, match="is in use by process"):
+            async with lock_state(tmp_path, said.append):
+                pass
+
+
+def _nobody(_: int) -> bool:
+    return False
