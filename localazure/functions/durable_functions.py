@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from localazure.functions.durable.options import DurableOptions
 from localazure.functions.errors import AppLoadError
 from localazure.functions.invocation import Invoker, TriggerData, describe_failure
 from localazure.functions.loader import LoadedFunction
+from localazure.functions.replay import ReplayCache
 
 
 class DurableFunctions:
@@ -46,6 +48,7 @@ class DurableFunctions:
         """
         self._invoker = invoker
         self._functions: dict[str, LoadedFunction] = {}
+        replays = ReplayCache()
         for function in functions:
             name = function.durable_name.lower()
             if name in self._functions:
@@ -53,6 +56,8 @@ class DurableFunctions:
                     f"the durable functions {self._functions[name].name} and {function.name} "
                     f"both go by the name {function.durable_name!r}"
                 )
+            if function.trigger.kind == bindings.ORCHESTRATION_TRIGGER and not function.is_async:
+                function = replace(function, call=replays.wrap(function.call))  # noqa: PLW2901
             self._functions[name] = function
         try:
             options = DurableOptions.parse(settings)
