@@ -130,9 +130,12 @@ async def start_run(
 async def list_runs(
     req: func.HttpRequest, starter: df.DurableOrchestrationClient
 ) -> func.HttpResponse:
-    """All runs, newest first."""
+    """The runs of late, newest first."""
     answer = await http_api.list_runs(
-        starter, pipeline=req.params.get("pipeline"), state=req.params.get("state")
+        starter,
+        pipeline=req.params.get("pipeline"),
+        state=req.params.get("state"),
+        now=datetime.now(UTC),
     )
     return answer.to_response()
 

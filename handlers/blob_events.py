@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from orchestrations.errors import InvalidEvent
@@ -17,6 +17,7 @@ from orchestrations.pipeline import Pipeline
 
 BLOB_CREATED = "Microsoft.Storage.BlobCreated"
 _SUBJECT = re.compile(r"^/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<blob>.+)$")
+_DOT_SEGMENT = re.compile(r"(^|/)\.{1,2}(/|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's own limit
 
@@ -48,7 +49,7 @@ def parse_blob_event(
     subject: str,
     event_type: str,
     event_time: datetime,
-    data: Mapping[str, Any],
+    data: object,
 ) -> BlobLanded:
     """Parse and check one event of the Event Grid schema.
 
@@ -65,38 +66,36 @@ def parse_blob_event(
     if account is None:
         raise InvalidEvent(f"event {event_id}: topic {topic!r} is no storage account")
     blob = match["blob"]
-    refuse_unsafe_path(blob)
-    etag = data.get("eTag")
+    if not is_safe_path(blob):
+        raise InvalidEvent(
+            f"event {event_id}: blob name {blob!r} holds a dot segment, a backslash or a control "
+            f"character, or is longer than {MAX_BLOB_NAME_LENGTH} characters"
+        )
+    if not isinstance(data, Mapping):
+        raise InvalidEvent(f"event {event_id}: data is no object")
+    fields = cast("Mapping[str, Any]", data)
+    etag = fields.get("eTag")
     if not isinstance(etag, str) or not etag:
         raise InvalidEvent(f"event {event_id}: data.eTag is missing")
-    size = data.get("contentLength")
+    size = fields.get("contentLength")
     return BlobLanded(
         event_id=event_id,
         account=account[1],
         container=match["container"],
         blob=blob,
         etag=normal_etag(etag),
-        sequencer=str(data.get("sequencer") or ""),
+        sequencer=str(fields.get("sequencer") or ""),
         size=size if isinstance(size, int) else 0,
         event_time=event_time,
     )
 
 
-def refuse_unsafe_path(blob: str) -> None:
-    """Return for a path that is safe to use as it is.
-
-    Raises:
-        InvalidEvent: it would mean something else after one decoding or on a file system.
-    """
-    decoded = unquote(blob)
-    if len(blob) > MAX_BLOB_NAME_LENGTH:
-        raise InvalidEvent(f"blob name of {len(blob)} characters is longer than Azure allows")
-    for name in (blob, decoded):
-        parts = name.split("/")
-        if ".." in parts or "." in parts or "\\" in name or _CONTROL.search(name):
-            raise InvalidEvent(
-                f"blob name {blob!r} holds a dot segment, a backslash or a control character"
-            )
+def is_safe_path(blob: str) -> bool:
+    """Whether a blob's name means the same after one decoding, and on a file system."""
+    return len(blob) <= MAX_BLOB_NAME_LENGTH and not any(
+        _DOT_SEGMENT.search(name) or "\\" in name or _CONTROL.search(name)
+        for name in (blob, unquote(blob))
+    )
 
 
 def watching(pipelines: Iterable[Pipeline], container: str, blob: str) -> Pipeline | None:
@@ -113,10 +112,17 @@ def parse_blob_address(address: str, account_url: str) -> tuple[str, str]:
     path = address
     if "://" in address:
         base = urlsplit(account_url)
-        url = urlsplit(address)
-        if url.netloc != base.netloc or not url.path.startswith(base.path):
-            raise InvalidEvent(f"{address!r} is not in the account {account_url}")
-        path = unquote(url.path.removeprefix(base.path))
+        root = base.path.rstrip("/") + "/"
+        try:
+            url = urlsplit(address)
+        except ValueError as error:
+            raise InvalidEvent(f"the address is no URL: {error}") from None
+        if url.netloc != base.netloc or not url.path.startswith(root):
+            # Without the query: it can be a shared access signature.
+            raise InvalidEvent(
+                f"{url.scheme}://{url.hostname}{url.path} is not in the account {account_url}"
+            )
+        path = unquote(url.path.removeprefix(root))
     container, _, blob = path.lstrip("/").partition("/")
     if not container or not blob:
         raise InvalidEvent(f"{address!r} names no blob: give its URL, or container/path")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from handlers import records
 from handlers.clients import Clients
@@ -15,6 +16,9 @@ from orchestrations.contracts import (
     RunRequest,
     Superseded,
 )
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobProperties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,20 +50,34 @@ def claim_dataset(clients: Clients, request: ClaimDataset) -> Claim:
 
 def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
     """Whether a dataset that was frozen later has been claimed: then trying again is a waste."""
-    newest = (request.dataset.frozen_at, None)
-    for blob in clients.records.list_blobs(
-        name_starts_with=f"claims/{request.pipeline}/", include=["metadata"]
-    ):
-        frozen_at = datetime.fromisoformat(blob.metadata["frozen_at"])
-        if frozen_at > newest[0]:
-            newest = (frozen_at, blob.metadata["run"])
-    return Superseded(by=newest[1])
+    newest = max(_list(clients, request.pipeline), key=_frozen_at, default=None)
+    if newest is None or _frozen_at(newest) <= request.dataset.frozen_at:
+        return Superseded(by=None)
+    return Superseded(by=newest.metadata["run"])
 
 
-def list_claims(clients: Clients, pipeline: str) -> Iterator[ClaimedRun]:
-    """Every claim of a pipeline."""
-    for document in records.read_all(clients.records, f"claims/{pipeline}/"):
-        yield ClaimedRun(
-            claim=Claim.from_dict(document["claim"]),
-            request=RunRequest.from_dict(document["request"]),
-        )
+def list_claims(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
+    """The names of a pipeline's claims on datasets that were frozen after a moment."""
+    return [each.name for each in _list(clients, pipeline) if _frozen_at(each) > frozen_after]
+
+
+def read_claim(clients: Clients, name: str) -> ClaimedRun:
+    """The claim of that name, with its request.
+
+    Raises:
+        pydantic.ValidationError: it is of a schema that this release does not know.
+    """
+    document = records.read(clients.records, name)
+    assert document is not None, f"claims are never deleted, but {name} was"
+    return ClaimedRun(
+        claim=Claim.from_dict(document["claim"]),
+        request=RunRequest.from_dict(document["request"]),
+    )
+
+
+def _list(clients: Clients, pipeline: str) -> Iterator[BlobProperties]:
+    return clients.records.list_blobs(name_starts_with=f"claims/{pipeline}/", include=["metadata"])
+
+
+def _frozen_at(blob: BlobProperties) -> datetime:
+    return datetime.fromisoformat(blob.metadata["frozen_at"])

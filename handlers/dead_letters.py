@@ -206,10 +206,14 @@ class DeadLetters:
         self._held: list[ServiceBusReceivedMessage] = []
 
     def __iter__(self) -> Iterator[ServiceBusReceivedMessage]:
-        """Every message once, oldest first, until there is none or the walk's limits are met."""
+        """Every message once, oldest first, until there is none or the walk's limits are met.
+
+        The deadline is looked at before every message: what is done about one may take a second,
+        and the locks of a whole batch run meanwhile.
+        """
         deadline = time.monotonic() + SCAN_DEADLINE_SECONDS
         seen = 0
-        while seen < SCAN_LIMIT_MESSAGES and time.monotonic() < deadline:
+        while seen < SCAN_LIMIT_MESSAGES:
             batch = self._receiver.receive_messages(
                 max_message_count=SCAN_BATCH_MESSAGES, max_wait_time=RECEIVE_WAIT_SECONDS
             )
@@ -217,7 +221,10 @@ class DeadLetters:
                 return
             seen += len(batch)
             self._held.extend(batch)
-            yield from batch
+            for letter in batch:
+                if time.monotonic() >= deadline:
+                    return
+                yield letter
 
     def take(self, message: ServiceBusReceivedMessage) -> None:
         """Remove a message for good, as what was to be done about it is done.

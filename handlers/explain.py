@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from handlers import ledger
@@ -11,9 +13,10 @@ from handlers.blob_events import parse_blob_address, watching
 from handlers.clients import Clients
 from handlers.landing_zone import read_manifest, read_quarantine
 from handlers.problems import Answer, Problem
-from handlers.windows import list_windows
-from orchestrations.contracts import RecordWindow
+from handlers.windows import frozen_at, list_windows, read_window
+from orchestrations.contracts import Dataset, RecordWindow
 from orchestrations.errors import InvalidEvent
+from orchestrations.manifest import ManifestLine
 from orchestrations.pipeline import Pipeline
 
 
@@ -47,7 +50,7 @@ def explain(clients: Clients, pipelines: Mapping[str, Pipeline], address: str) -
             "reason": f"no pipeline watches this place; watched are: {places}",
         }
     page = ledger.read_page(clients.records, ledger.page_name(pipeline.name, container, blob))
-    windows = list(list_windows(clients, pipeline.name))
+    history = _History(clients, pipeline)
     path = blob.removeprefix(pipeline.source.prefix)
     return {
         "blob": f"{container}/{blob}",
@@ -60,42 +63,83 @@ def explain(clients: Clients, pipelines: Mapping[str, Pipeline], address: str) -
                 "decided_at": entry.decided_at,
                 "decision": entry.decision,
                 "reason": entry.reason,
-                "outcome": _outcome(clients, pipeline, path, entry, windows),
+                "outcome": history.outcome(path, entry),
             }
             for entry in page.entries
         ],
     }
 
 
-def _outcome(
-    clients: Clients,
-    pipeline: Pipeline,
-    path: str,
-    entry: ledger.Entry,
-    windows: Sequence[RecordWindow],
-) -> dict[str, Any] | None:
-    if entry.decision not in ("started", "merged"):
-        return None
-    told = datetime.fromisoformat(entry.event_time)
-    # The first listing after the write is the one that took the blob, whenever the event came.
-    window = next((each for each in windows if each.dataset.frozen_at >= told), None)
-    if window is None:
-        return {"state": "pending", "reason": "the landing has not settled yet"}
-    version, run = window.result.dataset_version, window.result.run
-    refused = read_quarantine(clients, pipeline.name).get((path, entry.etag))
-    line = next(
-        (each for each in read_manifest(clients, window.dataset) if each.path == path), None
-    )
-    if line is None:
-        reason = f"quarantined: {refused}" if refused else "gone when the zone was listed"
-        return {"state": "left-out", "reason": reason}
-    outcome = {"dataset_version": version, "run": run}
-    if window.result.outcome == "duplicate":
-        reason = f"the zone's content is dataset version {version}, which run {run} was started for"
-        return {"state": "duplicate", "reason": reason, **outcome}
-    if line.etag != entry.etag:
-        return {"state": "superseded", "reason": "a later write of it was frozen", **outcome}
-    reason = f"part of dataset version {version}, which started run {run}"
-    if refused:
-        reason += f"; then left out: {refused}"
-    return {"state": "run", "reason": reason, **outcome}
+class _History:
+    """What became of a pipeline's windows, read as far as one answer needs it, and once."""
+
+    def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
+        self._clients = clients
+        self._pipeline = pipeline
+        self._windows: dict[str, RecordWindow] = {}
+        self._manifests: dict[str, Mapping[str, ManifestLine]] = {}
+
+    def outcome(self, path: str, entry: ledger.Entry) -> dict[str, Any] | None:
+        """What came of an event's decision; None where the decision itself was the end of it."""
+        if entry.decision not in ledger.COUNTING:
+            return None
+        window = self._window_of(path, entry)
+        if window is None:
+            return {
+                "state": "pending",
+                "reason": "no listing of the zone was frozen since: it has not settled yet, or the "
+                "blob was gone before it did",
+            }
+        version, run = window.result.dataset_version, window.result.run
+        known = {"dataset_version": version, "run": run}
+        refused = self._quarantine.get((path, entry.etag))
+        line = self._manifest(window.dataset).get(path)
+        is_marker = path == self._pipeline.source.marker
+        if window.result.outcome == "empty" or (line is None and not is_marker):
+            why = f"quarantined: {refused}" if refused else "gone when the zone was listed"
+            return {"state": "left-out", "reason": "no data was there" if is_marker else why}
+        if window.result.outcome == "duplicate":
+            why = (
+                f"the zone's content is dataset version {version}, which run {run} was started for"
+            )
+            return {"state": "duplicate", "reason": why, **known}
+        if line is not None and line.etag != entry.etag:
+            return {"state": "superseded", "reason": "a later write of it was frozen", **known}
+        part = "the marker" if is_marker else "part"
+        why = f"{part} of dataset version {version}, which started run {run}"
+        if refused:
+            why += f"; then left out: {refused}"
+        return {"state": "run", "reason": why, **known}
+
+    def _window_of(self, path: str, entry: ledger.Entry) -> RecordWindow | None:
+        """The first window that listed the zone after the write, whenever its event came.
+
+        The listing comes a moment after `frozen_at`, and by another clock than the write's time: a
+        window that seems to be too early is the one if it has this very content.
+        """
+        after = bisect_left(self._names, datetime.fromisoformat(entry.event_time), key=frozen_at)
+        if after > 0:
+            before = self._window(self._names[after - 1])
+            line = self._manifest(before.dataset).get(path)
+            if line is not None and line.etag == entry.etag:
+                return before
+        return self._window(self._names[after]) if after < len(self._names) else None
+
+    @cached_property
+    def _names(self) -> Sequence[str]:
+        return list_windows(self._clients, self._pipeline.name)
+
+    @cached_property
+    def _quarantine(self) -> Mapping[tuple[str, str], str]:
+        return read_quarantine(self._clients, self._pipeline.name)
+
+    def _window(self, name: str) -> RecordWindow:
+        if name not in self._windows:
+            self._windows[name] = read_window(self._clients, name)
+        return self._windows[name]
+
+    def _manifest(self, dataset: Dataset) -> Mapping[str, ManifestLine]:
+        if dataset.version not in self._manifests:
+            lines = read_manifest(self._clients, dataset)
+            self._manifests[dataset.version] = {line.path: line for line in lines}
+        return self._manifests[dataset.version]

@@ -3,7 +3,7 @@
 | endpoint | answers |
 |---|---|
 | POST /api/pipelines/{name}/runs | 202 `{"id", "status_url"}` |
-| GET /api/runs?pipeline=&state= | 200 `{"runs": [run, …]}`, newest first |
+| GET /api/runs?pipeline=&state= | 200 `{"runs": [run, …]}`, the newest 100 of 30 days |
 | GET /api/runs/{id} | 200, a run or a landing |
 | POST /api/runs/{id}/cancel | 202 `{"id", "status_url"}` |
 | POST /api/redrive | 200 `{"redriven": [message id, …]}` |
@@ -17,6 +17,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, get_args
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -24,7 +25,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from handlers.clients import Clients
-from handlers.instances import exists, is_live
+from handlers.instances import LIVE, exists, find_instances, is_live, tell_to_look
 from handlers.problems import Answer, Problem
 from handlers.receiver_addresses import ReceiverRefused, parse_receiver
 from handlers.redriving import MAXIMUM
@@ -34,10 +35,9 @@ from handlers.settings import Settings
 from handlers.starting import start_once
 from handlers.training_job import request_cancel
 from handlers.webhooks import ID_HEADER, BadSignature, parse_secrets, verify
-from orchestrations.contracts import LandingRequest, RunState
+from orchestrations.contracts import TERMINAL_RUN_STATES, LandingRequest, RunState
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
-from orchestrations.looking import LOOK
 from orchestrations.names import request_instance
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
@@ -51,6 +51,13 @@ BODY_LIMIT_BYTES = 20_000
 STATES: frozenset[str] = frozenset(get_args(RunState))
 # Instance ids go into the durable client's URLs as they are.
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+_PIPELINE = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+RUNS_LIMIT = 100
+RUNS_AGE_LIMIT = timedelta(days=30)
+FIRST_SPAN = timedelta(days=1)
+# The task hub's clock is not this machine's.
+CLOCK_SKEW = timedelta(minutes=5)
 
 
 class Body(BaseModel):
@@ -159,42 +166,74 @@ def parse_start_run(
 
 
 async def list_runs(
-    starter: DurableOrchestrationClient, *, pipeline: str | None = None, state: str | None = None
+    starter: DurableOrchestrationClient,
+    *,
+    pipeline: str | None = None,
+    state: str | None = None,
+    now: datetime,
 ) -> Answer:
-    """The runs that the durable task hub still knows, newest first.
+    """The newest `RUNS_LIMIT` runs of the last `RUNS_AGE_LIMIT`, newest first.
+
+    They are looked for in spans that go back from now, each twice as long as the one before, so
+    that a task hub full of old runs costs nothing as long as there are enough new ones.
 
     Args:
         starter: the durable client.
         pipeline: only of this one.
         state: only in this `RunState`.
+        now: in UTC.
     """
+    try:
+        _check_filters(pipeline, state)
+    except Problem as problem:
+        return problem.to_answer()
+    unfinished = state is not None and state not in TERMINAL_RUN_STATES
+    runs: dict[str, dict[str, Any]] = {}
+    span, span_end = FIRST_SPAN, now + CLOCK_SKEW
+    while len(runs) < RUNS_LIMIT and span_end > now - RUNS_AGE_LIMIT:
+        found = await find_instances(
+            starter,
+            created_from=max(span_end - span, now - RUNS_AGE_LIMIT),
+            created_to=span_end,
+            statuses=LIVE if unfinished else (),
+            prefix=None if pipeline is None else f"{pipeline}-",
+        )
+        instances = sorted(
+            filter(_is_run, found.values()),
+            key=lambda each: (str(each.created_time), str(each.instance_id)),
+            reverse=True,
+        )
+        runs |= {
+            document["id"]: document
+            for document in _documents(instances)
+            if pipeline in (None, document["pipeline"]) and state in (None, document["state"])
+        }
+        span_end -= span
+        span *= 2
+    return Answer(200, {"runs": list(runs.values())[:RUNS_LIMIT]})
+
+
+def _check_filters(pipeline: str | None, state: str | None) -> None:
     if state is not None and state not in STATES:
         known = ", ".join(sorted(STATES))
-        return Problem(
+        raise Problem(
             400,
             "invalid-request",
             f"there is no state {state!r}; there are: {known}",
             where="state",
-        ).to_answer()
-    instances = [each for each in await starter.get_status_all() if _is_run(each)]
-    instances.sort(key=lambda each: (str(each.created_time), str(each.instance_id)), reverse=True)
-    runs = [
-        document
-        for document in _documents(instances)
-        if pipeline in (None, document["pipeline"]) and state in (None, document["state"])
-    ]
-    return Answer(200, {"runs": runs})
+        )
+    if pipeline is not None and _PIPELINE.fullmatch(pipeline) is None:
+        raise Problem(
+            400, "invalid-request", f"{pipeline!r} is no pipeline's name", where="pipeline"
+        )
 
 
 async def get_run(starter: DurableOrchestrationClient, *, instance: str) -> Answer:
     """One run, or what became of one request."""
     try:
-        status = await _find(starter, instance)
+        return Answer(200, _tell(await _find(starter, instance)))
     except Problem as problem:
         return problem.to_answer()
-    if _is_run(status):
-        return Answer(200, run_document(status))
-    return Answer(200, landing_document(status))
 
 
 async def cancel_run(
@@ -212,17 +251,12 @@ async def cancel_run(
             raise _not_found(run)
         if not is_live(status):
             raise Problem(  # noqa: TRY301 - the same
-                409, "run-has-ended", f"run {run} has ended as {run_document(status)['state']}"
+                409, "run-has-ended", f"run {run} has ended as {_tell(status)['state']}"
             )
     except Problem as problem:
         return problem.to_answer()
     await asyncio.to_thread(request_cancel, clients, run, asked.reason)
-    try:
-        await starter.raise_event(run, LOOK)
-    except Exception:
-        # It ended in this very moment (the SDK raises a bare Exception), or else it is an error.
-        if is_live(await starter.get_status(run)):
-            raise
+    await tell_to_look(starter, run)
     return _accepted(run)
 
 
@@ -238,6 +272,16 @@ async def redrive(clients: Clients, *, body: bytes = b"") -> Answer:
             404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
         ).to_answer()
     return Answer(200, {"redriven": redriven})
+
+
+def _tell(status: DurableOrchestrationStatus) -> dict[str, Any]:
+    try:
+        return run_document(status) if _is_run(status) else landing_document(status)
+    except ValueError as error:  # pydantic's is one
+        logger.warning("instance %s cannot be told: %s", status.instance_id, error)
+        raise Problem(
+            404, "unknown-run", f"{status.instance_id!r} is nothing that this release knows"
+        ) from None
 
 
 def _documents(instances: Iterable[DurableOrchestrationStatus]) -> Iterator[dict[str, Any]]:

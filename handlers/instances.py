@@ -1,9 +1,17 @@
-"""The states of orchestration instances, as the durable client tells them."""
+"""Orchestration instances, as the durable client tells of them and speaks to them."""
 
 from __future__ import annotations
 
-from azure.durable_functions import OrchestrationRuntimeStatus
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
+from orchestrations.looking import LOOK
+
+logger = logging.getLogger(__name__)
 
 LIVE = frozenset(
     {
@@ -13,6 +21,11 @@ LIVE = frozenset(
         OrchestrationRuntimeStatus.ContinuedAsNew,
     }
 )
+BROKEN = frozenset({OrchestrationRuntimeStatus.Failed, OrchestrationRuntimeStatus.Terminated})
+# SDK 1.7 takes the first page of an answer for the whole of it.
+# https://github.com/Azure/azure-functions-durable-python/issues/580
+PAGE_LIMIT_INSTANCES = 100
+SHORTEST_SPAN = timedelta(seconds=1)
 
 
 def is_live(status: DurableOrchestrationStatus | None) -> bool:
@@ -20,6 +33,67 @@ def is_live(status: DurableOrchestrationStatus | None) -> bool:
     return status is not None and status.runtime_status in LIVE
 
 
+def is_broken(instance: DurableOrchestrationStatus) -> bool:
+    """Whether the instance failed or was terminated, so that it could not say how it ended."""
+    return instance.runtime_status in BROKEN
+
+
 def exists(status: DurableOrchestrationStatus | None) -> bool:
     """Whether there ever was such an instance (a missing one comes without a status)."""
     return status is not None and status.runtime_status is not None
+
+
+async def tell_to_look(starter: DurableOrchestrationClient, instance: str) -> bool:
+    """Raise `look`; False when the instance has ended, be it in this very moment.
+
+    Raises:
+        Exception: as the SDK raises it: the instance lives and was not told.
+    """
+    try:
+        await starter.raise_event(instance, LOOK)
+    except Exception:
+        if is_live(await starter.get_status(instance)):
+            raise
+        return False
+    return True
+
+
+async def find_instances(
+    starter: DurableOrchestrationClient,
+    *,
+    created_from: datetime,
+    created_to: datetime,
+    statuses: Collection[OrchestrationRuntimeStatus] = (),
+    prefix: str | None = None,
+) -> dict[str, DurableOrchestrationStatus]:
+    """The instances that were created in a span of time, by id.
+
+    A full page may be the beginning of more, so that the span is halved until no page is full. What
+    stays unseen: more than a page within `SHORTEST_SPAN` (logged), and what a backend holds back
+    from a page that is not full (Azure Tables does when a query takes it over five seconds).
+
+    Args:
+        starter: the durable client.
+        created_from: in UTC; the SDK drops the timezone.
+        created_to: the same; both are included.
+        statuses: only with one of these; any when empty.
+        prefix: only ids that begin so; it goes into a URL as it is.
+    """
+    page = await starter.get_status_by(
+        created_time_from=created_from,
+        created_time_to=created_to,
+        runtime_status=sorted(statuses, key=lambda status: str(status.value)),
+        instance_id_prefix=prefix or "",
+    )
+    span = created_to - created_from
+    if len(page) >= PAGE_LIMIT_INSTANCES and span > SHORTEST_SPAN:
+        found: dict[str, DurableOrchestrationStatus] = {}
+        middle = created_from + span / 2
+        for start, end in ((created_from, middle), (middle, created_to)):
+            found |= await find_instances(
+                starter, created_from=start, created_to=end, statuses=statuses, prefix=prefix
+            )
+        return found
+    if len(page) >= PAGE_LIMIT_INSTANCES:
+        logger.warning("over %d instances of %s: some stay unseen", len(page), created_from)
+    return {str(each.instance_id): each for each in page}

@@ -8,10 +8,9 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.functions import EventGridEvent
 
 from handlers.clients import Clients
-from handlers.instances import is_live
+from handlers.instances import is_live, tell_to_look
 from handlers.job_events import check_workspace, parse_job_event
 from orchestrations.errors import InvalidEvent
-from orchestrations.looking import LOOK
 
 logger = logging.getLogger(__name__)
 
@@ -44,5 +43,4 @@ async def handle_job_event(
         return False
     if not is_live(await starter.get_status(run)):
         return False
-    await starter.raise_event(run, LOOK)
-    return True
+    return await tell_to_look(starter, run)

@@ -10,7 +10,7 @@ from datetime import datetime
 from azure.core.exceptions import ResourceExistsError
 
 from handlers import records
-from handlers.blob_events import normal_etag
+from handlers.blob_events import is_safe_path, normal_etag
 from handlers.clients import Clients
 from handlers.results import read_bad_files
 from orchestrations.contracts import (
@@ -43,17 +43,18 @@ def survey_zone(clients: Clients, request: SurveyZone) -> Survey:
 def freeze_manifest(clients: Clients, request: FreezeManifest) -> Dataset:
     """List the zone once and write what is there as a manifest, named by its content.
 
-    A manifest of the same content is left as it is: it was frozen before, and jobs may read it. The
-    manifest is written last, so that a folder that has it is whole.
+    What is there of the same content is left as it is: it was frozen before, and jobs may read it.
+    The manifest is written last, so that a folder that has it is whole.
     """
     zone = _list_zone(clients, request.pipeline)
     version = dataset_version(zone.lines)
     folder = f"manifests/{request.pipeline.name}/{version}"
-    clients.records.upload_blob(f"{folder}/MLTable", MLTABLE, overwrite=True)
-    with contextlib.suppress(ResourceExistsError):
-        clients.records.upload_blob(
-            f"{folder}/{MANIFEST_FILE}", "".join(encode_manifest(zone.lines)).encode()
-        )
+    for name, content in (
+        ("MLTable", MLTABLE.encode()),
+        (MANIFEST_FILE, "".join(encode_manifest(zone.lines)).encode()),
+    ):
+        with contextlib.suppress(ResourceExistsError):
+            clients.records.upload_blob(f"{folder}/{name}", content, overwrite=False)
     return Dataset(
         version=version,
         blobs=len(zone.lines),
@@ -119,7 +120,7 @@ def _list_zone(clients: Clients, pipeline: Pipeline) -> _Zone:
         etag = normal_etag(blob.etag)
         if path == source.marker:
             marker = blob.last_modified
-        elif source.takes(path) and (path, etag) not in quarantine:
+        elif source.takes(path) and (path, etag) not in quarantine and is_safe_path(blob.name):
             md5 = blob.content_settings.content_md5
             lines.append(
                 ManifestLine(

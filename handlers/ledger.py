@@ -1,11 +1,13 @@
 """What was decided on every event, kept for ever: one append blob per blob of a landing zone.
 
-An append is conditional on the length that was read, so that of two copies of one event that are
-handled at the same time one is decided first and the other sees it.
+A decision that counts (`started`, `merged`) is appended only at the length that was read, so that
+of two copies of one event that are handled at the same time one is decided first and the other sees
+it. The other decisions stay true whatever comes between, and are appended wherever the page ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from handlers.blob_events import BlobLanded
 
 Decision = Literal["started", "merged", "duplicate", "filtered", "superseded", "rejected"]
+COUNTING: frozenset[Decision] = frozenset({"started", "merged"})
 _PRECONDITION_FAILED = 412
 
 
@@ -69,19 +72,24 @@ def read_page(records: ContainerClient, name: str) -> Page:
 
 
 def append(records: ContainerClient, page: Page, entry: Entry) -> None:
-    """Add a decision to the page as it was read.
+    """Add a decision to the page.
+
+    If the process dies after the page was created, it is empty, which is as good as missing.
 
     Raises:
-        Conflict: the page has grown meanwhile; read it again and decide again.
+        Conflict: the decision counts, and the page is not as it was read; read it again and decide
+            again.
     """
     blob = records.get_blob_client(page.name)
     line = json.dumps(asdict(entry)).encode() + b"\n"
-    try:
-        if page.length_bytes is None:
+    if page.length_bytes is None:
+        with contextlib.suppress(ResourceExistsError):
             blob.create_append_blob(match_condition=MatchConditions.IfMissing)
+    if entry.decision not in COUNTING:
+        blob.append_block(line)
+        return
+    try:
         blob.append_block(line, appendpos_condition=page.length_bytes or 0)
-    except ResourceExistsError as error:
-        raise Conflict(page.name) from error
     except HttpResponseError as error:
         if error.status_code == _PRECONDITION_FAILED:
             raise Conflict(page.name) from error
@@ -93,7 +101,7 @@ def decide(entries: Sequence[Entry], event: BlobLanded) -> tuple[Decision, str] 
 
     By ETag for copies of an event, by the service's sequencer for late ones: never by a clock.
     """
-    taken = [entry for entry in entries if entry.decision in ("started", "merged")]
+    taken = [entry for entry in entries if entry.decision in COUNTING]
     for entry in taken:
         if entry.etag == event.etag:
             return "duplicate", f"event {entry.event_id} told of this content (ETag) before"

@@ -105,7 +105,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The receiver does not want it, or anything else, any more."""
+    """There is no receiver, or it does not want anything any more."""
 
     reason: str
 
@@ -197,7 +197,7 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
         case Delivered():
             logger.info("%s: delivered", delivery.id)
         case Skipped(reason):
-            logger.warning("%s: skipped: %s", delivery.id, reason)
+            logger.info("%s: skipped: %s", delivery.id, reason)
         case Later(delay_seconds, reason):
             logger.warning("%s: again in %.0f s: %s", delivery.id, delay_seconds, reason)
             enqueue_at = now + timedelta(seconds=delay_seconds)
@@ -246,18 +246,20 @@ def after_failed_delivery(
 
 
 def _to_event_grid(clients: Clients, delivery: Delivery) -> Outcome:
-    from azure.core.messaging import CloudEvent  # noqa: PLC0415 - as in handlers.clients
-
     notification = delivery.notification
     told = document(notification)
-    event = CloudEvent(
-        id=notification.id,
-        source=f"/landfall/pipelines/{notification.status.pipeline}",
-        type=told["type"],
-        subject=f"runs/{notification.status.id}",
-        time=notification.at,
-        data=told["data"],
-    )
+    # As JSON: the SDK takes the options of a `CloudEvent`'s sending for fields of it, and logs a
+    # warning for each.
+    event = {
+        "specversion": "1.0",
+        "id": notification.id,
+        "source": f"/landfall/pipelines/{notification.status.pipeline}",
+        "type": told["type"],
+        "subject": f"runs/{notification.status.id}",
+        "time": told["timestamp"],
+        "datacontenttype": "application/json",
+        "data": told["data"],
+    }
     try:
         clients.event_grid.send(
             event,
@@ -287,6 +289,9 @@ def _to_ops_alerts(clients: Clients, notification: Notification) -> Outcome:
 
 
 def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
+    webhook = delivery.webhook
+    if webhook is not None and not clients.settings.decided(webhook.url_setting):
+        return Skipped(f"app setting {webhook.url_setting} is empty: there is no receiver here")
     url, secret_setting = _address(clients, delivery)
     disabled = _disabled_record(delivery, url)
     if records.read(clients.records, disabled) is not None:

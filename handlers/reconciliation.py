@@ -9,25 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVarTuple
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
 from handlers import records
-from handlers.claims import ClaimedRun, list_claims
+from handlers.claims import ClaimedRun, list_claims, read_claim
 from handlers.clients import Clients
 from handlers.dead_letters import Kind, collect, reject_message, sweep
-from handlers.instances import exists, is_live
+from handlers.instances import (
+    BROKEN,
+    LIVE,
+    exists,
+    find_instances,
+    is_broken,
+    is_live,
+    tell_to_look,
+)
 from handlers.landing_trigger import ensure_landing
 from handlers.landing_zone import survey_zone
 from handlers.message_queues import NOTIFICATIONS, RETRIES
 from handlers.notifications import publish_notification
 from handlers.retry_queue import dead_letter, start_attempt
-from handlers.run_documents import broken_failure, is_broken, parsed, run_status, told_status
+from handlers.run_documents import broken_failure, parsed, run_status, told_status
 from handlers.training_job import cancel_job, get_job
 from handlers.windows import last_window
 from orchestrations.contracts import (
@@ -41,17 +51,21 @@ from orchestrations.contracts import (
     SurveyZone,
 )
 from orchestrations.errors import JobFailed
-from orchestrations.looking import LOOK
 from orchestrations.names import notification_id, window_id
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
 from orchestrations.waiting import ENDED
 
 logger = logging.getLogger(__name__)
+Given = TypeVarTuple("Given")
 
 # A claim is kept for ever, an instance only until somebody purges it: an old claim without an
 # instance is no sign of a loss.
 CLAIM_AGE_LIMIT = timedelta(days=1)
+# Longer than a job may run (21 days): a run that waits for one is found.
+RUN_AGE_LIMIT = timedelta(days=30)
+# Half of functionTimeout in host.json: the step that is under way has as long again.
+BUDGET_SECONDS = 300.0
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
 """The queues whose messages Service Bus gives up on, and what they are."""
 
@@ -72,6 +86,8 @@ class Summary:
     """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
     faults: list[str] = field(default_factory=list[str])
     """What could not be looked at this time; the next round looks again."""
+    left_for_later: int = 0
+    """What there was no time for; the next round looks again."""
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} {value}" for name, value in vars(self).items() if value)
@@ -84,27 +100,38 @@ async def reconcile(
     starter: DurableOrchestrationClient,
     *,
     now: datetime,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Summary:
     """Look at everything once, and mend what is found.
 
     1. Every zone whose content is not that of its last window gets a landing.
     2. Every claim of the last day whose run never came to be gets its run, if the landing that
        claimed it is not about to start it.
-    3. Every run that waits for a job that has ended is told to look.
+    3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
+       up on, are brought there.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
        is dead-lettered, and its pipeline's channels are told.
-    5. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
-       up on, are brought there.
+    5. Every run that waits for a job that has ended is told to look.
 
-    One fault does not keep the rest from being looked at: it is logged and returned.
+    One fault does not keep the rest from being looked at: it is logged and returned. No step begins
+    after `BUDGET_SECONDS`. That starves nobody: what was mended is passed over, and of the runs
+    that wait, the one that has not looked by itself for the longest time is first.
+
+    Args:
+        clients: for storage, Service Bus and Azure ML.
+        pipelines: by name.
+        starter: the durable client.
+        now: in UTC.
+        monotonic: the clock of the budget, in seconds.
     """
     summary = Summary()
-    broom = _Broom(clients, starter, summary, now)
+    broom = _Broom(clients, starter, summary, now, monotonic)
     for pipeline in pipelines.values():
-        await broom.attempt(f"zone of {pipeline.name}", broom.check_zone(pipeline))
-        await broom.attempt(f"claims of {pipeline.name}", broom.check_claims(pipeline))
-    await broom.attempt("runs", broom.check_runs())
-    await broom.attempt("dead letters", broom.check_messages())
+        await broom.attempt(f"zone of {pipeline.name}", broom.check_zone, pipeline)
+    for pipeline in pipelines.values():
+        await broom.attempt(f"claims of {pipeline.name}", broom.check_claims, pipeline)
+    await broom.attempt("dead letters", broom.check_messages)
+    await broom.attempt("runs", broom.check_runs)
     return summary
 
 
@@ -115,15 +142,23 @@ class _Broom:
         starter: DurableOrchestrationClient,
         summary: Summary,
         now: datetime,
+        monotonic: Callable[[], float],
     ) -> None:
         self.clients = clients
         self.starter = starter
         self.summary = summary
         self.now = now
+        self.monotonic = monotonic
+        self.deadline = monotonic() + BUDGET_SECONDS
 
-    async def attempt(self, what: str, step: Awaitable[None]) -> None:
+    async def attempt(
+        self, what: str, step: Callable[[*Given], Awaitable[None]], *given: *Given
+    ) -> None:
+        if self.monotonic() >= self.deadline:
+            self.summary.left_for_later += 1
+            return
         try:
-            await step
+            await step(*given)
         except Exception as error:
             logger.exception("could not reconcile %s", what)
             self.summary.faults.append(f"{what}: {type(error).__name__}")
@@ -140,14 +175,15 @@ class _Broom:
             self.summary.landings_started.append(pipeline.name)
 
     async def check_claims(self, pipeline: Pipeline) -> None:
-        claims = await asyncio.to_thread(lambda: list(list_claims(self.clients, pipeline.name)))
-        for claimed in claims:
-            if self.now - claimed.request.dataset.frozen_at > CLAIM_AGE_LIMIT:
-                continue
-            run = claimed.claim.run
-            await self.attempt(f"claim of {run}", self._check_claim(claimed))
+        frozen_after = self.now - CLAIM_AGE_LIMIT
+        names = await asyncio.to_thread(
+            list_claims, self.clients, pipeline.name, frozen_after=frozen_after
+        )
+        for name in names:
+            await self.attempt(name, self._check_claim, name)
 
-    async def _check_claim(self, claimed: ClaimedRun) -> None:
+    async def _check_claim(self, name: str) -> None:
+        claimed = await asyncio.to_thread(read_claim, self.clients, name)
         run = claimed.claim.run
         if exists(await self.starter.get_status(run)) or await self._is_in_hand(claimed):
             return
@@ -170,21 +206,26 @@ class _Broom:
         return window_id(landing, opened_at) == claimed.claim.window
 
     async def check_runs(self) -> None:
-        for instance in await self.starter.get_status_all():
-            if instance.name != retraining.__name__:
-                continue
+        found = await find_instances(
+            self.starter,
+            created_from=self.now - RUN_AGE_LIMIT,
+            created_to=self.now,
+            statuses=LIVE | BROKEN,
+        )
+        runs = sorted(
+            (each for each in found.values() if each.name == retraining.__name__),
+            key=lambda each: (not is_broken(each), str(each.last_updated_time)),
+        )
+        for instance in runs:
             step = self._check_broken if is_broken(instance) else self._check_waiting
-            await self.attempt(f"run {instance.instance_id}", step(instance))
+            await self.attempt(f"run {instance.instance_id}", step, instance)
 
     async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
-        if not is_live(instance):
-            return
         run, told = str(instance.instance_id), told_status(instance)
         if told.job is None or told.state not in ("queued", "running"):
             return
         job = await asyncio.to_thread(get_job, self.clients, JobReference(job=told.job))
-        if job.state in ENDED:
-            await self.starter.raise_event(run, LOOK)
+        if job.state in ENDED and await tell_to_look(self.starter, run):
             self.summary.runs_told.append(run)
 
     async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:

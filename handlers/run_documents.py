@@ -14,6 +14,7 @@ from typing import Any
 from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
+from handlers.instances import is_broken
 from orchestrations.contracts import (
     TERMINAL_RUN_STATES,
     Failure,
@@ -22,13 +23,6 @@ from orchestrations.contracts import (
     RunStatus,
 )
 from orchestrations.errors import TransientError
-
-BROKEN = frozenset({OrchestrationRuntimeStatus.Failed, OrchestrationRuntimeStatus.Terminated})
-
-
-def is_broken(instance: DurableOrchestrationStatus) -> bool:
-    """Whether the instance failed or was terminated, so that it could not say how it ended."""
-    return instance.runtime_status in BROKEN
 
 
 def broken_failure(instance: DurableOrchestrationStatus) -> Failure:

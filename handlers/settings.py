@@ -43,6 +43,20 @@ class Settings:
             raise InvalidSetting(f"app setting {name} is missing: set it in the function app")
         return value
 
+    def decided(self, name: str) -> str:
+        """The value of a setting whose being empty says something too.
+
+        Raises:
+            InvalidSetting: it is missing.
+        """
+        value = self.values.get(name)
+        if value is None:
+            raise InvalidSetting(
+                f"app setting {name} is missing: set it in the function app, to nothing if this "
+                "deployment has none"
+            )
+        return value
+
     def connection(self, name: str, endpoint_property: str) -> Connection:
         """The connection `name`, by connection string or by `name__<endpoint_property>`.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from handlers import records
 from handlers.clients import Clients
@@ -15,20 +16,31 @@ def _folder(pipeline: str) -> str:
 
 def record_window(clients: Clients, request: RecordWindow) -> Done:
     """Keep how a window ended. The same window gives the same record, however often it is told."""
-    # The time first: names sort by it.
-    name = f"{request.dataset.frozen_at.isoformat(timespec='milliseconds')}_{request.window}.json"
+    # The time first, always in UTC: names sort by it.
+    frozen = request.dataset.frozen_at.astimezone(UTC).isoformat(timespec="milliseconds")
+    name = f"{frozen}_{request.window}.json"
     records.replace(clients.records, _folder(request.result.pipeline) + name, request.to_dict())
     return Done()
 
 
 def last_window(clients: Clients, pipeline: str) -> RecordWindow | None:
     """The window that was frozen last, if there was any."""
-    name = max(clients.records.list_blob_names(name_starts_with=_folder(pipeline)), default=None)
-    document = records.read(clients.records, name) if name is not None else None
-    return RecordWindow.from_dict(document) if document is not None else None
+    names = list_windows(clients, pipeline)
+    return read_window(clients, names[-1]) if names else None
 
 
-def list_windows(clients: Clients, pipeline: str) -> Iterator[RecordWindow]:
-    """All windows, in the order in which they were frozen."""
-    for document in records.read_all(clients.records, _folder(pipeline)):
-        yield RecordWindow.from_dict(document)
+def list_windows(clients: Clients, pipeline: str) -> Sequence[str]:
+    """The names of all windows' records, in the order in which they were frozen."""
+    return sorted(clients.records.list_blob_names(name_starts_with=_folder(pipeline)))
+
+
+def read_window(clients: Clients, name: str) -> RecordWindow:
+    """The record of that name."""
+    document = records.read(clients.records, name)
+    assert document is not None, f"windows are never deleted, but {name} was"
+    return RecordWindow.from_dict(document)
+
+
+def frozen_at(name: str) -> datetime:
+    """When the window of that name was frozen, rounded down to milliseconds."""
+    return datetime.fromisoformat(name.rpartition("/")[2].partition("_")[0])

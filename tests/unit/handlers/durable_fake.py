@@ -5,17 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.instances import is_live
 
 STARTED_AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
+PAGE_INSTANCES = 100
 
 
 class TaskHub:
     """Stands in for DurableOrchestrationClient: the same methods, and the same refusals."""
 
-    def __init__(self) -> None:
+    def __init__(self, started_at: datetime = STARTED_AT) -> None:
+        self.started_at = started_at
+        self.queries = 0
         self.documents: dict[str, dict[str, Any]] = {}
         self.raised: list[tuple[str, str]] = []
         self.started: list[str] = []
@@ -31,8 +35,9 @@ class TaskHub:
         custom_status: Any = None,
         document: Any = None,
         output: Any = None,
+        created: datetime | None = None,
     ) -> None:
-        created = STARTED_AT + timedelta(seconds=len(self.documents))
+        created = created or self.started_at + timedelta(seconds=len(self.documents))
         self.documents[instance] = {
             "name": name,
             "instanceId": instance,
@@ -55,8 +60,27 @@ class TaskHub:
             document["input"] = None
         return DurableOrchestrationStatus.from_json(document)
 
-    async def get_status_all(self) -> list[DurableOrchestrationStatus]:
-        return [await self.get_status(instance) for instance in self.documents]
+    async def get_status_by(
+        self,
+        *,
+        created_time_from: datetime,
+        created_time_to: datetime,
+        runtime_status: list[OrchestrationRuntimeStatus],
+        instance_id_prefix: str,
+    ) -> list[DurableOrchestrationStatus]:
+        """As on Azure Storage: in order of id, and only the first page."""
+        self.queries += 1
+        wanted = {status.value for status in runtime_status}
+        found = [
+            instance
+            for instance, document in sorted(self.documents.items())
+            if created_time_from
+            <= datetime.fromisoformat(document["createdTime"])
+            <= created_time_to
+            and (not wanted or document["runtimeStatus"] in wanted)
+            and instance.startswith(instance_id_prefix)
+        ]
+        return [await self.get_status(instance) for instance in found[:PAGE_INSTANCES]]
 
     async def start_new(self, orchestrator: str, instance: str, document: Any) -> str:
         if instance in self.documents and is_live(await self.get_status(instance)):

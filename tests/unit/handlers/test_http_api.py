@@ -4,7 +4,7 @@ import base64
 import ipaddress
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 SETTINGS = Settings({"INBOUND_WEBHOOK_SECRET": SECRET})
 PIPELINES = {"digits": PIPELINE}
 RUN = f"digits-{DATASET.version}-1"
+NOW = STARTED_AT + timedelta(hours=1)
 
 
 async def start(
@@ -181,7 +182,7 @@ def hub() -> TaskHub:
 
 
 async def listed(hub: Any, **filters: str) -> list[tuple[str, str]]:
-    answer = await http_api.list_runs(hub, **filters)
+    answer = await http_api.list_runs(hub, **filters, now=NOW)
     assert answer.status == 200
     return [(run["id"], run["state"]) for run in answer.document["runs"]]
 
@@ -206,7 +207,7 @@ async def test_an_instance_that_is_no_run_of_ours_does_not_hide_the_others(hub: 
 async def test_runs_are_filtered(hub: Any) -> None:
     assert await listed(hub, pipeline="digits", state="running") == [("digits-aa-2", "running")]
     assert await listed(hub, pipeline="nobody") == []
-    answer = await http_api.list_runs(hub, state="flying")
+    answer = await http_api.list_runs(hub, state="flying", now=NOW)
     check_problem(answer, 400, "invalid-request", "'flying'", "succeeded")
 
 

@@ -99,7 +99,7 @@ def scene(world: World) -> Iterator[Scene]:
     pipeline = PIPELINE.model_copy(
         update={"name": name, "source": source, "notify": Notifications(event_grid=False)}
     )
-    yield Scene(clients, pipeline, TaskHub(), workspace)
+    yield Scene(clients, pipeline, TaskHub(NOW - timedelta(hours=1)), workspace)
     clients.records.delete_container()
 
 
