@@ -20,6 +20,9 @@ from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_
 BENCHMARKS = {
     "durable": "benchmarks.durable",
     "durable-profile": "benchmarks.durable_profile",
+    "servicebus": "benchmarks.servicebus",
+    "storage": "benchmarks.storage",
+    "import": "benchmarks.app_import",
 }
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
 

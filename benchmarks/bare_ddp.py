@@ -1,0 +1,57 @@
+"""The loop that anyone writes: DDP and nothing else. One rank, started as Azure ML starts ranks.
+
+`python -m benchmarks.bare_ddp DATA MANIFEST STEPS BATCH`; rank 0 prints images per second. Same
+model, same global batch and same optimizer as trainers.train, images in memory, no order to keep,
+no augmentation, no agreement between ranks, no checkpoint.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.images import ImageFormat, load_dataset, to_input
+from trainers.manifest import read_manifest
+from trainers.resnet import build
+
+
+def main() -> None:
+    """Run the command line above."""
+    data, manifest, steps, batch = sys.argv[1:]
+    form = ImageFormat(size=8, mode="grey")
+    dataset = load_dataset(
+        read_manifest(Path(manifest), None), Path(data), form, max_bad_fraction=0.0
+    )
+    dist.init_process_group("gloo")
+    share = int(batch) // dist.get_world_size()
+    device = torch.device("cpu")
+    inputs, labels = to_input(dataset.train.pixels, device), dataset.train.labels
+    network = DistributedDataParallel(
+        build("resnet8", channels=form.channels, classes=len(dataset.classes))
+    )
+    optimizer = torch.optim.SGD(
+        network.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, nesterov=True
+    )
+    began = time.perf_counter()
+    for step in range(int(steps)):
+        first = (step * int(batch) + dist.get_rank() * share) % (len(labels) - share)
+        loss = functional.cross_entropy(
+            network(inputs[first : first + share]), labels[first : first + share]
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    seconds = time.perf_counter() - began
+    if dist.get_rank() == 0:
+        sys.stdout.write(f"images/s {int(steps) * int(batch) / seconds}\n")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

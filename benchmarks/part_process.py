@@ -1,0 +1,100 @@
+"""Parts of localazure, each as the process that it is under `localazure up`, on free ports."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+from benchmarks.host_process import REPOSITORY
+from localazure.environment import LOOPBACK, Environment, Keys, Ports
+
+READY_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 20.0
+
+
+class PartFailed(Exception):
+    """A part ended or did not listen in time; the message holds the end of its log."""
+
+
+def draw_environment(state: Path, config: Path) -> Environment:
+    """An environment on free ports.
+
+    Args:
+        state: folder for all state.
+        config: folder with the files of `infra/local`; a missing one means nothing of that kind.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(socket.create_server((LOOPBACK, 0))) for name in Ports.OFFSETS
+        }
+        ports = Ports(**{name: server.getsockname()[1] for name, server in servers.items()})
+    environment = Environment(
+        state=state,
+        app=REPOSITORY,
+        ports=ports,
+        keys=Keys.draw(),
+        storage_config=config / "storage.json",
+        service_bus_config=config / "Config.json",
+        event_grid_config=config / "event-grid.json",
+        azure_ml_config=config / "azure-ml.json",
+        app_settings={},
+    )
+    environment.save()
+    return environment
+
+
+@contextlib.contextmanager
+def running(environment: Environment, parts: Sequence[tuple[str, int]]) -> Generator[None]:
+    """Have parts running: (name, the port that it listens on when it is ready).
+
+    Raises:
+        PartFailed: one of them does not start.
+    """
+    with contextlib.ExitStack() as stack:
+        started = [
+            (name, port, stack.enter_context(_process(environment.state, name)))
+            for name, port in parts
+        ]
+        for name, port, process in started:
+            _wait_for(name, port, process, environment.state)
+        yield
+
+
+@contextlib.contextmanager
+def _process(state: Path, name: str) -> Generator[subprocess.Popen[bytes]]:
+    with (state / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "localazure.part", name, str(state)],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(name: str, port: int, process: subprocess.Popen[bytes], state: Path) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection((LOOPBACK, port)).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    tail = (state / f"{name}.log").read_text("utf-8", "replace")[-2000:]
+    raise PartFailed(f"{name} did not start:\n{tail}")
