@@ -100,12 +100,14 @@ def _wait_until_whole(
 ) -> Generator[Any, Any, bool]:
     """True when there is nothing to wait for any more; False when the generation is full."""
     for _ in range(LOOKS_PER_GENERATION):
+        asked_at = context.current_utc_datetime
         survey = yield from call(context, SURVEY_ZONE, SurveyZone(pipeline=request.pipeline))
         decision = settle(
             survey,
             request.pipeline.settle,
             opened_at=opened_at,
-            now=context.current_utc_datetime,
+            # Before the listing, not after it: the time that it takes is no quiet time.
+            now=asked_at,
         )
         if not isinstance(decision, Unsettled):
             return True

@@ -32,9 +32,9 @@ Decision = Empty | Whole | Unsettled
 def settle(survey: Survey, rules: Settle, *, opened_at: datetime, now: datetime) -> Decision:
     """Decide by the listing alone; events are only hints that it is worth a look.
 
-    A batch is whole when the marker is at least as new as the data, when nothing was written for
-    `quiet_seconds`, or when it is `maximum_wait_seconds` since the landing was opened. The storage
-    service's clock (`survey.newest`) is compared with the orchestration's: a skew between the two
+    A batch is whole when the marker is at least as new as the data, when nothing had been written
+    for `quiet_seconds` when the listing was asked for (`now`), or when it is `maximum_wait_seconds`
+    since the landing was opened. The storage service's clock (`survey.newest`) is compared with the orchestration's: a skew between the two
     shifts the quiet time, and can delay a batch by no more than the maximum wait.
     """
     if survey.newest is None:

@@ -6,6 +6,7 @@ called, as they do in reality. Nothing here sleeps.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Coroutine, Generator
@@ -181,10 +182,14 @@ class Instance:
         task = Task()
 
         def execute() -> None:
+            # It takes effect, and its result arrives some time after that.
             try:
-                task.finish(self.simulation.activities[name](given))
+                result = self.simulation.activities[name](given)
             except Exception as error:  # noqa: BLE001 - retries are used up
-                task.finish(error=error)
+                outcome = functools.partial(task.finish, error=error)
+            else:
+                outcome = functools.partial(task.finish, result)
+            self.simulation.after(self.simulation.latency(), outcome)
 
         self.simulation.after(self.simulation.latency(), execute)
         return task

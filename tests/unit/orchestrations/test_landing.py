@@ -149,6 +149,15 @@ def test_a_burst_of_events_is_one_run_after_the_quiet_time() -> None:
     assert window.dataset.frozen_at >= START + timedelta(seconds=9.5 + 10)
 
 
+def test_a_listing_that_takes_long_does_not_count_as_quiet_time() -> None:
+    zone = Zone()
+    zone.simulation.latency = lambda: 8.0
+    for number in range(18):
+        at(zone, number * 5.0, lambda number=number: zone.put(f"{number}.png", "x"))
+    zone.simulation.run()
+    assert [window.dataset.blobs for window in zone.windows] == [18]
+
+
 def test_data_that_never_rests_is_frozen_at_the_maximum_wait() -> None:
     zone = Zone()
     for number in range(60):
