@@ -34,8 +34,9 @@ def settle(survey: Survey, rules: Settle, *, opened_at: datetime, now: datetime)
 
     A batch is whole when the marker is at least as new as the data, when nothing had been written
     for `quiet_seconds` when the listing was asked for (`now`), or when it is `maximum_wait_seconds`
-    since the landing was opened. The storage service's clock (`survey.newest`) is compared with the orchestration's: a skew between the two
-    shifts the quiet time, and can delay a batch by no more than the maximum wait.
+    since the landing was opened. The storage service's clock (`survey.newest`) is compared with the
+    orchestration's: a skew between the two shifts the quiet time, and can delay a batch by no more
+    than the maximum wait.
     """
     if survey.newest is None:
         return Empty()
