@@ -8,6 +8,8 @@ HTTP_TRIGGER: Final = "httpTrigger"
 TIMER_TRIGGER: Final = "timerTrigger"
 EVENT_GRID_TRIGGER: Final = "eventGridTrigger"
 SERVICE_BUS_TRIGGER: Final = "serviceBusTrigger"
+QUEUE_TRIGGER: Final = "queueTrigger"
+BLOB_TRIGGER: Final = "blobTrigger"
 ORCHESTRATION_TRIGGER: Final = "orchestrationTrigger"
 ACTIVITY_TRIGGER: Final = "activityTrigger"
 ENTITY_TRIGGER: Final = "entityTrigger"
@@ -23,12 +25,23 @@ DURABLE_CLIENT: Final = "durableClient"
 HTTP: Final = "http"
 SERVICE_BUS: Final = "serviceBus"
 EVENT_GRID: Final = "eventGrid"
+BLOB: Final = "blob"
+QUEUE: Final = "queue"
+TABLE: Final = "table"
 
 TRIGGERS: Final = frozenset(
-    {HTTP_TRIGGER, TIMER_TRIGGER, EVENT_GRID_TRIGGER, SERVICE_BUS_TRIGGER, *DURABLE_TRIGGERS}
+    {
+        HTTP_TRIGGER,
+        TIMER_TRIGGER,
+        EVENT_GRID_TRIGGER,
+        SERVICE_BUS_TRIGGER,
+        QUEUE_TRIGGER,
+        BLOB_TRIGGER,
+        *DURABLE_TRIGGERS,
+    }
 )
-INPUTS: Final = frozenset({DURABLE_CLIENT})
-OUTPUTS: Final = frozenset({HTTP, SERVICE_BUS, EVENT_GRID})
+INPUTS: Final = frozenset({DURABLE_CLIENT, BLOB, TABLE})
+OUTPUTS: Final = frozenset({HTTP, SERVICE_BUS, EVENT_GRID, BLOB, QUEUE, TABLE})
 
 # Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
 RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})

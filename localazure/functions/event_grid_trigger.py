@@ -1,25 +1,22 @@
-"""The Event Grid webhook: handshakes, and an invocation for each event.
+"""Event Grid triggers: an invocation for each event that the webhook is sent.
 
-Events may come in Event Grid's schema or in that of CloudEvents, singly or as an array.
-
-Sources: https://learn.microsoft.com/azure/event-grid/webhook-event-delivery (handshakes),
-https://github.com/Azure/azure-functions-eventgrid-extension (answers)
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-event-grid-trigger
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from aiohttp import web
 from azure.functions.meta import Datum
 
 from localazure.functions import logs
 from localazure.functions.authorization import KeyRing
-from localazure.functions.http_trigger import request_key
+from localazure.functions.event_grid_webhook import EventGridWebhook
 from localazure.functions.invocation import Invoker, TriggerData
 from localazure.functions.loader import LoadedFunction
 
@@ -27,76 +24,29 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.event_grid")
 
 PATH: Final = "/runtime/webhooks/EventGrid"
 
-_VALIDATION_EVENT: Final = "Microsoft.EventGrid.SubscriptionValidationEvent"
-
 
 def is_batched(function: LoadedFunction) -> bool:
     """Whether a function takes all events of a request at once."""
     return str(function.trigger.settings.get("cardinality", "")).lower() == "many"
 
 
-class EventGridTrigger:
+class EventGridTrigger(EventGridWebhook):
     """All Event Grid functions of an app behind one webhook."""
 
     def __init__(
         self, functions: Iterable[LoadedFunction], keys: KeyRing, invoker: Invoker
     ) -> None:
-        self._functions = {function.name.lower(): function for function in functions}
-        self._keys = keys
         self._invoker = invoker
+        super().__init__(
+            PATH,
+            {
+                function.name.lower(): functools.partial(self._invoke, function)
+                for function in functions
+            },
+            keys,
+        )
 
-    def routes(self) -> list[web.RouteDef]:
-        """The webhook's routes."""
-        # The extension's documents spell the path in two ways.
-        return [
-            route
-            for path in (PATH, PATH.lower())
-            for route in (web.post(path, self._deliver), web.options(path, self._handshake))
-        ]
-
-    async def _handshake(self, request: web.Request) -> web.Response:
-        """CloudEvents' abuse protection."""
-        refusal = self._refusal(request)
-        if refusal is not None:
-            return refusal
-        origin = request.headers.get("WebHook-Request-Origin")
-        if origin is None:
-            return web.Response(status=400, text="WebHook-Request-Origin is missing")
-        return web.Response(headers={"WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*"})
-
-    async def _deliver(self, request: web.Request) -> web.Response:
-        refusal = self._refusal(request)
-        if refusal is not None:
-            return refusal
-        function = self._functions[request.query["functionName"].lower()]
-        try:
-            document: Any = json.loads(await request.read())
-        except ValueError:
-            return web.Response(status=400, text="the body is not JSON")
-        events = cast("list[Any]", document if isinstance(document, list) else [document])
-        if not all(isinstance(event, dict) for event in events):
-            return web.Response(status=400, text="the body is no event and no array of events")
-        answer = web.Response(status=400, text="aeg-event-type is missing or unknown")
-        match request.headers.get("aeg-event-type", "").lower():
-            case "subscriptionvalidation":
-                answer = _answer_validation(events)
-            case "unsubscribe":
-                answer = web.Response(status=202)
-            case "notification":
-                answer = await self._notify(function, events)
-            case _:
-                pass
-        return answer
-
-    def _refusal(self, request: web.Request) -> web.Response | None:
-        if not self._keys.opens_webhook(request_key(request)):
-            return web.Response(status=401)
-        name = request.query.get("functionName", "")
-        if name.lower() not in self._functions:
-            return web.Response(status=404, text=f"no Event Grid function is named {name!r}")
-        return None
-
-    async def _notify(self, function: LoadedFunction, events: list[Any]) -> web.Response:
+    async def _invoke(self, function: LoadedFunction, events: list[Any]) -> bool:
         payloads = [events] if is_batched(function) else events
         outcomes = await asyncio.gather(
             *(self._invoker.invoke(function, event_data(payload)) for payload in payloads),
@@ -106,20 +56,10 @@ class EventGridTrigger:
         if failed:
             # Event Grid sends the whole request again, those that succeeded included.
             _LOG.warning("'%s' failed on %d of %d events", function.name, failed, len(payloads))
-            return web.Response(status=500)
-        return web.Response(status=202)
+        return not failed
 
 
 def event_data(payload: object) -> TriggerData:
     """What an Event Grid trigger hands to its function: one event, or an array of them."""
-    return TriggerData(Datum(json.dumps(payload), "json"))
-
-
-def _answer_validation(events: list[Any]) -> web.Response:
-    """Event Grid's own handshake: the code goes back."""
-    for event in events:
-        data = event.get("data")
-        code = data.get("validationCode") if isinstance(data, dict) else None
-        if event.get("eventType") == _VALIDATION_EVENT and code:
-            return web.json_response({"validationResponse": code})
-    return web.Response(status=400, text=f"no {_VALIDATION_EVENT} with a validationCode")
+    data = cast("dict[str, Any]", payload).get("data") if isinstance(payload, dict) else None
+    return TriggerData(Datum(json.dumps(payload), "json"), binding_data=lambda: {"data": data})

@@ -26,15 +26,19 @@ from localazure.environment import LOOPBACK, Environment
 from localazure.functions import bindings, listeners, logs, timer_trigger
 from localazure.functions.admin_api import AdminApi, http_path
 from localazure.functions.authorization import KeyRing, OpenDoor
+from localazure.functions.blob_trigger import BlobFunction, BlobTriggers, find_host_id
 from localazure.functions.errors import AppLoadError
 from localazure.functions.event_grid_trigger import EventGridTrigger
 from localazure.functions.host_json import HostOptions
 from localazure.functions.http_trigger import MAX_REQUEST_BYTES, HttpEndpoint, HttpTrigger
+from localazure.functions.input_bindings import InputBindings
 from localazure.functions.invocation import Invoker
 from localazure.functions.listeners import LISTENERS, Listener, Surroundings
 from localazure.functions.loader import LoadedFunction, importable, load
 from localazure.functions.output_bindings import OutputBindings
 from localazure.functions.settings import LocalSettings
+from localazure.functions.storage_clients import StorageClients
+from localazure.functions.storage_outputs import StorageOutputs
 
 if TYPE_CHECKING:
     from localazure.functions.durable_functions import DurableFunctions
@@ -77,13 +81,15 @@ class Host:
         self._options = options
         self._port = port
         self.keys = keys
-        self._outputs = OutputBindings(settings)
+        self._storage = StorageClients(settings)
+        self._outputs = OutputBindings(settings, StorageOutputs(self._storage, options.queues))
         self._database = Database(state / "timers.db", timer_trigger.MIGRATIONS)
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(
             timeout=options.function_timeout,
             client_binding=self._client_binding,
+            fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
             chance=random.Random(),  # noqa: S311 - jitter is no secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
@@ -93,6 +99,12 @@ class Host:
         enabled = [function for function in functions if not function.is_disabled]
         try:
             self._listeners, self._http = self._build(enabled, settings)
+            self._webhooks = [
+                route
+                for one in self._listeners
+                if isinstance(one, BlobTriggers)
+                for route in one.routes()
+            ]
             self._event_grid = EventGridTrigger(
                 _of_kinds(enabled, {bindings.EVENT_GRID_TRIGGER}), keys, self.invoker
             )
@@ -156,6 +168,7 @@ class Host:
         await asyncio.gather(*(listener.finish() for listener in self._listeners))
         await self._runner.cleanup()
         await self._outputs.close()
+        await self._storage.close()
         self.invoker.close()
         self._database.close()
 
@@ -188,10 +201,12 @@ class Host:
             invoker=self.invoker,
             options=self._options,
             settings=settings,
+            storage=self._storage,
             database=self._database,
             zone=_time_zone(settings),
         )
         waiting: list[Listener] = []
+        blob_functions: list[BlobFunction] = []
         endpoints: list[HttpEndpoint] = []
         faults: list[str] = []
         for function in enabled:
@@ -199,13 +214,29 @@ class Host:
             try:
                 if kind == bindings.HTTP_TRIGGER:
                     endpoints.append(HttpEndpoint.of(function, self._options.route_prefix))
+                elif kind == bindings.BLOB_TRIGGER:
+                    blob_functions.append(BlobFunction.of(function, self._storage))
                 elif kind in LISTENERS:
                     waiting.append(LISTENERS[kind](function, surroundings))
             except ValueError as error:
                 faults.append(f"cannot start the function {function.name}: {error}")
         if faults:
             raise AppLoadError("\n".join(faults))
+        if blob_functions:
+            waiting.append(self._blob_triggers(blob_functions, settings))
         return waiting, HttpTrigger(endpoints, self.keys, self.invoker)
+
+    def _blob_triggers(
+        self, functions: list[BlobFunction], settings: Mapping[str, str]
+    ) -> BlobTriggers:
+        return BlobTriggers(
+            functions,
+            keys=self.keys,
+            invoker=self.invoker,
+            options=self._options.blobs,
+            storage=self._storage,
+            host_id=find_host_id(settings, functions),
+        )
 
     def _web_application(self) -> web.Application:
         application = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[self._gate])
@@ -219,6 +250,7 @@ class Host:
         )
         application.add_routes(admin.routes())
         application.add_routes(self._event_grid.routes())
+        application.add_routes(self._webhooks)
         if self._durable is not None:
             application.add_routes(self._durable.extension.routes())
         application.router.add_route("*", "/{path:.*}", self._http.handle)

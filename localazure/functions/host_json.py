@@ -48,7 +48,7 @@ _NO_EFFECT_HERE: Final = frozenset(
     }
 )
 _HEEDED: Final = frozenset({"version", "functionTimeout", "functions", "logging", "extensions"})
-_HEEDED_EXTENSIONS: Final = frozenset({"http", "serviceBus", "durableTask"})
+_HEEDED_EXTENSIONS: Final = frozenset({"blobs", "http", "serviceBus", "queues", "durableTask"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,38 @@ class ServiceBusOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueOptions:
+    """`extensions.queues`.
+
+    Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings
+    """
+
+    batch_size: int = 16
+    """Messages of one request, up to 32."""
+    new_batch_threshold: int = 8
+    """So few at work that more are asked for. The real default is half of a batch."""
+    max_dequeue_count: int = 5
+    visibility_timeout: timedelta = timedelta(0)
+    """How long a message that failed stays hidden."""
+    max_polling_interval: timedelta = timedelta(seconds=2)
+    """The real default where AZURE_FUNCTIONS_ENVIRONMENT is Development; else it is a minute."""
+    is_base64: bool = True
+    """`messageEncoding`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlobOptions:
+    """`extensions.blobs`.
+
+    Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob#hostjson-settings
+    """
+
+    max_degree_of_parallelism: int = 8
+    """The real default is 8 for each core."""
+    poison_blob_threshold: int = 5
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostOptions:
     """What host.json sets, with the real host's defaults."""
 
@@ -78,6 +110,8 @@ class HostOptions:
     log_levels: dict[str, int] = field(default_factory=dict[str, int])
     """Category prefix (`default` for all) to a level of the logging module."""
     service_bus: ServiceBusOptions = field(default_factory=ServiceBusOptions)
+    queues: QueueOptions = field(default_factory=QueueOptions)
+    blobs: BlobOptions = field(default_factory=BlobOptions)
     durable_task: dict[str, Any] = field(default_factory=dict[str, Any])
     """`extensions.durableTask` as it stands, for the durable extension."""
     warnings: tuple[str, ...] = ()
@@ -138,6 +172,8 @@ def _parse(document: dict[str, Any]) -> HostOptions:
         functions=tuple(str(name) for name in cast("list[Any]", functions)),
         log_levels=_log_levels(_object(document, "logging")),
         service_bus=_service_bus(_object(extensions, "serviceBus")),
+        queues=_queues(_object(extensions, "queues")),
+        blobs=_blobs(_object(extensions, "blobs")),
         durable_task=_object(extensions, "durableTask"),
         warnings=(
             *(
@@ -190,14 +226,7 @@ def _service_bus(section: dict[str, Any]) -> ServiceBusOptions:
     default = ServiceBusOptions()
 
     def number(key: str, otherwise: int, lowest: int) -> int:
-        value = section.get(key, otherwise)
-        if isinstance(value, str) and value.isdecimal():  # from an environment variable
-            value = int(value)
-        if not isinstance(value, int) or value < lowest:
-            raise _InvalidSettingError(
-                f"extensions.serviceBus.{key} is {value!r}, not a whole number from {lowest} up"
-            )
-        return value
+        return _number("serviceBus", section, key, otherwise, (lowest, None))
 
     # The names of extension 4.x are still met in the wild; those of 5.x win.
     auto_complete = section.get("autoCompleteMessages", section.get("autoComplete", True))
@@ -211,3 +240,61 @@ def _service_bus(section: dict[str, Any]) -> ServiceBusOptions:
             section.get("maxAutoLockRenewalDuration", "00:05:00"),
         ),
     )
+
+
+def _queues(section: dict[str, Any]) -> QueueOptions:
+    default = QueueOptions()
+
+    def number(key: str, otherwise: int, limits: tuple[int, int | None]) -> int:
+        return _number("queues", section, key, otherwise, limits)
+
+    def timespan(key: str, otherwise: timedelta) -> timedelta:
+        if key not in section:
+            return otherwise
+        return _timespan(f"extensions.queues.{key}", section[key])
+
+    batch_size = number("batchSize", default.batch_size, (1, 32))
+    encoding = str(section.get("messageEncoding", "base64")).lower()
+    if encoding not in {"base64", "none"}:
+        raise _InvalidSettingError(
+            f"extensions.queues.messageEncoding is {encoding!r}, neither base64 nor none"
+        )
+    return QueueOptions(
+        batch_size=batch_size,
+        new_batch_threshold=number("newBatchThreshold", batch_size // 2, (0, None)),
+        max_dequeue_count=number("maxDequeueCount", default.max_dequeue_count, (1, None)),
+        visibility_timeout=timespan("visibilityTimeout", default.visibility_timeout),
+        max_polling_interval=timespan("maxPollingInterval", default.max_polling_interval),
+        is_base64=encoding == "base64",
+    )
+
+
+def _blobs(section: dict[str, Any]) -> BlobOptions:
+    default = BlobOptions()
+    return BlobOptions(
+        max_degree_of_parallelism=_number(
+            "blobs", section, "maxDegreeOfParallelism", default.max_degree_of_parallelism, (1, None)
+        ),
+        poison_blob_threshold=_number(
+            "blobs", section, "poisonBlobThreshold", default.poison_blob_threshold, (1, None)
+        ),
+    )
+
+
+def _number(
+    extension: str,
+    section: dict[str, Any],
+    key: str,
+    otherwise: int,
+    limits: tuple[int, int | None],
+) -> int:
+    lowest, highest = limits
+    value = section.get(key, otherwise)
+    if isinstance(value, str) and value.isdecimal():  # from an environment variable
+        value = int(value)
+    if not isinstance(value, int) or value < lowest or (highest is not None and value > highest):
+        upper = "up" if highest is None else f"to {highest}"
+        raise _InvalidSettingError(
+            f"extensions.{extension}.{key} is {value!r}, not a whole number from {lowest} {upper}"
+        )
+    return value

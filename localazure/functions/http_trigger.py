@@ -16,6 +16,7 @@ from azure.functions.meta import Datum
 
 from localazure.functions import authorization, bindings, logs
 from localazure.functions.authorization import KeyRing
+from localazure.functions.binding_expressions import json_properties
 from localazure.functions.context import TraceContext
 from localazure.functions.invocation import Invoker, Outcome, TriggerData
 from localazure.functions.loader import LoadedFunction
@@ -121,7 +122,18 @@ def request_data(request: web.Request, parameters: dict[str, str], body: bytes) 
     trace = TraceContext(
         request.headers.get("traceparent", ""), request.headers.get("tracestate", "")
     )
-    return TriggerData(Datum(value, "http"), trace=trace)
+
+    def binding_data() -> dict[str, Any]:
+        query = dict(request.query)
+        return {
+            **json_properties(body.decode(errors="replace")),
+            **query,
+            **parameters,
+            "Query": query,
+            "Headers": dict(headers),
+        }
+
+    return TriggerData(Datum(value, "http"), trace=trace, binding_data=binding_data)
 
 
 def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:

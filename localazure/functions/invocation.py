@@ -50,6 +50,9 @@ _ENTITY_THREADS: Final = 4
 _HERE: Final = Path(__file__).parent
 
 
+BindingData = Callable[[], Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class TriggerData:
     """What a trigger hands to a function."""
@@ -57,6 +60,8 @@ class TriggerData:
     datum: Datum | None
     metadata: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
     trace: TraceContext = field(default_factory=TraceContext)
+    binding_data: BindingData = dict
+    """What expressions in the settings of other bindings may name; made when they do."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,11 @@ class Outcome:
     outputs: Mapping[str, Datum]
 
 
-SendOutput = Callable[[Binding, Datum], Awaitable[None]]
+SendOutput = Callable[[Binding, Datum, BindingData, str], Awaitable[None]]
+"""Sends a value; given the trigger's data, for binding expressions, and the function's name."""
+
+FetchInput = Callable[[Binding, BindingData, str], Awaitable[Datum]]
+"""Gets the value of an input; given the same."""
 
 
 class Invoker:
@@ -78,6 +87,7 @@ class Invoker:
         *,
         timeout: timedelta | None,
         client_binding: Callable[[], str],
+        fetch_input: FetchInput,
         send_output: SendOutput,
         chance: random.Random,
         threads: int | None = None,
@@ -87,12 +97,14 @@ class Invoker:
         Args:
             timeout: host.json's functionTimeout, None for no limit.
             client_binding: gives the JSON of durableClient inputs.
+            fetch_input: gets the value of an input other than trigger and durableClient.
             send_output: sends a value of an output binding other than http.
             chance: decides on the jitter of retries.
             threads: synchronous functions at a time.
         """
         self._timeout = timeout
         self._client_binding = client_binding
+        self._fetch_input = fetch_input
         self._send_output = send_output
         self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
@@ -198,23 +210,30 @@ class Invoker:
             trace=data.trace,
             retry=retry,
         )
-        arguments = self._decode_inputs(function, data)
+        arguments = await self._decode_inputs(function, data)
         outputs = {name: Output() for name in function.signature.outputs}
         arguments.update(outputs)
         if function.signature.takes_context:
             arguments["context"] = context
         result = await self._call(function, arguments, context)
-        return await self._encode_outputs(function, result, outputs)
+        return await self._encode_outputs(function, data.binding_data, result, outputs)
 
-    def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
+    async def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
-        for name, parameter in function.signature.inputs.items():
-            if name == function.trigger.name:
+        for binding in function.bindings:
+            if binding.is_output:
+                continue
+            metadata: Mapping[str, Datum] = {}
+            if binding is function.trigger:
                 datum, metadata = data.datum, data.metadata
-            else:  # durableClient: the loader lets no other kind of input pass
-                datum, metadata = Datum(self._client_binding(), "string"), {}
-            arguments[name] = converters.decode(
-                parameter.converter, datum or Datum(None, None), metadata
+            elif binding.kind == bindings.DURABLE_CLIENT:
+                datum = Datum(self._client_binding(), "string")
+            else:
+                datum = await self._fetch_input(binding, data.binding_data, function.name)
+            arguments[binding.name] = converters.decode(
+                function.signature.inputs[binding.name].converter,
+                datum or Datum(None, None),
+                metadata,
             )
         return arguments
 
@@ -258,6 +277,7 @@ class Invoker:
     async def _encode_outputs(
         self,
         function: LoadedFunction,
+        data: BindingData,
         result: Any,
         outputs: Mapping[str, Output],
     ) -> Outcome:
@@ -279,7 +299,7 @@ class Invoker:
         for binding in function.bindings:
             value = returned if binding.name == RETURN else encoded.get(binding.name)
             if binding.is_output and binding.kind != bindings.HTTP and value is not None:
-                await self._send_output(binding, value)
+                await self._send_output(binding, value, data, function.name)
         return Outcome(returned, encoded)
 
 

@@ -1,6 +1,6 @@
 """Triggers that wait for something by themselves, by kind; the others are called over HTTP.
 
-A further kind (storage queues, blobs, …) is an entry here and in `bindings.TRIGGERS`.
+A further kind is an entry here and in `bindings.TRIGGERS`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from datetime import tzinfo
 from typing import Final, Protocol
 
 from localazure.database import Database
-from localazure.functions import bindings, service_bus_message
+from localazure.functions import bindings, queue_trigger, service_bus_message
 from localazure.functions.event_grid_trigger import event_data
 from localazure.functions.host_json import HostOptions
 from localazure.functions.invocation import Invoker, TriggerData
 from localazure.functions.loader import LoadedFunction
+from localazure.functions.queue_trigger import QueueTrigger
 from localazure.functions.service_bus_trigger import ServiceBusTrigger
+from localazure.functions.storage_clients import StorageClients
 from localazure.functions.timer_trigger import TimerTrigger, timer_data
 
 
@@ -44,6 +46,7 @@ class Surroundings:
     invoker: Invoker
     options: HostOptions
     settings: Mapping[str, str]
+    storage: StorageClients
     database: Database
     zone: tzinfo
     """Whose wall clock NCRONTAB expressions are read on."""
@@ -56,11 +59,15 @@ LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]
     bindings.SERVICE_BUS_TRIGGER: lambda function, host: ServiceBusTrigger(
         function, host.invoker, host.options.service_bus, host.settings
     ),
+    bindings.QUEUE_TRIGGER: lambda function, host: QueueTrigger(
+        function, host.invoker, host.options.queues, host.storage
+    ),
 }
 
 BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
     bindings.TIMER_TRIGGER: lambda _: timer_data(None),
     bindings.EVENT_GRID_TRIGGER: lambda text: event_data(json.loads(text)),
     bindings.SERVICE_BUS_TRIGGER: service_bus_message.by_hand,
+    bindings.QUEUE_TRIGGER: queue_trigger.by_hand,
 }
 """Makes of a text that was given to /admin/functions/NAME what the trigger would hand over."""

@@ -1,4 +1,4 @@
-"""Output bindings: sends what functions returned or set to Service Bus and Event Grid.
+"""Output bindings: sends what functions returned or set.
 
 A value that cannot be sent fails the invocation, as on Azure. Clients are opened when first needed
 and kept: the SDK takes up to a second to close one.
@@ -22,13 +22,17 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
 
 from localazure.functions import bindings, connections
+from localazure.functions.binding_expressions import resolve
+from localazure.functions.input_bindings import Setting
+from localazure.functions.invocation import BindingData
 from localazure.functions.signature import Binding
+from localazure.functions.storage_outputs import StorageOutputs
 
 
 class OutputBindings:
     """Sends to whatever the functions' output bindings name."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], storage: StorageOutputs) -> None:
         self._settings = settings
         self._clients = contextlib.AsyncExitStack()
         self._opened: dict[tuple[str, ...], Any] = {}
@@ -36,23 +40,36 @@ class OutputBindings:
         self._senders = {
             bindings.SERVICE_BUS: self._send_service_bus,
             bindings.EVENT_GRID: self._send_event_grid,
+            bindings.BLOB: storage.write_blob,
+            bindings.QUEUE: storage.put_messages,
+            bindings.TABLE: storage.insert_entities,
         }
 
-    async def send(self, binding: Binding, value: Datum) -> None:
+    async def send(self, binding: Binding, value: Datum, data: BindingData, function: str) -> None:
         """Send one value.
+
+        Args:
+            binding: an output other than http.
+            value: what the function gave, encoded.
+            data: of the trigger, for binding expressions.
+            function: name of the function.
 
         Raises:
             ValueError: the connection is not configured, or the value is not what it takes.
-            azure.core.exceptions.AzureError: the service did not take it.
+            Exception: the service did not take it.
         """
-        await self._senders[binding.kind](binding, value)
+
+        def setting(name: str) -> str:
+            return resolve(str(binding.settings.get(name) or ""), data, function)
+
+        await self._senders[binding.kind](binding, value, setting)
 
     async def close(self) -> None:
         """Close every client."""
         await self._clients.aclose()
 
-    async def _send_service_bus(self, binding: Binding, value: Datum) -> None:
-        entity = str(binding.settings.get("queueName") or binding.settings.get("topicName"))
+    async def _send_service_bus(self, binding: Binding, value: Datum, setting: Setting) -> None:
+        entity = setting("queueName") or setting("topicName")
         is_queue = bool(binding.settings.get("queueName"))
         connection = str(binding.settings.get("connection") or "AzureWebJobsServiceBus")
 
@@ -70,7 +87,7 @@ class OutputBindings:
         )
         await sender.send_messages(ServiceBusMessage(value.value))
 
-    async def _send_event_grid(self, binding: Binding, value: Datum) -> None:
+    async def _send_event_grid(self, binding: Binding, value: Datum, _: Setting) -> None:
         events = _events(value)
         settings = binding.settings
         connection = settings.get("connection")

@@ -15,6 +15,7 @@ from azure.functions.meta import Datum
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpMessageBodyType
 
+from localazure.functions.binding_expressions import json_properties
 from localazure.functions.invocation import TriggerData
 
 _SCALAR_TYPES: Final = {str: "string", int: "int"}
@@ -29,7 +30,11 @@ def one(message: ServiceBusReceivedMessage) -> TriggerData:
         for name, value in _metadata(message).items()
         if value is not None
     }
-    return TriggerData(Datum(body(message), "bytes"), metadata)
+
+    def binding_data() -> dict[str, Any]:
+        return {**_metadata(message), **json_properties(body(message).decode(errors="replace"))}
+
+    return TriggerData(Datum(body(message), "bytes"), metadata, binding_data=binding_data)
 
 
 def many(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:

@@ -16,7 +16,7 @@ import pytest
 
 from localazure.environment import Environment, Keys, Ports
 from localazure.functions.authorization import KeyRing
-from localazure.functions.host import Host, run_app
+from localazure.functions.host import DRAIN_SECONDS, Host, run_app
 
 APPS = Path(__file__).parent / "apps"
 KEYS = KeyRing(master="master-key", host="host-key", system="system-key")
@@ -33,7 +33,12 @@ def a_free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def run_in(
-    folder: Path, name: str, *, port: int | None = None, **settings: str
+    folder: Path,
+    name: str,
+    *,
+    port: int | None = None,
+    drain_seconds: float = DRAIN_SECONDS,
+    **settings: str,
 ) -> AsyncGenerator[tuple[Host, aiohttp.ClientSession]]:
     async with (
         run_app(
@@ -42,6 +47,7 @@ async def run_in(
             state=folder / "state",
             keys=KEYS,
             app_settings={"SEEN": str(folder / "seen.jsonl"), **settings},
+            drain_seconds=drain_seconds,
         ) as host,
         aiohttp.ClientSession(host.base_url) as client,
     ):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localazure.functions.errors import AppLoadError
-from localazure.functions.host_json import HostOptions
+from localazure.functions.host_json import BlobOptions, HostOptions, QueueOptions
 
 
 def read(folder: Path, document: dict[str, Any]) -> HostOptions:
@@ -44,6 +44,14 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
                     "maxAutoLockRenewalDuration": "00:01:00",
                 },
                 "durableTask": {"hubName": "hub"},
+                "queues": {
+                    "batchSize": 32,
+                    "maxDequeueCount": 1,
+                    "visibilityTimeout": "00:00:30",
+                    "maxPollingInterval": "00:00:05",
+                    "messageEncoding": "none",
+                },
+                "blobs": {"maxDegreeOfParallelism": 4, "poisonBlobThreshold": 1},
             },
         },
     )
@@ -56,6 +64,15 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
     assert not options.service_bus.auto_complete_messages
     assert options.service_bus.max_auto_lock_renewal == timedelta(minutes=1)
     assert options.durable_task == {"hubName": "hub"}
+    assert options.queues == QueueOptions(
+        batch_size=32,
+        new_batch_threshold=16,
+        max_dequeue_count=1,
+        visibility_timeout=timedelta(seconds=30),
+        max_polling_interval=timedelta(seconds=5),
+        is_base64=False,
+    )
+    assert options.blobs == BlobOptions(max_degree_of_parallelism=4, poison_blob_threshold=1)
     assert options.warnings == ()
 
 
@@ -79,6 +96,14 @@ def test_what_has_no_effect_is_warned_about_not_refused(tmp_path: Path) -> None:
         ({"functions": "one"}, "functions is 'one'"),
         ({"extensions": []}, "extensions is [], not an object"),
         ({"logging": {"logLevel": {"default": "Loud"}}}, "logLevel.default is 'Loud'"),
+        (
+            {"extensions": {"queues": {"batchSize": 33}}},
+            "extensions.queues.batchSize is 33, not a whole number from 1 to 32",
+        ),
+        (
+            {"extensions": {"queues": {"messageEncoding": "utf-7"}}},
+            "extensions.queues.messageEncoding is 'utf-7'",
+        ),
         (
             {"extensions": {"serviceBus": {"maxConcurrentCalls": 0}}},
             "extensions.serviceBus.maxConcurrentCalls is 0",

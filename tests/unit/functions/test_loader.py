@@ -141,16 +141,16 @@ def test_kinds_that_are_not_covered_are_named(tmp_path: Path) -> None:
     text = fault(
         tmp_path,
         """
-        @app.queue_trigger(arg_name="message", queue_name="q", connection="c")
-        def on_queue(message: func.QueueMessage) -> None: ...
+        @app.event_hub_message_trigger(arg_name="event", event_hub_name="h", connection="c")
+        def on_event(event: func.EventHubEvent) -> None: ...
 
         @app.route()
-        @app.blob_output(arg_name="blob", path="x", connection="c")
-        def store(req: func.HttpRequest, blob: func.Out[str]) -> str: ...
+        @app.event_hub_output(arg_name="event", event_hub_name="h", connection="c")
+        def send(req: func.HttpRequest, event: func.Out[str]) -> str: ...
         """,
     )
-    assert "function on_queue: its trigger binding message is of the kind queueTrigger" in text
-    assert "function store: its output binding blob is of the kind blob, which this host" in text
+    assert "function on_event: its trigger binding event is of the kind eventHubTrigger" in text
+    assert "function send: its output binding event is of the kind eventHub, which" in text
 
 
 @pytest.mark.parametrize(

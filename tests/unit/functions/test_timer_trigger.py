@@ -11,6 +11,7 @@ from pathlib import Path
 import azure.functions as func
 import pytest
 import pytest_asyncio
+from azure.functions.meta import Datum
 
 from localazure.database import Database
 from localazure.functions.invocation import Invoker
@@ -69,8 +70,15 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 def invoker() -> Invoker:
     async def send_output(*_: object) -> None: ...
 
+    async def fetch_input(*_: object) -> Datum:
+        raise AssertionError
+
     return Invoker(
-        timeout=None, client_binding=str, send_output=send_output, chance=random.Random(1)
+        timeout=None,
+        client_binding=str,
+        fetch_input=fetch_input,
+        send_output=send_output,
+        chance=random.Random(1),
     )
 
 

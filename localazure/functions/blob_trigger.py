@@ -1,0 +1,231 @@
+"""Blob triggers with Event Grid as their source: a function for each blob that was written.
+
+As the real extension does, the webhook puts what it is told into a queue of the AzureWebJobsStorage
+account and only then answers: nothing that was acknowledged is lost. The queue gives it out until
+the function succeeds; a blob that fails too often goes to the queue `webjobs-blobtrigger-poison`.
+
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-event-grid-blob-trigger,
+https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-trigger
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+from azure.core.exceptions import ResourceNotFoundError
+from azure.functions.meta import Datum
+from azure.storage.blob import BlobProperties
+
+from localazure.functions import logs
+from localazure.functions.authorization import KeyRing
+from localazure.functions.binding_expressions import capture_pattern
+from localazure.functions.event_grid_webhook import EventGridWebhook
+from localazure.functions.host_json import BlobOptions, QueueOptions
+from localazure.functions.input_bindings import blob_datum
+from localazure.functions.invocation import Invoker, TriggerData
+from localazure.functions.loader import LoadedFunction
+from localazure.functions.queue_listener import QueueListener, Work
+from localazure.functions.storage_clients import StorageClients
+from localazure.functions.storage_connection import DEFAULT_CONNECTION, Service
+from localazure.functions.storage_queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
+from localazure.functions.storage_rest import StorageError
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
+
+PATH: Final = "/runtime/webhooks/blobs"
+POISON_QUEUE: Final = "webjobs-blobtrigger-poison"
+_FUNCTION_ID: Final = "Host.Functions.{}"
+_BLOB_CREATED: Final = "Microsoft.Storage.BlobCreated"
+_SUBJECT: Final = re.compile(r"/blobServices/default/containers/([^/]+)/blobs/(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class BlobFunction:
+    """A function and the blobs that it is for."""
+
+    function: LoadedFunction
+    connection: str
+    path: re.Pattern[str]
+    """Matches CONTAINER/NAME."""
+
+    @classmethod
+    def of(cls, function: LoadedFunction, storage: StorageClients) -> BlobFunction:
+        """Read a function's trigger.
+
+        Raises:
+            ValueError: its source is not Event Grid, its path is wrong, or its connection is not
+                configured.
+        """
+        settings = function.trigger.settings
+        source = settings.get("source")
+        if source != "EventGrid":
+            raise ValueError(
+                f"its blob trigger has the source {source or 'LogsAndContainerScan'}, which polls "
+                "the container and is not covered by this host; with "
+                'source="EventGrid" (azure.functions.BlobSource.EVENT_GRID) it is told of each '
+                "blob at once, here and on Azure"
+            )
+        connection = str(settings.get("connection") or "")
+        storage.check(connection, Service.BLOB)
+        storage.check(DEFAULT_CONNECTION, Service.QUEUE)
+        path = str(settings.get("path") or "").lstrip("/")
+        # A path without a blob's name is for the whole container.
+        template = path if "/" in path else f"{path}/{{name}}"
+        return cls(function, connection, capture_pattern(template))
+
+
+class BlobTriggers(QueueListener):
+    """All blob functions of an app: their webhook and their queue."""
+
+    def __init__(
+        self,
+        functions: list[BlobFunction],
+        *,
+        keys: KeyRing,
+        invoker: Invoker,
+        options: BlobOptions,
+        storage: StorageClients,
+        host_id: str,
+    ) -> None:
+        """Triggers that are yet to be started.
+
+        Args:
+            functions: those with a blob trigger.
+            keys: the system key opens the webhook.
+            invoker: runs them.
+            options: host.json's `extensions.blobs`.
+            storage: clients.
+            host_id: names the queue; see `find_host_id`.
+        """
+        self._functions = {one.function.name.lower(): one for one in functions}
+        self._invoker = invoker
+        self._storage = storage
+        queue_name = f"azure-webjobs-blobtrigger-{host_id}"
+        self._open = functools.partial(storage.queue, DEFAULT_CONNECTION, queue_name)
+        self._webhook = EventGridWebhook(
+            PATH,
+            {
+                _FUNCTION_ID.format(name).lower(): functools.partial(self._receive_events, one)
+                for name, one in self._functions.items()
+            },
+            keys,
+        )
+        parallel = options.max_degree_of_parallelism
+        batch_size = min(parallel, MAX_MESSAGES_PER_REQUEST)
+        super().__init__(
+            open_queue=self._open,
+            open_poison=functools.partial(storage.queue, DEFAULT_CONNECTION, POISON_QUEUE),
+            handle=self._handle,
+            options=QueueOptions(
+                batch_size=batch_size,
+                new_batch_threshold=parallel - batch_size,
+                max_dequeue_count=options.poison_blob_threshold,
+            ),
+            chance=random.Random(),  # noqa: S311 - jitter is no secret
+        )
+
+    def routes(self) -> list[web.RouteDef]:
+        """The webhook's routes."""
+        return self._webhook.routes()
+
+    async def _receive_events(self, one: BlobFunction, events: list[Any]) -> bool:
+        try:
+            queue: StorageQueue = await self._open()
+            for event in events:
+                if (message := blob_message(one, event)) is not None:
+                    await queue.put(encode(json.dumps(message), is_base64=True))
+        except (StorageError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            _LOG.warning("cannot keep what Event Grid tells, it will tell it again: %s", error)
+            return False
+        return True
+
+    async def _handle(self, work: Work) -> None:
+        message: dict[str, Any] = json.loads(work.content)
+        prefix = _FUNCTION_ID.format("")
+        one = self._functions.get(str(message["FunctionId"]).removeprefix(prefix).lower())
+        if one is None:
+            _LOG.warning("no blob function %s any more: dropped", message["FunctionId"])
+            return
+        container, name = str(message["ContainerName"]), str(message["BlobName"])
+        service = await self._storage.blobs(one.connection)
+        blob = service.get_blob_client(container, name)
+        try:
+            stream = await blob.download_blob()
+            content = await stream.readall()
+        except ResourceNotFoundError:
+            _LOG.debug("blob %s/%s is gone: nothing to do", container, name)
+            return
+        data = blob_data(one, f"{container}/{name}", blob.url, stream.properties, content)
+        await self._invoker.invoke(one.function, data)
+
+
+def blob_message(one: BlobFunction, event: Any) -> dict[str, str] | None:
+    """What the queue keeps of an event, in the real extension's words; None for other events.
+
+    Args:
+        one: the function that the event is for.
+        event: in either schema.
+    """
+    kind = event.get("eventType") or event.get("type")
+    subject = _SUBJECT.fullmatch(str(event.get("subject")))
+    if kind != _BLOB_CREATED or subject is None:
+        return None
+    container, name = subject.groups()
+    if not one.path.fullmatch(f"{container}/{name}"):
+        return None
+    data = event.get("data") or {}
+    return {
+        "Type": "BlobTrigger",
+        "FunctionId": _FUNCTION_ID.format(one.function.name),
+        "BlobType": str(data.get("blobType") or "BlockBlob"),
+        "ContainerName": container,
+        "BlobName": name,
+        "ETag": str(data.get("eTag") or ""),
+    }
+
+
+def blob_data(
+    one: BlobFunction, path: str, url: str, properties: BlobProperties, content: bytes
+) -> TriggerData:
+    """What a blob trigger hands to its function."""
+    shown = {
+        "ContentLength": len(content),
+        "ContentType": properties.content_settings.content_type,
+        "ETag": properties.etag,
+        "LastModified": properties.last_modified.isoformat(),
+        "BlobType": str(properties.blob_type),
+    }
+    metadata = {
+        "BlobTrigger": Datum(path, "string"),
+        "Uri": Datum(url, "string"),
+        "Properties": Datum(json.dumps(shown), "json"),
+        "Metadata": Datum(json.dumps(dict(properties.metadata or {})), "json"),
+    }
+    match = one.path.fullmatch(path)
+
+    def binding_data() -> dict[str, Any]:
+        captured = match.groupdict() if match else {}
+        return {"BlobTrigger": path, "Uri": url, "Metadata": properties.metadata, **captured}
+
+    return TriggerData(
+        blob_datum(content, one.function.trigger), metadata, binding_data=binding_data
+    )
+
+
+def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:
+    """What tells this app's queue from another's: the setting, or else the app's folder."""
+    given = settings.get("AzureFunctionsWebHost__hostid")
+    if given:
+        return given.lower()
+    folder = str(functions[0].function.directory)
+    return f"local-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"

@@ -1,0 +1,36 @@
+"""How long a queue is left alone after a look that found nothing: longer each time.
+
+Source: https://github.com/Azure/azure-webjobs-sdk (RandomizedExponentialBackoffStrategy)
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+SHORTEST_SECONDS: Final = 0.1  # QueuePollingIntervals.Minimum of the real extension
+_JITTER: Final = 0.2
+
+
+class PollingDelay:
+    """Doubles from the shortest to the longest delay, each time a fifth more or less by chance."""
+
+    def __init__(self, longest_seconds: float, chance: random.Random) -> None:
+        self._longest_seconds = longest_seconds
+        self._chance = chance
+        self._misses = 0
+        self._delay_seconds = 0.0
+
+    def found(self) -> None:
+        """Begin anew: there was something."""
+        self._misses = 0
+        self._delay_seconds = 0.0
+
+    def missed(self) -> float:
+        """Seconds until the next look, after one that found nothing."""
+        if self._delay_seconds < self._longest_seconds:
+            jitter = self._chance.uniform(1 - _JITTER, 1 + _JITTER)
+            more = jitter * 2 ** (self._misses - 1) if self._misses else 0
+            self._delay_seconds = min((1 + more) * SHORTEST_SECONDS, self._longest_seconds)
+            self._misses += 1
+        return self._delay_seconds

@@ -1,0 +1,111 @@
+"""Triggers, inputs and outputs of storage. What they saw is written to the file that SEEN names."""
+
+# pyright: basic
+# Written as an app's author would, not for the strict checker.
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import List  # noqa: UP035 - the worker takes no list[...]
+
+import azure.functions as func
+
+app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+
+
+def note(**what: object) -> None:
+    with Path(os.environ["SEEN"]).open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+@app.route(route="orders/{id}")
+@app.queue_output(arg_name="orders", queue_name="%ORDERS%", connection="AzureWebJobsStorage")
+def order(req: func.HttpRequest, orders: func.Out[str]) -> str:
+    orders.set(json.dumps({"id": req.route_params["id"], "item": {"sku": "a/b"}}))
+    return "ordered"
+
+
+@app.queue_trigger(arg_name="message", queue_name="%ORDERS%", connection="AzureWebJobsStorage")
+@app.blob_output(
+    arg_name="receipt", path="receipts/{id}-{item.sku}.txt", connection="AzureWebJobsStorage"
+)
+@app.table_output(
+    arg_name="row", table_name="Orders", partition_key="order", connection="AzureWebJobsStorage"
+)
+def on_order(message: func.QueueMessage, receipt: func.Out[str], row: func.Out[str]) -> None:
+    order = message.get_json()
+    note(
+        function="on_order",
+        id=message.id,
+        order=order,
+        dequeue_count=message.dequeue_count,
+        has_times=None not in {message.insertion_time, message.expiration_time},
+    )
+    receipt.set(f"receipt of {order['id']}")
+    row.set(json.dumps({"RowKey": order["id"], "total": 3}))
+
+
+@app.route(route="receipts/{id}")
+@app.blob_input(arg_name="receipt", path="receipts/{id}-a/b.txt", connection="AzureWebJobsStorage")
+@app.table_input(
+    arg_name="rows",
+    table_name="Orders",
+    partition_key="order",
+    row_key="{id}",
+    connection="AzureWebJobsStorage",
+)
+def receipt(req: func.HttpRequest, receipt: func.InputStream, rows: str) -> str:  # noqa: ARG001
+    return json.dumps({"receipt": receipt.read().decode() if receipt else None, "rows": rows})
+
+
+@app.route(route="all-orders")
+@app.table_input(
+    arg_name="rows",
+    table_name="Orders",
+    filter="total gt 2",
+    take=1,
+    connection="AzureWebJobsStorage",
+)
+def all_orders(req: func.HttpRequest, rows: str) -> str:  # noqa: ARG001
+    return rows
+
+
+@app.route(route="many")
+@app.queue_output(arg_name="out", queue_name="%TASKS%", connection="AzureWebJobsStorage")
+def many(req: func.HttpRequest, out: func.Out[List[str]]) -> str:  # noqa: UP006 - see above
+    out.set(req.get_json())
+    return "sent"
+
+
+@app.queue_trigger(arg_name="text", queue_name="%TASKS%", connection="AzureWebJobsStorage")
+async def on_task(text: str) -> None:
+    note(function="on_task", state="began", text=text)
+    if text == "fails":
+        raise ValueError("as told")
+    await asyncio.sleep(float(text) if text[:1].isdigit() else 0)
+    note(function="on_task", state="ended", text=text)
+
+
+@app.blob_trigger(
+    arg_name="blob",
+    path="landing/{folder}/{name}.txt",
+    source=func.BlobSource.EVENT_GRID,
+    connection="AzureWebJobsStorage",
+)
+@app.blob_output(
+    arg_name="$return", path="landed/{folder}-{name}.copy", connection="AzureWebJobsStorage"
+)
+def on_blob(blob: func.InputStream) -> bytes:
+    content = blob.read()
+    note(
+        function="on_blob",
+        name=blob.name,
+        length=blob.length,
+        uri=blob.uri,
+        metadata=blob.metadata,  # pyright: ignore[reportAttributeAccessIssue] - the abstract class lacks it
+        content=content.decode(),
+    )
+    if content == b"bad":
+        raise ValueError("as told")
+    return content.upper()

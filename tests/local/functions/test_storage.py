@@ -1,0 +1,232 @@
+"""Triggers, inputs and outputs of storage, on Azurite."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from azure.storage.blob.aio import BlobServiceClient
+
+from localazure.environment import Environment
+from localazure.functions.storage_clients import StorageClients
+from localazure.functions.storage_queue import StorageQueue, encode
+from localazure.storage import serve as serve_storage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+BLOB_WEBHOOK = "/runtime/webhooks/blobs"
+CONNECTION = "AzureWebJobsStorage"
+
+
+def settings(environment: Environment) -> dict[str, str]:
+    return {
+        CONNECTION: environment.storage_connection_string(),
+        "ORDERS": "orders",
+        "TASKS": "tasks",
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def storage(shared: Any) -> AsyncGenerator[StorageClients]:
+    """Azurite, running, and clients of it."""
+    shared.environment.storage_config.write_text('{"containers": ["landing"]}')
+    clients = StorageClients(settings(shared.environment))
+    async with serve_storage(shared.environment):
+        yield clients
+        await clients.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(shared: Any, storage: StorageClients) -> AsyncGenerator[aiohttp.ClientSession]:  # noqa: ARG001 - first
+    """The app, running; a client of it."""
+    names = settings(shared.environment)
+    async with shared.running_app("storage", **names) as (_, client):
+        yield client
+
+
+async def received(queue: StorageQueue) -> str:
+    async with asyncio.timeout(30):
+        while not (messages := await queue.receive(1, 1)):
+            await asyncio.sleep(0.05)
+    await queue.delete(messages[0].id, messages[0].pop_receipt)
+    return messages[0].text
+
+
+async def test_queue_message_to_blob_and_table_and_back(
+    shared: Any, client: aiohttp.ClientSession
+) -> None:
+    async with client.post("/api/orders/17") as response:
+        assert await response.text() == "ordered"
+    url = "/api/receipts/17"
+    async with asyncio.timeout(30):
+        while True:
+            async with client.get(url) as response:
+                found = await response.json(content_type=None)
+            if found["receipt"] and json.loads(found["rows"]):
+                break
+            await asyncio.sleep(0.05)
+    assert found["receipt"] == "receipt of 17"
+    (row,) = json.loads(found["rows"])
+    assert {key: row[key] for key in ("PartitionKey", "RowKey", "total")} == {
+        "PartitionKey": "order",
+        "RowKey": "17",
+        "total": 3,
+    }
+    (seen,) = shared.seen.of("on_order")
+    assert seen["order"] == {"id": "17", "item": {"sku": "a/b"}}
+    assert seen["dequeue_count"] == 1
+    assert seen["has_times"]
+    async with client.get("/api/all-orders") as response:
+        assert [row["RowKey"] for row in json.loads(await response.text())] == ["17"]
+
+
+async def test_what_is_not_there_is_nothing(client: aiohttp.ClientSession) -> None:
+    async with client.get("/api/receipts/never") as response:
+        assert await response.json(content_type=None) == {"receipt": None, "rows": "[]"}
+
+
+async def test_an_entity_that_is_there_already_fails_the_function(
+    shared: Any, client: aiohttp.ClientSession, storage: StorageClients
+) -> None:
+    for _ in range(2):
+        async with client.post("/api/orders/twice") as response:
+            assert response.status == 200
+    poison = await storage.queue(CONNECTION, "orders-poison")
+    order = json.loads(base64.b64decode(await received(poison)))
+    assert order["id"] == "twice"
+    counts = [n["dequeue_count"] for n in shared.seen.of("on_order") if n["order"] == order]
+    assert sorted(counts) == [1, 1, 2]
+
+
+async def test_a_message_that_fails_goes_to_the_poison_queue(
+    shared: Any, client: aiohttp.ClientSession, storage: StorageClients
+) -> None:
+    async with client.post("/api/many", json=["fails", "works"]) as response:
+        assert response.status == 200
+    poison = await storage.queue(CONNECTION, "tasks-poison")
+    assert await received(poison) == encode("fails", is_base64=True)
+    assert len(shared.seen.of("on_task", text="fails")) == 2
+    assert len(shared.seen.of("on_task", text="works", state="ended")) == 1
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_message_that_is_not_base64_goes_to_the_poison_queue(
+    storage: StorageClients,
+) -> None:
+    queue = await storage.queue(CONNECTION, "tasks")
+    await queue.put("<not base64!>")
+    assert await received(await storage.queue(CONNECTION, "tasks-poison")) == "<not base64!>"
+
+
+async def test_no_more_at_a_time_than_batch_and_threshold(
+    shared: Any, client: aiohttp.ClientSession
+) -> None:
+    texts = [f"0.{number}0" for number in range(1, 8)]
+    async with client.post("/api/many", json=texts) as response:
+        assert response.status == 200
+
+    def notes() -> list[dict[str, Any]]:
+        return [note for note in shared.seen.of("on_task") if note["text"] in texts]
+
+    await shared.seen.until(lambda: len(notes()) == 2 * len(texts))
+    changes = [1 if note["state"] == "began" else -1 for note in notes()]
+    assert 2 <= max(itertools.accumulate(changes)) <= 4
+
+
+def blob_event(name: str, kind: str = "Microsoft.Storage.BlobCreated") -> dict[str, Any]:
+    return {
+        "id": name,
+        "subject": f"/blobServices/default/containers/landing/blobs/{name}",
+        "eventType": kind,
+        "data": {"blobType": "BlockBlob", "eTag": "0x1"},
+    }
+
+
+async def tell(
+    client: aiohttp.ClientSession,
+    *events: dict[str, Any],
+    function: str = "Host.Functions.on_blob",
+    key: str = "system-key",
+) -> int:
+    async with client.post(
+        BLOB_WEBHOOK,
+        params={"functionName": function, "code": key},
+        headers={"aeg-event-type": "Notification"},
+        json=list(events),
+    ) as response:
+        return response.status
+
+
+async def test_a_blob_triggers_its_function(shared: Any, client: aiohttp.ClientSession) -> None:
+    connection = shared.environment.storage_connection_string()
+    name = "a/b/ü c.txt"
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        blob = service.get_blob_client("landing", name)
+        await blob.upload_blob(b"hello", metadata={"who": "me"})
+        # The deletion, the other path and the blob that is gone trigger nothing.
+        events = (
+            blob_event(name, "Microsoft.Storage.BlobDeleted"),
+            blob_event("a/other.csv"),
+            blob_event("gone/away.txt"),
+            blob_event(name),
+        )
+        assert await tell(client, *events) == 202
+        copy = service.get_blob_client("landed", "a/b-ü c.copy")
+        async with asyncio.timeout(30):
+            while not await copy.exists():
+                await asyncio.sleep(0.05)
+        assert await (await copy.download_blob()).readall() == b"HELLO"
+    assert shared.seen.of("on_blob", content="hello") == [
+        {
+            "function": "on_blob",
+            "name": f"landing/{name}",
+            "length": 5,
+            "uri": blob.url,
+            "metadata": {"who": "me"},
+            "content": "hello",
+        }
+    ]
+
+
+async def test_a_blob_that_fails_goes_to_the_poison_queue(
+    shared: Any, client: aiohttp.ClientSession, storage: StorageClients
+) -> None:
+    connection = shared.environment.storage_connection_string()
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        await service.get_blob_client("landing", "x/bad.txt").upload_blob(b"bad")
+    assert await tell(client, blob_event("x/bad.txt")) == 202
+    poison = await storage.queue(CONNECTION, "webjobs-blobtrigger-poison")
+    message = json.loads(base64.b64decode(await received(poison)))
+    assert message["FunctionId"] == "Host.Functions.on_blob"
+    assert (message["ContainerName"], message["BlobName"]) == ("landing", "x/bad.txt")
+    assert len(shared.seen.of("on_blob", content="bad")) == 2
+
+
+async def test_the_blob_webhook_takes_its_own_functions_and_the_system_key(
+    client: aiohttp.ClientSession,
+) -> None:
+    event = blob_event("a/b.txt")
+    assert await tell(client, event, function="Host.Functions.on_order") == 404
+    assert await tell(client, event, key="host-key") == 401
+
+
+async def test_a_message_that_the_end_cuts_off_is_given_back_at_once(
+    shared: Any, storage: StorageClients, tmp_path: Any
+) -> None:
+    queue = await storage.queue(CONNECTION, "cut-off")
+    names = {**settings(shared.environment), "TASKS": "cut-off", "SEEN": str(tmp_path / "seen")}
+    running = shared.running_app("storage", drain_seconds=0.1, **names)
+    async with running:
+        await queue.put(encode("60", is_base64=True))
+        async with asyncio.timeout(30):
+            while not (tmp_path / "seen").exists():
+                await asyncio.sleep(0.02)
+    (message,) = await queue.receive(1, 1)
+    assert message.text == encode("60", is_base64=True)
+    await queue.delete(message.id, message.pop_receipt)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from localazure.functions.storage_connection import Service, find_endpoint
+
+KEYED = (
+    "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PQ==;"
+    "EndpointSuffix=core.windows.net"
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({"Data": KEYED}, "https://acc.queue.core.windows.net"),
+        ({"AzureWebJobsData": KEYED}, "https://acc.queue.core.windows.net"),
+        ({"Data": f"{KEYED};QueueEndpoint=http://127.0.0.1:1/acc/;"}, "http://127.0.0.1:1/acc"),
+        ({"Data": "UseDevelopmentStorage=true"}, "http://127.0.0.1:10001/devstoreaccount1"),
+        ({"Data__queueServiceUri": "https://x.queue.test/"}, "https://x.queue.test"),
+        ({"Data__accountName": "acc"}, "https://acc.queue.core.windows.net"),
+    ],
+)
+def test_where_a_service_answers(settings: dict[str, str], url: str) -> None:
+    assert find_endpoint("Data", Service.QUEUE, settings).url == url
+
+
+def test_a_key_keeps_its_equals_signs() -> None:
+    endpoint = find_endpoint("Data", Service.TABLE, {"Data": KEYED})
+    assert (endpoint.account, endpoint.key) == ("acc", "a2V5PQ==")
+    assert not endpoint.needs_identity
+
+
+def test_a_shared_access_signature() -> None:
+    text = "QueueEndpoint=https://a.queue.test;SharedAccessSignature=?sv=1&sig=b%3D"
+    endpoint = find_endpoint("Data", Service.QUEUE, {"Data": text})
+    assert (endpoint.sas, endpoint.key) == ("sv=1&sig=b%3D", None)
+
+
+def test_an_identity() -> None:
+    settings = {"Data__serviceUri": "https://a.blob.test"}
+    assert find_endpoint("Data", Service.BLOB, settings).needs_identity
+    with pytest.raises(ValueError, match="Data__queueServiceUri"):
+        find_endpoint("Data", Service.QUEUE, settings)
+
+
+def test_no_name_is_the_hosts_own_account() -> None:
+    assert find_endpoint("", Service.BLOB, {"AzureWebJobsStorage": KEYED}).account == "acc"
+
+
+@pytest.mark.parametrize("text", ["nonsense", "AccountName=acc", "AccountKey=hidden", "a=hidden"])
+def test_a_malformed_one_is_named_but_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match="the app setting Data is no") as caught:
+        find_endpoint("Data", Service.QUEUE, {"Data": text})
+    assert "hidden" not in str(caught.value)

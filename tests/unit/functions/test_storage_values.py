@@ -1,0 +1,146 @@
+"""What storage bindings make of values, without storage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import azure.functions as func
+import pytest
+from azure.functions.meta import Datum
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.functions import converters
+from localazure.functions.blob_trigger import BlobFunction, blob_message, find_host_id
+from localazure.functions.input_bindings import blob_datum, split_path
+from localazure.functions.loader import LoadedFunction
+from localazure.functions.signature import Binding, Signature
+from localazure.functions.storage_clients import StorageClients
+from localazure.functions.storage_outputs import queue_contents, table_entities
+from localazure.functions.storage_queue import decode, encode
+from localazure.functions.storage_table import quoted
+
+
+@given(st.text() | st.binary())
+def test_messages_come_back_as_they_were_sent(content: str | bytes) -> None:
+    back = decode(encode(content, is_base64=True), is_base64=True)
+    assert (back if isinstance(back, bytes) else back.encode()) == (
+        content if isinstance(content, bytes) else content.encode()
+    )
+
+
+@given(st.text())
+def test_without_base64_text_is_as_it_is(text: str) -> None:
+    assert decode(encode(text, is_base64=False), is_base64=False) == text
+
+
+def test_what_is_no_base64() -> None:
+    with pytest.raises(ValueError, match="not base64"):
+        decode("<text>", is_base64=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("text", ["text"]),
+        (b"\xff", [b"\xff"]),
+        ('{"id": "1", "body": "x"}', ['{"id": "1", "body": "x"}']),
+        (func.QueueMessage(body="x"), ["x"]),
+        (["a", func.QueueMessage(body="b")], ["a", "b"]),
+    ],
+)
+def test_messages_of_what_a_function_gave(value: object, expected: list[str | bytes]) -> None:
+    assert queue_contents(converters.encode("queue", value, None)) == expected
+
+
+def entities(document: object, partition_key: str = "", row_key: str = "") -> object:
+    return table_entities(Datum(json.dumps(document), "string"), partition_key, row_key)
+
+
+def test_entities_of_what_a_function_gave() -> None:
+    one = {"PartitionKey": "p", "RowKey": "r", "n": 1}
+    assert entities(one, "other", "other") == [one]
+    assert entities([one, one]) == [one, one]
+    assert entities({"n": 1}, "p", "r") == [one]
+
+
+@pytest.mark.parametrize("document", ["text", [1], {"RowKey": "r"}])
+def test_no_entities(document: object) -> None:
+    with pytest.raises(ValueError, match="a table output"):
+        entities(document)
+
+
+def test_literals_of_filters_cannot_break_out() -> None:
+    assert quoted("a' or '1' eq '1") == "'a'' or ''1'' eq ''1'"
+
+
+@pytest.mark.parametrize("path", ["", "container", "container/", "/container"])
+def test_no_path_of_a_blob(path: str) -> None:
+    with pytest.raises(ValueError, match="not of the form CONTAINER/NAME"):
+        split_path(path)
+
+
+def test_blobs_are_bytes_unless_the_binding_says_text() -> None:
+    def datum(**settings: str) -> Datum:
+        return blob_datum("ü".encode(), Binding("b", "blob", False, settings))  # noqa: FBT003 - an input
+
+    assert datum().type == datum(dataType="BINARY").type == "bytes"
+    assert (datum(dataType="STRING").type, datum(dataType="STRING").value) == ("string", "ü")
+
+
+def blob_function(path: str, source: str | None = "EventGrid") -> BlobFunction:
+    settings = {"path": path, "source": source, "connection": "Data"}
+    trigger = Binding("blob", "blobTrigger", False, settings)  # noqa: FBT003 - an input
+    function = LoadedFunction(
+        name="On_Blob",
+        directory=Path("/app"),
+        call=print,
+        is_async=False,
+        trigger=trigger,
+        bindings=(trigger,),
+        signature=Signature({}, {}, None, takes_context=False),
+        retry_policy=None,
+        is_disabled=False,
+    )
+    account = "UseDevelopmentStorage=true"
+    clients = StorageClients({"Data": account, "AzureWebJobsStorage": account})
+    return BlobFunction.of(function, clients)
+
+
+def event(name: str) -> dict[str, object]:
+    return {
+        "subject": f"/blobServices/default/containers/landing/blobs/{name}",
+        "type": "Microsoft.Storage.BlobCreated",
+        "data": {"eTag": "0x1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("landing/{name}", ["a.txt", "a/b.csv"]),
+        ("landing", ["a.txt", "a/b.csv"]),
+        ("landing/a/{name}.csv", ["a/b.csv"]),
+        ("landing/a.txt", ["a.txt"]),
+        ("other/{name}", []),
+    ],
+)
+def test_events_of_the_path_only(path: str, names: list[str]) -> None:
+    one = blob_function(path)
+    messages = [blob_message(one, event(name)) for name in ("a.txt", "a/b.csv")]
+    assert [message["BlobName"] for message in messages if message] == names
+
+
+@pytest.mark.parametrize("source", [None, "LogsAndContainerScan"])
+def test_a_polling_trigger_is_refused_and_the_way_out_named(source: str | None) -> None:
+    with pytest.raises(ValueError, match='source="EventGrid"'):
+        blob_function("landing/{name}", source)
+
+
+def test_the_queue_is_the_apps_own() -> None:
+    one = blob_function("landing/{name}")
+    assert find_host_id({"AzureFunctionsWebHost__hostid": "Mine"}, [one]) == "mine"
+    assert find_host_id({}, [one]) == find_host_id({}, [one, one])
+    # A queue's name has 63 letters, digits and hyphens at most.
+    assert len(f"azure-webjobs-blobtrigger-{find_host_id({}, [one])}") <= 63
