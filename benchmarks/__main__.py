@@ -22,6 +22,7 @@ BENCHMARKS = {
     "durable-profile": "benchmarks.durable_profile",
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
+    "trainers": "benchmarks.training",
     "import": "benchmarks.app_import",
 }
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
