@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.training import CHECKPOINT_LINE, STEP_LINE, Dataset
+
+
+def test_the_lines_of_the_trainer_are_known() -> None:
+    step = STEP_LINE.search("step 20/330 loss 0.512345 images/s 5120")
+    assert step is not None
+    assert step[1] == "20"
+    checkpoint = CHECKPOINT_LINE.search("checkpoint step 40")
+    assert checkpoint is not None
+    assert checkpoint[1] == "40"
+    assert STEP_LINE.search("resumed from step 40") is None
+
+
+def test_the_dataset_is_frozen_as_landfall_freezes_it(tmp_path: Path) -> None:
+    data = Dataset.make(tmp_path)
+    entries = [json.loads(line) for line in data.manifest.read_text().splitlines()]
+    assert len(entries) == len(list(data.images.glob("*/*.png"))) == 1797
+    assert [entry["path"] for entry in entries] == sorted(entry["path"] for entry in entries)
+    assert set(entries[0]) == {"path", "size", "md5", "etag"}
