@@ -1,0 +1,165 @@
+"""Record the histories that `test_replay.py` replays, from real runs of the app.
+
+    python -m tests.replay.record --state DIR [--only SITUATION ...] [--jobs N]
+
+It runs the app on localazure, on free ports and with all state in DIR (which is emptied first),
+brings each of `situations.SITUATIONS` about with real blobs, events, messages and jobs, and writes
+what the orchestrators were asked and answered to `histories/`. It takes about three minutes.
+
+Record anew, and read the difference, when an orchestrator takes other steps on purpose. Instances
+that are under way when a release is deployed are the reason to think twice: they replay their old
+histories with the new code, and fail where these differ. A change that the old histories do not
+survive wants a new `defaultVersion` in host.json, and the old ones drained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import importlib.metadata
+import json
+import re
+import secrets
+import shutil
+import sys
+from pathlib import Path
+
+import aiohttp
+import yaml
+from azure.storage.blob.aio import BlobServiceClient
+
+from localazure.endpoints import describe_endpoints
+from localazure.up import Options, running
+from tests.replay.recording import HISTORIES, Recording
+from tests.replay.situations import NO_QUOTA_SIZE, SITUATIONS, Scene, pipeline_document
+from tests.replay.tape import Tape, without_machine
+
+ROOT = Path(__file__).parents[2]
+PARTS = Path(__file__).parent / "recorded_app"
+INFRA = ROOT / "infra" / "local"
+SDK = "azure-functions-durable"
+
+
+def main() -> int:
+    """Record; exit status 0 when every situation came about."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--state", type=Path, required=True, help="is emptied first")
+    parser.add_argument("--only", nargs="+", choices=sorted(SITUATIONS), default=list(SITUATIONS))
+    parser.add_argument("--jobs", type=int, default=3, help="situations at a time (default: 3)")
+    given = parser.parse_args()
+    return asyncio.run(_record(given.state.resolve(), given.only, given.jobs))
+
+
+async def _record(state: Path, names: list[str], at_a_time: int) -> int:
+    shutil.rmtree(state, ignore_errors=True)
+    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+    tape = Tape(state / "tape.jsonl")
+    options = _make_app(
+        state, {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(state / "tape.jsonl")}
+    )
+    turns = asyncio.Semaphore(at_a_time)
+    async with running(options, _say) as (environment, _):
+        endpoints = describe_endpoints(environment)
+        async with (
+            aiohttp.ClientSession() as http,
+            BlobServiceClient.from_connection_string(endpoints["blob"]) as blobs,
+        ):
+
+            async def play(name: str) -> bool:
+                scene = Scene(
+                    pipeline=name,
+                    endpoints=endpoints,
+                    http=http,
+                    blobs=blobs,
+                    tape=tape,
+                    secret=secret,
+                )
+                async with turns:
+                    try:
+                        await SITUATIONS[name].play(scene)
+                    except Exception as error:  # noqa: BLE001 - the others are recorded all the same
+                        _say(f"{name}: {type(error).__name__}: {error}")
+                        return False
+                for recording in _recordings(name, tape):
+                    _write(recording, state)
+                return True
+
+            came_about = await asyncio.gather(*(play(name) for name in names))
+    return 0 if all(came_about) else 1
+
+
+def _recordings(name: str, tape: Tape) -> list[Recording]:
+    release = _release()
+    sdk = f"{SDK} {importlib.metadata.version(SDK)}"
+    recordings: list[Recording] = []
+    for kept_as, kept in SITUATIONS[name].keep.items():
+        generations = [
+            each for each in tape.generations(kept.orchestrator, name) if kept.holds(each)
+        ]
+        chosen = generations[kept.number - 1]
+        recordings.append(chosen.to_recording(f"{kept.orchestrator}-{kept_as}", release, sdk))
+    return recordings
+
+
+def _write(recording: Recording, state: Path) -> None:
+    places = {
+        str(state): "/state",
+        sys.prefix: "/venv",
+        sys.base_prefix: "/python",
+        str(ROOT): "/app",
+    }
+    HISTORIES.mkdir(exist_ok=True)
+    file = HISTORIES / f"{recording.name}.json"
+    file.write_text(without_machine(recording.to_text(), places), "utf-8")
+    _say(f"{file.name}: {len(recording.episodes)} episodes, {file.stat().st_size} bytes")
+
+
+def _make_app(state: Path, settings: dict[str, str]) -> Options:
+    """An app folder that loads the repository's app, with a pipeline for each situation."""
+    app = state / "app"
+    (app / "program").mkdir(parents=True)
+    shutil.copy(PARTS / "function_app.py", app)
+    shutil.copy(PARTS / "train.py", app / "program")
+    shutil.copy(ROOT / "host.json", app)
+    for name in SITUATIONS:
+        folder = app / "pipelines" / name
+        folder.mkdir(parents=True)
+        (folder / "pipeline.yml").write_text(yaml.safe_dump(pipeline_document(name)))
+        shutil.copy(PARTS / "job.yml", folder)
+    ours = json.loads((INFRA / "app-settings.json").read_text("utf-8"))
+    paths = {"RECORDED_APP": str(ROOT), "PIPELINES_FOLDER": str(app / "pipelines")}
+    (app / "app-settings.json").write_text(json.dumps(ours | paths | settings))
+    azure_ml = json.loads((INFRA / "azure-ml.json").read_text("utf-8"))
+    azure_ml["quota"] = {NO_QUOTA_SIZE: 0}
+    azure_ml["provisioningSeconds"] = 0
+    (app / "azure-ml.json").write_text(json.dumps(azure_ml))
+    return Options(
+        app=app,
+        state=state,
+        port_base=0,
+        storage_config=INFRA / "storage.json",
+        service_bus_config=INFRA / "Config.json",
+        event_grid_config=INFRA / "event-grid.json",
+        azure_ml_config=app / "azure-ml.json",
+        app_settings=app / "app-settings.json",
+    )
+
+
+def _release() -> str:
+    """The changelog's newest heading."""
+    match = re.search(
+        r"^## \[?([^\]\n]+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert match is not None
+    return match[1].strip()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""A training program that does what its data tells it: what is recorded here is the orchestrators.
+
+`script.json` among the data: `seconds` it takes (0), how often it `crashes` before it succeeds (0),
+the `accuracy` that it then has (0.9). A file `*.bad` has it refuse the dataset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+EX_DATAERR = 65
+CHAMPION_ACCURACY = 0.6
+
+
+def main() -> int:
+    """Train, so to say; the exit status."""
+    parser = argparse.ArgumentParser()
+    for flag in ("--data", "--manifest", "--output-dir", "--checkpoint-dir"):
+        parser.add_argument(flag, type=Path, required=True)
+    parser.add_argument("--champion", required=True)
+    given = parser.parse_args()
+    script = json.loads((given.data / "script.json").read_text())
+    lines = (given.manifest / "manifest.jsonl").read_text().splitlines()
+    paths = [json.loads(line)["path"] for line in lines]
+    time.sleep(script.get("seconds", 0))
+
+    bad = [path for path in paths if path.endswith(".bad")]
+    if bad:
+        error = {
+            "type": "DataRejected",
+            "message": f"{len(bad)} of {len(paths)} files are bad",
+            "files": [{"path": path, "reason": "bad"} for path in bad],
+        }
+        (given.output_dir / "error.json").write_text(json.dumps(error))
+        return EX_DATAERR
+
+    earlier = len(list(given.checkpoint_dir.iterdir()))
+    if earlier < script.get("crashes", 0):
+        (given.checkpoint_dir / f"step-{earlier + 1}").write_text("{}")
+        return 1
+
+    metrics = {"accuracy": script.get("accuracy", 0.9), "resumed_from_step": earlier}
+    if given.champion != "none":
+        metrics["champion_accuracy"] = CHAMPION_ACCURACY
+    model = given.output_dir / "model"
+    model.mkdir(parents=True, exist_ok=True)
+    (model / "model.json").write_text("{}")
+    (given.output_dir / "metrics.json").write_text(json.dumps(metrics))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,381 @@
+"""The situations that are recorded: what is brought about, and which generations are kept.
+
+Each has a pipeline of its own, named after it, so that they can run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+from azure.storage.blob.aio import BlobServiceClient
+from standardwebhooks import Webhook
+
+from demo.waiting import eventually
+from tests.replay.recording import Document
+from tests.replay.tape import Generation, Tape
+
+CONTAINER = "landing"
+NO_QUOTA_SIZE = "Standard_NC6s_v3"
+TIMEOUT_SECONDS = 180.0
+MARKER = "_SUCCESS"
+RUNNING_LIMIT_SECONDS = 1
+BASE: Document = {
+    "source": {"container": CONTAINER, "marker": MARKER},
+    "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 60},
+    "dataset": {"datastore": "landing"},
+    "compute": [{"cluster": "cpu", "size": "Standard_D4s_v5", "nodes": 4}],
+    "gate": {"metric": "accuracy", "floor": 0.5},
+    "retry": {"attempts": 2, "delays_seconds": [0]},
+}
+
+
+Holds = Callable[[Generation], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One pipeline on the running app, and what is on the tape of it."""
+
+    pipeline: str
+    endpoints: Mapping[str, Any]
+    http: aiohttp.ClientSession
+    blobs: BlobServiceClient
+    tape: Tape
+    secret: str
+
+    async def land(self, /, *names: str, **script: float) -> None:
+        """Upload files, each with content of its own; `script` is what the training shall do."""
+        container = self.blobs.get_container_client(CONTAINER)
+        files = dict.fromkeys(names, "a file")
+        if script:
+            files["script.json"] = json.dumps(script)
+        for name, content in files.items():
+            await container.upload_blob(f"{self.pipeline}/{name}", content, overwrite=True)
+
+    async def until(self, orchestrator: str, holds: Holds, number: int = 1) -> Generation:
+        """Wait for the first generation, or a later one, of which something holds."""
+
+        def find() -> Generation | None:
+            found = [
+                each for each in self.tape.generations(orchestrator, self.pipeline) if holds(each)
+            ]
+            return found[number - 1] if len(found) >= number else None
+
+        what = f"{orchestrator} {number} of {self.pipeline} that is as it should be"
+        return await eventually(find, TIMEOUT_SECONDS, what)
+
+    async def landed(self, number: int = 1) -> Generation:
+        """Wait for the end of so many generations of `landing`."""
+        return await self.until("landing", is_done, number)
+
+    async def ended(self, state: str) -> Generation:
+        """Wait for a run that ended in that state."""
+        return await self.until("retraining", ended_as(state))
+
+    async def running(self) -> Generation:
+        """Wait for a run that waits for its running job."""
+        return await self.until("retraining", is_in("running"))
+
+    async def look(self, generation: Generation) -> None:
+        """Raise the event `look`."""
+        path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/look"
+        await self.post(path, key="system_key")
+
+    async def wear_out(self, generation: Generation) -> None:
+        """Raise two looks at a time, of which it waits for one, until it goes on as new."""
+
+        def moved() -> bool:
+            self.tape.read_on()
+            return len(generation.answers) > episodes and (generation.waits or generation.is_done)
+
+        while not generation.is_done:
+            episodes = len(generation.answers)
+            await asyncio.gather(self.look(generation), self.look(generation))
+            await eventually(moved, TIMEOUT_SECONDS, f"episode of {generation.instance}")
+
+    async def request(self, key: str) -> None:
+        """Ask for a run over the HTTP API."""
+        now = datetime.now(UTC)
+        headers = {
+            "webhook-id": key,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": Webhook(self.secret).sign(key, now, "{}"),
+        }
+        await self.post(f"api/pipelines/{self.pipeline}/runs", body="{}", headers=headers)
+
+    async def post(
+        self,
+        path: str,
+        *,
+        key: str = "function_key",
+        body: str = "{}",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """POST to the Functions host."""
+        functions = self.endpoints["functions"]
+        async with self.http.post(
+            f"{functions['base_url']}/{path}",
+            data=body,
+            headers={"x-functions-key": functions[key], "content-type": "application/json"}
+            | dict(headers or {}),
+        ) as response:
+            response.raise_for_status()
+
+
+def is_done(generation: Generation) -> bool:
+    """It has returned or continued as new."""
+    return generation.is_done
+
+
+def is_continued(generation: Generation) -> bool:
+    """It has continued as new."""
+    return generation.is_continued
+
+
+def is_in(phase: str) -> Holds:
+    """It waits in that phase (a landing) or state (a run)."""
+    return lambda generation: generation.phase == phase
+
+
+def ended_as(state: str) -> Holds:
+    """It is the last generation of a run that ended in that state."""
+    return lambda generation: generation.ended_as == state
+
+
+def has(event_key: str) -> Holds:
+    """An event of its history has that key."""
+    return lambda generation: any(
+        event_key in event for event in generation.triggers[-1]["history"]
+    )
+
+
+async def three_batches(scene: Scene) -> None:
+    """A first batch, a second one that beats the champion, and the second one once more."""
+    await scene.land("1", "2", accuracy=0.7)
+    await scene.landed()
+    await scene.land("3", accuracy=0.9)
+    await scene.landed(2)
+    await scene.land("3")
+    await scene.landed(3)
+
+
+async def marked(scene: Scene) -> None:
+    """The marker blob says that the batch is whole; and again while the landing is closing."""
+    await scene.land("1", accuracy=0.9)
+    await scene.until("landing", is_in("settling"))
+    await scene.land(MARKER)
+    await scene.until("landing", is_in("closing"))
+    await scene.land(MARKER)
+    await scene.landed()
+
+
+async def looked_twice(scene: Scene) -> None:
+    """Two looks at the same time wear a settling landing out: it goes on as new."""
+    await scene.land("1", accuracy=0.9)
+    await scene.wear_out(await scene.until("landing", is_in("settling")))
+    await scene.until("landing", is_in("settling"))
+
+
+async def followed_up(scene: Scene) -> None:
+    """More lands while the run is training."""
+    await scene.land("1", seconds=3)
+    await scene.running()
+    await scene.land("2", seconds=0)
+    await scene.landed(2)
+
+
+async def requested(scene: Scene) -> None:
+    """Another system asks for a run, twice on the same data."""
+    await scene.land("1", accuracy=0.9)
+    await scene.until("landing", is_in("settling"))
+    await scene.request("first")
+    await scene.landed()
+    await scene.request("second")
+    await scene.landed(2)
+
+
+async def late_container(scene: Scene) -> None:
+    """An activity fails until the container is there, which then is empty."""
+    await scene.request("too-early")
+    await scene.until("landing", has("Reason"))
+    await scene.blobs.create_container("late")
+    await scene.landed()
+
+
+async def poisoned(scene: Scene) -> None:
+    """A file that the trainer refuses: it is left out, and the landing follows itself up."""
+    await scene.land("1", "2.bad", accuracy=0.9)
+    await scene.landed(2)
+
+
+async def crashed(scene: Scene) -> None:
+    """A job fails without a word; the next attempt resumes."""
+    await scene.land("1", crashes=1)
+    await scene.ended("retrying")
+    await scene.ended("succeeded")
+
+
+async def hopeless(scene: Scene) -> None:
+    """Every attempt fails."""
+    await scene.land("1", crashes=9)
+    await scene.ended("failed")
+
+
+async def superseded(scene: Scene) -> None:
+    """Newer data is claimed before the next attempt begins."""
+    await scene.land("1", crashes=1)
+    await scene.ended("retrying")
+    await scene.land("2", crashes=0)
+    await scene.ended("superseded")
+
+
+async def cancelled(scene: Scene) -> None:
+    """Somebody cancels the run while its job is running."""
+    await scene.land("1", seconds=100)
+    run = await scene.running()
+    await scene.post(f"api/runs/{run.instance}/cancel")
+    await scene.ended("cancelled")
+
+
+async def too_slow(scene: Scene) -> None:
+    """The job runs for longer than the pipeline's limits allow."""
+    await scene.land("1", seconds=100)
+    run = await scene.running()
+    await asyncio.sleep(RUNNING_LIMIT_SECONDS + 0.5)
+    await scene.look(run)
+    await scene.ended("failed")
+
+
+async def rejected(scene: Scene) -> None:
+    """A run that no further attempt could help."""
+    await scene.land("1", accuracy=0.4)
+    await scene.ended("rejected")
+
+
+async def long_wait(scene: Scene) -> None:
+    """A run waits over the end of a generation, and over a timer's."""
+    await scene.land("1", seconds=40)
+    await scene.wear_out(await scene.running())
+    await scene.ended("succeeded")
+
+
+async def terminated(scene: Scene) -> None:
+    """An operator terminates the run under the landing."""
+    await scene.land("1", seconds=3)
+    run = await scene.running()
+    await scene.post(
+        f"runtime/webhooks/durabletask/instances/{run.instance}/terminate?reason=by+hand",
+        key="system_key",
+    )
+    await scene.landed()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Which generation of an orchestrator is recorded: the n-th of which something holds."""
+
+    orchestrator: str
+    holds: Holds = is_done
+    number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """One situation: its pipeline is `BASE` with `changes`."""
+
+    play: Callable[[Scene], Awaitable[None]]
+    keep: Mapping[str, Kept]
+    """Name of the recording, without the orchestrator's → what is kept under it."""
+    changes: Document = field(default_factory=Document)
+
+
+_LONG_QUIET: Document = {"settle": {"quiet_seconds": 100, "maximum_wait_seconds": 1000}}
+
+
+def _landing(number: int = 1) -> Kept:
+    return Kept(orchestrator="landing", number=number)
+
+
+def _run(state: str, number: int = 1) -> Kept:
+    return Kept(orchestrator="retraining", holds=ended_as(state), number=number)
+
+
+SITUATIONS: Mapping[str, Situation] = {
+    "batches": Situation(
+        play=three_batches,
+        keep={
+            "started": _landing(1),
+            "duplicate": _landing(3),
+            "succeeded": _run("succeeded"),
+            "beat-the-champion": _run("succeeded", 2),
+        },
+    ),
+    "marked": Situation(play=marked, keep={"marked": _landing()}, changes=_LONG_QUIET),
+    "looked-twice": Situation(
+        play=looked_twice, keep={"worn-out": _landing()}, changes=_LONG_QUIET
+    ),
+    "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
+    "requested": Situation(
+        play=requested,
+        keep={"requested": _landing(1), "requested-duplicate": _landing(2)},
+        changes=_LONG_QUIET,
+    ),
+    "late": Situation(
+        play=late_container,
+        keep={"activity-retried": _landing()},
+        changes={"source": {"container": "late"}},
+    ),
+    "poisoned": Situation(
+        play=poisoned, keep={"quarantined": _landing(), "data-rejected": _run("rejected")}
+    ),
+    "crashed": Situation(
+        play=crashed, keep={"retrying": _run("retrying"), "resumed": _run("succeeded")}
+    ),
+    "hopeless": Situation(play=hopeless, keep={"out-of-attempts": _run("failed")}),
+    "superseded": Situation(
+        play=superseded,
+        keep={"superseded": _run("superseded")},
+        changes={"retry": {"delays_seconds": [20]}},
+    ),
+    "cancelled": Situation(play=cancelled, keep={"cancelled": _run("cancelled")}),
+    "too-slow": Situation(
+        play=too_slow,
+        keep={"deadline-exceeded": _run("failed")},
+        changes={
+            "retry": {"attempts": 1},
+            "limits": {"running_seconds": RUNNING_LIMIT_SECONDS},
+        },
+    ),
+    "below-floor": Situation(play=rejected, keep={"gate-not-met": _run("rejected")}),
+    "no-quota": Situation(
+        play=rejected,
+        keep={"quota-exceeded": _run("rejected")},
+        changes={"compute": [{"cluster": "gpu", "size": NO_QUOTA_SIZE, "nodes": 1}]},
+    ),
+    "long-wait": Situation(
+        play=long_wait,
+        keep={
+            "worn-out": Kept(orchestrator="retraining", holds=is_continued),
+            "long-wait": _run("succeeded"),
+        },
+    ),
+    "terminated": Situation(play=terminated, keep={"run-terminated": _landing()}),
+}
+
+
+def pipeline_document(name: str) -> Document:
+    """What stands in a situation's `pipeline.yml`."""
+    document = json.loads(json.dumps(BASE))
+    document["source"]["prefix"] = f"{name}/"
+    document["dataset"]["name"] = name
+    document["model"] = {"name": name}
+    for section, values in SITUATIONS[name].changes.items():
+        given = document.get(section, {})
+        document[section] = given | values if isinstance(values, dict) else values
+    return document

@@ -1,0 +1,251 @@
+"""The orchestrators of this tree go on with histories that were recorded before."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+from azure.durable_functions.models.actions.ActionType import ActionType
+from azure.durable_functions.models.history.HistoryEventType import HistoryEventType
+
+from localazure.functions.durable.history import EventType
+from localazure.functions.durable.replay import ReplayFailed
+from orchestrations import activities
+from orchestrations.activities import GET_JOB, READ_RESULTS
+from orchestrations.contracts import TERMINAL_RUN_STATES, LandingResult
+from tests.replay.recording import HISTORIES, Document, Recording, load_all
+from tests.replay.replaying import ORCHESTRATORS, NotAsRecorded, Orchestration, go_on, replay
+
+RECORDINGS = load_all()
+FILE_LIMIT_BYTES = 40_000
+ENDED = HistoryEventType.TASK_COMPLETED
+
+pytestmark = [
+    # The SDK's remark on an event that came before it was waited for.
+    pytest.mark.filterwarnings("ignore:Potential duplicate Task completion"),
+    # And on JSON that is read without a type, once a process.
+    pytest.mark.filterwarnings("ignore:azure.functions df_loads was called:DeprecationWarning"),
+]
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
+def test_every_episode_replays_as_it_was_recorded(recording: Recording) -> None:
+    replay(recording, ORCHESTRATORS[recording.orchestrator])
+
+
+# --- a changed orchestrator is found out ---------------------------------------------------------
+
+
+class Context:
+    """The SDK's context, with some of its methods replaced."""
+
+    def __init__(self, context: Any, **methods: Callable[..., Any]) -> None:
+        self._context = context
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._context, name)
+
+
+def one_activity_more_first(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        yield context.call_activity(GET_JOB.name, {})
+        return (yield from orchestrator(context))
+
+    return changed
+
+
+def one_timer_more_first(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        yield context.create_timer(context.current_utc_datetime)
+        return (yield from orchestrator(context))
+
+    return changed
+
+
+def one_activity_more_at_the_end(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        result = yield from orchestrator(context)
+        yield context.call_activity(GET_JOB.name, {})
+        return result
+
+    return changed
+
+
+def one_activity_less(orchestrator: Orchestration) -> Orchestration:
+    """It takes the first activity's result for granted."""
+
+    def changed(context: Any) -> Any:
+        running = orchestrator(context)
+        next(running)
+        first = next(
+            each for each in context.histories if each.event_type == HistoryEventType.TASK_COMPLETED
+        )
+        task = running.send(json.loads(first.Result))
+        while True:
+            value = yield task
+            try:
+                task = running.send(value)
+            except StopIteration as end:
+                return end.value
+
+    return changed
+
+
+def in_another_order(orchestrator: Orchestration) -> Orchestration:
+    swapped = {
+        GET_JOB.name: READ_RESULTS.name,
+        READ_RESULTS.name: GET_JOB.name,
+        "survey_zone": "freeze_manifest",
+        "freeze_manifest": "survey_zone",
+    }
+
+    def changed(context: Any) -> Any:
+        def call(name: str, *arguments: Any) -> Any:
+            return context.call_activity_with_retry(swapped.get(name, name), *arguments)
+
+        return orchestrator(Context(context, call_activity_with_retry=call))
+
+    return changed
+
+
+def with_other_arguments(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        def call(name: str, options: Any, given: Document) -> Any:
+            return context.call_activity_with_retry(name, options, given | {"more": 1})
+
+        return orchestrator(Context(context, call_activity_with_retry=call))
+
+    return changed
+
+
+def without_retry(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        def call(name: str, _options: Any, given: Document) -> Any:
+            return context.call_activity(name, given)
+
+        return orchestrator(Context(context, call_activity_with_retry=call))
+
+    return changed
+
+
+def with_another_status(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        def tell(status: Document) -> None:
+            context.set_custom_status(status | {"more": 1})
+
+        return orchestrator(Context(context, set_custom_status=tell))
+
+    return changed
+
+
+def with_another_result(orchestrator: Orchestration) -> Orchestration:
+    def changed(context: Any) -> Any:
+        return (yield from orchestrator(context)) | {"more": 1}
+
+    return changed
+
+
+@pytest.mark.parametrize("name", ["landing-started", "retraining-resumed"])
+@pytest.mark.parametrize(
+    "change",
+    [one_activity_more_first, one_timer_more_first, one_activity_less, in_another_order],
+    ids=lambda change: change.__name__,
+)
+def test_other_steps_would_break_an_instance_that_is_under_way(
+    name: str, change: Callable[[Orchestration], Orchestration]
+) -> None:
+    recording = _named(name)
+    changed = change(ORCHESTRATORS[recording.orchestrator])
+    with pytest.raises(ReplayFailed, match="Non-Deterministic workflow detected"):
+        go_on(recording, changed)
+
+
+@pytest.mark.parametrize("name", ["landing-started", "retraining-resumed"])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (one_activity_more_at_the_end, "number of actions: "),
+        (with_other_arguments, "episode 0: actions: "),
+        (without_retry, "episode 0: actions: "),
+        (with_another_status, "custom status: "),
+        (with_another_result, "answer: "),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_breaks_no_instance_but_differs_is_found_out(
+    name: str, change: Callable[[Orchestration], Orchestration], found: str
+) -> None:
+    recording = _named(name)
+    with pytest.raises(NotAsRecorded, match=found):
+        replay(recording, change(ORCHESTRATORS[recording.orchestrator]))
+
+
+# --- what the recordings cover -------------------------------------------------------------------
+
+
+def test_every_activity_is_called_in_some_recording() -> None:
+    called = {
+        event["Name"] for event in _events() if event["EventType"] == EventType.TASK_SCHEDULED
+    }
+    assert called == {activity.name for activity in activities.ALL}
+
+
+def test_every_end_of_a_run_and_of_a_landing_is_recorded() -> None:
+    outputs = [each.answer["output"] for each in RECORDINGS if "output" in each.answer]
+    states = {output["state"] for output in outputs if "state" in output}
+    outcomes = {output["outcome"] for output in outputs if "outcome" in output}
+    assert states == TERMINAL_RUN_STATES
+    assert outcomes == set(get_args(LandingResult.model_fields["outcome"].annotation))
+
+
+@pytest.mark.parametrize("orchestrator", ORCHESTRATORS)
+def test_going_on_as_new_is_recorded(orchestrator: str) -> None:
+    of_it = [each for each in RECORDINGS if each.orchestrator == orchestrator]
+    assert any(each.actions[-1]["actionType"] == ActionType.CONTINUE_AS_NEW for each in of_it)
+
+
+def test_whatever_can_happen_to_a_task_is_recorded() -> None:
+    happened = {EventType(event["EventType"]) for event in _events()}
+    assert happened >= {
+        EventType.TASK_COMPLETED,
+        EventType.TASK_FAILED,
+        EventType.TIMER_FIRED,
+        EventType.EVENT_RAISED,
+        EventType.SUB_ORCHESTRATION_INSTANCE_COMPLETED,
+        EventType.SUB_ORCHESTRATION_INSTANCE_FAILED,
+    }
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
+def test_a_recording_says_where_it_comes_from(recording: Recording) -> None:
+    assert recording.name.startswith(f"{recording.orchestrator}-")
+    assert recording.release
+    assert recording.sdk.startswith("azure-functions-durable 1.")
+    assert recording.to_text() == (HISTORIES / f"{recording.name}.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
+def test_a_recording_is_small_and_holds_no_secret_and_no_machine(recording: Recording) -> None:
+    text = (HISTORIES / f"{recording.name}.json").read_text("utf-8")
+    assert len(text) < FILE_LIMIT_BYTES
+    for secret in ("AccountKey", "SharedAccess", "whsec_", "sig=", "aeg-sas", "-key"):
+        assert secret not in text
+    sources = re.findall(r'File \\"(.*?)\\"', text)
+    assert [file for file in sources if not re.match("/(app|venv|python)/|<frozen", file)] == []
+    assert re.findall(r"/(?:home|root|Users|tmp|opt|usr|var|mnt)/", text) == []
+    assert re.findall(r"(?:127\.0\.0\.1|localhost):(?!1\b)\d+", text) == []
+
+
+def _events() -> list[Document]:
+    return [event for each in RECORDINGS for event in each.trigger["history"]]
+
+
+def _named(name: str) -> Recording:
+    return next(recording for recording in RECORDINGS if recording.name == name)
