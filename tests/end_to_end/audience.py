@@ -1,0 +1,62 @@
+"""Those who are told: a webhook receiver, a subscriber of Event Grid, one of the alerts topic."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from demo.cloud import Cloud, Run, connect
+from demo.receivers import Channel, Mailbox, alerts, webhooks
+from demo.waiting import eventually
+
+NOTIFICATION_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass
+class Audience:
+    """What came in, wherever it came from."""
+
+    mailbox: Mailbox
+    url: str
+    settings: dict[str, str]
+    """App settings by which the app finds the webhook receiver."""
+
+    @contextlib.asynccontextmanager
+    async def watching(self, endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
+        """Clients to a runtime, and its notifications in the mailbox."""
+        async with connect(endpoints) as cloud, alerts(self.mailbox, endpoints["service_bus"]):
+            for name, topic, path, schema in (
+                ("test-runs", "landfall", "events", "CloudEventSchemaV1_0"),
+                ("test-blobs", "storage", "blobs", "EventGridSchema"),
+            ):
+                await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
+            yield cloud
+
+    async def was_told(self, run: Run, *kinds: str) -> None:
+        """These notifications of a run and no others came, on every channel, under one id each."""
+        channels = get_args(Channel)
+        for kind in kinds:
+            for channel in channels:
+                await eventually(
+                    lambda channel=channel, kind=kind: self.mailbox.on(channel, kind, run["id"]),
+                    NOTIFICATION_TIMEOUT_SECONDS,
+                    f"{kind} of {run['id']} on {channel}",
+                )
+        received = [each for each in self.mailbox.notifications if each.run == run["id"]]
+        assert sorted((each.id, each.channel) for each in received) == sorted(
+            (f"{run['id']}:{kind}", channel) for kind in kinds for channel in channels
+        )
+
+
+@contextlib.asynccontextmanager
+async def audience() -> AsyncGenerator[Audience]:
+    """A webhook receiver for as long as the context lasts, whatever becomes of the runtime."""
+    mailbox = Mailbox()
+    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+    async with webhooks(mailbox, secret) as url:
+        settings = {"MODEL_WATCH_URL": f"{url}/landfall", "MODEL_WATCH_SECRET": secret}
+        yield Audience(mailbox, url, settings)

@@ -1,0 +1,178 @@
+"""The demo's five stories, told in order on one runtime; each left what it should and no more.
+
+A story that does not turn out leaves the next ones nothing to stand on: those are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from demo import laptop
+from demo.cloud import Run
+from demo.digits import File, digit_files, shifted
+from demo.receivers import Channel
+from demo.stories import (
+    FIRST_BATCH,
+    LANDED_AGAIN,
+    POISONED,
+    SHIFTED,
+    STORIES,
+    WANTED_ACCURACY,
+    Facts,
+    Stage,
+)
+from tests.end_to_end.audience import Audience, audience
+from tests.end_to_end.workspace import app_settings, jobs, manifest, models_by_dataset
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+
+
+@dataclass
+class Performance:
+    """The stories on their stage."""
+
+    stage: Stage = field(repr=False)
+    audience: Audience = field(repr=False)
+    endpoints: dict[str, Any] = field(repr=False)  # it holds keys
+    told: list[str] = field(default_factory=list[str])
+
+    async def play(self, story: str) -> tuple[Facts, list[Run]]:
+        """Tell one story, if those before it went well; its facts, and the runs that it made."""
+        before = list(STORIES)[: list(STORIES).index(story)]
+        if self.told != before:
+            pytest.skip(f"stands on {before}, of which {self.told} turned out")
+        known = await self.stage.cloud.runs()  # fails at once where the runtime is gone
+        facts = await STORIES[story](self.stage)
+        runs = await self.stage.cloud.runs()
+        assert runs[: len(known)] == known, "an ended run has changed"
+        self.told.append(story)
+        return facts, runs[len(known) :]
+
+    async def models(self) -> dict[str, dict[str, Any]]:
+        return await asyncio.to_thread(models_by_dataset, self.endpoints)
+
+    async def jobs(self) -> dict[str, Any]:
+        return await asyncio.to_thread(jobs, self.endpoints)
+
+    async def manifest(self, run: Run) -> dict[str, str]:
+        """Path → MD5 of what a run was trained on."""
+        lines = await manifest(self.stage.cloud.blobs, run["dataset_version"])
+        return {line["path"]: line["md5"] for line in lines}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def performance(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Performance]:
+    state = tmp_path_factory.mktemp("stories")
+    async with (
+        audience() as listeners,
+        laptop.running(state, listeners.settings) as endpoints,
+        listeners.watching(endpoints) as cloud,
+    ):
+        stage = Stage(cloud, listeners.mailbox, lambda _: None, digit_files(state / "digits"))
+        with app_settings(endpoints):
+            yield Performance(stage, listeners, endpoints)
+
+
+def content_of(files: list[File]) -> dict[str, str]:
+    return {path: hashlib.md5(content).hexdigest() for path, content in files}  # noqa: S324
+
+
+async def test_a_first_batch_lands(performance: Performance) -> None:
+    facts, (run,) = await performance.play("a first batch lands")
+
+    assert await performance.manifest(run) == content_of(performance.stage.digits[:FIRST_BATCH])
+    assert (run["pipeline"], run["attempt"], run["job"]) == ("digits", 1, run["id"])
+    assert await performance.jobs() == {run["id"]: "Completed"}
+    models = await performance.models()
+    assert models.keys() == {run["dataset_version"]}
+    model = models[run["dataset_version"]]
+    assert (model["job"], model["version"]) == (run["id"], facts["model_version"])
+    assert model["metrics"]["accuracy"] == pytest.approx(facts["accuracy"])
+    await performance.audience.was_told(run, "started", "succeeded")
+
+
+async def test_the_rest_lands_with_thousands_of_extra_events(performance: Performance) -> None:
+    facts, (run,) = await performance.play("the rest lands, events duplicated and shuffled")
+
+    assert facts["extra_events"] >= 3000
+    assert await performance.manifest(run) == content_of(performance.stage.digits)
+    models = await performance.models()
+    assert len(models) == 2
+    better = models[run["dataset_version"]]
+    assert better["job"] == run["id"]
+    assert better["metrics"]["accuracy"] >= WANTED_ACCURACY
+    assert int(better["version"]) > min(int(model["version"]) for model in models.values())
+    # Judged against the model of the first story, on the same held-out digits.
+    assert 0 < run["metrics"]["champion_accuracy"] <= 1
+    assert (await performance.jobs()).keys() == {model["job"] for model in models.values()}
+    await performance.audience.was_told(run, "started", "succeeded")
+
+
+async def test_the_same_content_lands_again(performance: Performance) -> None:
+    mailbox = performance.stage.mailbox
+    before = await performance.models(), await performance.jobs(), list(mailbox.notifications)
+    facts, runs = await performance.play("the same content lands again")
+
+    assert runs == []
+    assert facts["decision"] in {"accepted", "merged"}  # it opened a window, or joined one
+    assert facts["outcome"] == "duplicate"
+    assert (await performance.models(), await performance.jobs(), mailbox.notifications) == before
+    # Of every file, not only of the one that the story asks about.
+    for path, _ in performance.stage.digits[: LANDED_AGAIN : LANDED_AGAIN // 5]:
+        event = await performance.stage.cloud.explain(path)
+        assert event["outcome"]["state"] == "duplicate", path
+
+
+async def test_a_poisoned_batch_lands(performance: Performance) -> None:
+    models = await performance.models()
+    facts, (run,) = await performance.play("a poisoned batch lands")
+
+    lines = await performance.manifest(run)
+    assert len(lines) == len(performance.stage.digits) + POISONED
+    assert (run["attempt"], run["model"]) == (1, None)  # tried once, and no more
+    assert facts["dead_letter_reason"] == run["error"]["type"] == "DataRejected"
+    assert f"{POISONED} of {len(lines)} files" in facts["dead_letter_description"]
+    assert await performance.models() == models
+    assert (await performance.jobs())[run["id"]] == "Failed"
+    await performance.audience.was_told(run, "started", "failed")
+
+
+async def test_a_training_process_is_killed(performance: Performance) -> None:
+    facts, runs = await performance.play("a training process is killed")
+
+    first, second = runs
+    assert [run["attempt"] for run in runs] == [1, 2]
+    assert first["dataset_version"] == second["dataset_version"]
+    assert 0 < facts["resumed_from_step"] < facts["steps"]
+    # The poisoned files were left out; the batch is the digits and the shifted ones.
+    digits = performance.stage.digits
+    assert await performance.manifest(second) == content_of([*digits, *shifted(digits[:SHIFTED])])
+    models = await performance.models()
+    assert len(models) == 3
+    assert models[second["dataset_version"]]["job"] == second["id"]
+    found = await performance.jobs()
+    assert (found[first["id"]], found[second["id"]]) == ("Failed", "Completed")
+    await performance.audience.was_told(first, "started", "retrying")
+    await performance.audience.was_told(second, "started", "succeeded")
+
+
+async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> None:
+    if performance.told != list(STORIES):
+        pytest.skip("not every story turned out")
+    channels: dict[str, list[Channel]] = defaultdict(list)
+    for each in performance.stage.mailbox.notifications:
+        channels[each.id].append(each.channel)
+    runs = await performance.stage.cloud.runs()
+    assert len(channels) == 2 * len(runs)
+    assert {tuple(sorted(each)) for each in channels.values()} == {
+        ("event_grid", "service_bus", "webhook")
+    }
+    assert len(await performance.jobs()) == len(runs) == 5
