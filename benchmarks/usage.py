@@ -23,15 +23,19 @@ class IdleUsage:
 
 def idle_usage(process: psutil.Process, seconds: float) -> IdleUsage:
     """Watch a tree of processes that has nothing to do for so long."""
-    tree = [process, *process.children(recursive=True)]
-    before = sum(map(_cpu_seconds, tree))
+    before = cpu_seconds(process)
     began = time.monotonic()
     time.sleep(seconds)
-    used = sum(map(_cpu_seconds, tree)) - before
-    rss_bytes = sum(each.memory_info().rss for each in tree)
+    used = cpu_seconds(process) - before
+    rss_bytes = sum(each.memory_info().rss for each in _tree(process))
     return IdleUsage(rss_bytes / 2**20, 100 * used / (time.monotonic() - began))
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU time of a process and all its living descendants since they started."""
+    times = [each.cpu_times() for each in _tree(process)]
+    return sum(each.user + each.system for each in times)
+
+
+def _tree(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]

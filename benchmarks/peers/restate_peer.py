@@ -18,8 +18,11 @@ from typing import Any
 import aiohttp
 
 from benchmarks.peers.line_protocol import serve
+from localazure.process import die_with_parent
 
-SERVER = Path(sys.prefix) / "node_modules" / ".bin" / "restate-server"
+# The program itself: npm's wrapper would leave it behind when it is killed.
+PACKAGES = Path(sys.prefix) / "node_modules" / "@restatedev"
+SERVER = "restate-server-*/bin/restate-server"
 READY_SECONDS = 30.0
 
 
@@ -122,6 +125,9 @@ def main() -> None:
     """Run the command line above."""
     state = Path(sys.argv[1])
     state.mkdir(parents=True, exist_ok=True)
+    server = next(iter(PACKAGES.glob(SERVER)), None)
+    if server is None:
+        raise SystemExit(f"the Restate server is missing in {PACKAGES}: `make bench` installs it")
     ingress, admin, node, service = _free_ports(4)
     environment = {
         **os.environ,
@@ -136,11 +142,19 @@ def main() -> None:
     }
     log = (state / "restate.log").open("wb")
     processes = [
-        subprocess.Popen([SERVER], env=environment, cwd=state, stdout=log, stderr=log),
+        subprocess.Popen(
+            [server],
+            env=environment,
+            cwd=state,
+            stdout=log,
+            stderr=log,
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - no thread runs yet
+        ),
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.peers.restate_service", str(service)],
             stdout=log,
             stderr=log,
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - the same
         ),
     ]
     try:
