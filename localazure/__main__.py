@@ -61,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--state", type=Path, help="folder that keeps all state (default: APP/.localazure)"
     )
+    start.add_argument(
+        "--watch", action="store_true", help="start the host anew whenever the app's files change"
+    )
     start.set_defaults(run=_start)
     return parser
 
@@ -119,6 +122,11 @@ async def _start(parsed: argparse.Namespace) -> int:
     from localazure.functions.host import start_host  # noqa: PLC0415
 
     app: Path = parsed.app.resolve()
+    if parsed.watch:
+        from localazure.functions.watch import keep_running  # noqa: PLC0415 - the same
+
+        arguments = (argument for argument in sys.argv[1:] if argument != "--watch")
+        return await keep_running((sys.executable, "-m", "localazure", *arguments), app)
     state: Path = (parsed.state or app / ".localazure").resolve()
     await start_host(app, port=parsed.port, state=state, enable_auth=parsed.enable_auth)
     return 0

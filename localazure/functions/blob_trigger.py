@@ -20,9 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import aiohttp
 from aiohttp import web
-from azure.core.exceptions import ResourceNotFoundError
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.functions.meta import Datum
 from azure.storage.blob import BlobProperties
 
@@ -38,7 +37,6 @@ from localazure.functions.queue_listener import QueueListener, Work
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_connection import DEFAULT_CONNECTION, Service
 from localazure.functions.storage_queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
-from localazure.functions.storage_rest import StorageError
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 
@@ -123,6 +121,7 @@ class BlobTriggers(QueueListener):
         parallel = options.max_degree_of_parallelism
         batch_size = min(parallel, MAX_MESSAGES_PER_REQUEST)
         super().__init__(
+            queue_name,
             open_queue=self._open,
             open_poison=functools.partial(storage.queue, DEFAULT_CONNECTION, POISON_QUEUE),
             handle=self._handle,
@@ -144,7 +143,7 @@ class BlobTriggers(QueueListener):
             for event in events:
                 if (message := blob_message(one, event)) is not None:
                     await queue.put(encode(json.dumps(message), is_base64=True))
-        except (StorageError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever storage answers: the event is not lost
             _LOG.warning("cannot keep what Event Grid tells, it will tell it again: %s", error)
             return False
         return True
@@ -162,7 +161,10 @@ class BlobTriggers(QueueListener):
         try:
             stream = await blob.download_blob()
             content = await stream.readall()
-        except ResourceNotFoundError:
+        except AzureError as error:
+            if not isinstance(error, ResourceNotFoundError):
+                _LOG.warning("cannot read the blob %s/%s: %s", container, name, error)
+                raise
             _LOG.debug("blob %s/%s is gone: nothing to do", container, name)
             return
         data = blob_data(one, f"{container}/{name}", blob.url, stream.properties, content)

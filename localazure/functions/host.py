@@ -13,11 +13,9 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from datetime import UTC, tzinfo
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aiohttp import web
 
@@ -36,7 +34,7 @@ from localazure.functions.invocation import Invoker
 from localazure.functions.listeners import LISTENERS, Listener, Surroundings
 from localazure.functions.loader import LoadedFunction, importable, load
 from localazure.functions.output_bindings import OutputBindings
-from localazure.functions.settings import LocalSettings
+from localazure.functions.settings import LocalSettings, process_environment, time_zone
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_outputs import StorageOutputs
 
@@ -203,7 +201,7 @@ class Host:
             settings=settings,
             storage=self._storage,
             database=self._database,
-            zone=_time_zone(settings),
+            zone=time_zone(settings),
         )
         waiting: list[Listener] = []
         blob_functions: list[BlobFunction] = []
@@ -306,7 +304,7 @@ async def run_app(
     }
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(
-            _environment({**platform, **local.values, **os.environ, **app_settings})
+            process_environment({**platform, **local.values, **os.environ, **app_settings})
         )
         options = HostOptions.read(app)
         surroundings.enter_context(contextlib.chdir(app))
@@ -379,31 +377,6 @@ async def start_host(
             sys.stdout.write(f"Keys: {state / 'keys.json'}\n")
         sys.stdout.flush()
         await stop.wait()
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Generator[None]:
-    before = dict(os.environ)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-def _time_zone(settings: Mapping[str, str]) -> tzinfo:
-    """The zone of NCRONTAB expressions: UTC as on Azure, unless WEBSITE_TIME_ZONE says another."""
-    name = settings.get("WEBSITE_TIME_ZONE")
-    if not name:
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise AppLoadError(
-            f"the app setting WEBSITE_TIME_ZONE is {name!r}, which is no time zone known here; "
-            "use a name such as Europe/Berlin"
-        ) from None
 
 
 def _of_kinds(

@@ -17,13 +17,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-import aiohttp
-
 from localazure.functions import logs
 from localazure.functions.host_json import QueueOptions
 from localazure.functions.polling_delay import PollingDelay
 from localazure.functions.storage_queue import ReceivedMessage, StorageQueue, decode
-from localazure.functions.storage_rest import StorageError
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.queue")
 
@@ -31,8 +28,6 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.queue")
 VISIBILITY_SECONDS: Final = 600
 # To give back or settle what is at work when the host ends.
 SETTLE_SECONDS: Final = 5.0
-
-_FAULTS: Final = (StorageError, aiohttp.ClientError, TimeoutError, OSError)
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,7 @@ class QueueListener:
     """One queue.
 
     Args:
+        name: of the queue, for the log.
         open_queue: gives the queue.
         open_poison: gives the queue of what failed too often.
         handle: does the work of a message; it failed if this raises.
@@ -59,6 +55,7 @@ class QueueListener:
 
     def __init__(
         self,
+        name: str,
         *,
         open_queue: Open,
         open_poison: Open,
@@ -66,6 +63,7 @@ class QueueListener:
         options: QueueOptions,
         chance: random.Random,
     ) -> None:
+        self._name = name
         self._open_queue = open_queue
         self._open_poison = open_poison
         self._handle = handle
@@ -113,12 +111,12 @@ class QueueListener:
         try:
             queue = await self._open_queue()
             messages = await queue.receive(self._options.batch_size, VISIBILITY_SECONDS)
-        except _FAULTS as error:
+        except Exception as error:  # noqa: BLE001 - whatever answers there: a trigger never gives up
             self._report_fault(error)
             return False
         if self._is_cut_off:
             self._is_cut_off = False
-            _LOG.info("receiving from the queue %s again", queue.name)
+            _LOG.info("receiving from the queue %s again", self._name)
         for message in messages:
             self._begin(queue, message)
         return bool(messages)
@@ -127,7 +125,13 @@ class QueueListener:
         # Polled every two seconds: one line for an outage, not one for each poll.
         level = logging.DEBUG if self._is_cut_off else logging.WARNING
         self._is_cut_off = True
-        _LOG.log(level, "cannot receive, trying on: %s: %s", type(error).__name__, error)
+        _LOG.log(
+            level,
+            "cannot receive from the queue %s, trying on: %s: %s",
+            self._name,
+            type(error).__name__,
+            error,
+        )
 
     def _begin(self, queue: StorageQueue, message: ReceivedMessage) -> None:
         task = asyncio.create_task(self._process(queue, message))
@@ -156,10 +160,10 @@ class QueueListener:
         try:
             await self._settle(hold, is_done=await self._work(hold))
         except asyncio.CancelledError:
-            with contextlib.suppress(*_FAULTS):
+            with contextlib.suppress(Exception):  # its time is over before long
                 await hold.show(0)
             raise
-        except _FAULTS as error:
+        except Exception as error:  # noqa: BLE001 - whatever answers there
             _LOG.warning(
                 "cannot settle message %s of the queue %s, it will come again: %s",
                 message.id,
@@ -237,7 +241,7 @@ class _Hold:
                 self._pop_receipt = await self.queue.hide(
                     self.message.id, self._pop_receipt, VISIBILITY_SECONDS
                 )
-            except _FAULTS as error:
+            except Exception as error:  # noqa: BLE001 - whatever answers there
                 _LOG.warning("cannot keep message %s hidden: %s", self.message.id, error)
 
     async def show(self, after_seconds: int) -> None:

@@ -54,6 +54,7 @@ class QueueTrigger(QueueListener):
             await invoker.invoke(function, message_data(work))
 
         super().__init__(
+            name,
             open_queue=open_queue,
             open_poison=open_poison,
             handle=handle,

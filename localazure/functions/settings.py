@@ -5,11 +5,15 @@ Source: https://learn.microsoft.com/azure/azure-functions/functions-develop-loca
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from localazure.functions.errors import AppLoadError
 from localazure.functions.json_file import read_object
@@ -97,3 +101,33 @@ def is_disabled(function_name: str, settings: Mapping[str, str]) -> bool:
     """
     names = (f"AzureWebJobs.{function_name}.Disabled", f"AzureWebJobs_{function_name}_Disabled")
     return any(settings.get(name, "").lower() in {"true", "1"} for name in names)
+
+
+@contextlib.contextmanager
+def process_environment(values: Mapping[str, str]) -> Generator[None]:
+    """Have these in the process environment, which is as it was before afterwards."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def time_zone(settings: Mapping[str, str]) -> tzinfo:
+    """The zone of NCRONTAB expressions: UTC as on Azure, unless WEBSITE_TIME_ZONE says another.
+
+    Raises:
+        AppLoadError: there is no such zone.
+    """
+    name = settings.get("WEBSITE_TIME_ZONE")
+    if not name:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise AppLoadError(
+            f"the app setting WEBSITE_TIME_ZONE is {name!r}, which is no time zone known here; "
+            "use a name such as Europe/Berlin"
+        ) from None

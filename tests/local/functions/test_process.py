@@ -146,3 +146,42 @@ async def test_the_host_alone(tmp_path: Path, free_port: int) -> None:
     assert f"\thello: [GET,POST] http://127.0.0.1:{free_port}/api/hello/{{name:alpha?}}" in text
     keys = json.loads((state / "keys.json").read_text())
     assert not any(key in text for key in keys.values())
+
+
+async def test_a_change_starts_the_host_anew(tmp_path: Path, free_port: int) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "host.json").write_text('{"version": "2.0"}')
+
+    def write(body: str) -> None:
+        (app / "function_app.py").write_text(
+            "import azure.functions as func\n"
+            "app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n"
+            f"@app.route()\ndef version(req: func.HttpRequest) -> str:\n    {body}\n"
+        )
+
+    async def until_it_says(text: str) -> None:
+        url = f"http://127.0.0.1:{free_port}/api/version"
+        async with asyncio.timeout(DEADLINE_SECONDS), aiohttp.ClientSession() as client:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with client.get(url) as response:
+                        if await response.text() == text:
+                            return
+                await asyncio.sleep(0.05)
+
+    write("return 'one'")
+    arguments = ("-m", "localazure", "start", str(app), "--port", str(free_port), "--watch")
+    async with process(*arguments) as watching:
+        await until_it_says("one")
+        write("return ''' broken")
+        assert watching.stdout is not None
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while b"waiting for a change" not in await watching.stdout.readline():
+                pass
+        write("return 'two, mended'")
+        await until_it_says("two, mended")
+        watching.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await watching.stdout.read()
+            assert await watching.wait() == 0

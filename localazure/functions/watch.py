@@ -1,0 +1,116 @@
+"""`start --watch`: the host as a child process, started anew whenever the app's files change.
+
+A new process, not a reload: no module, thread or connection of the old app is left over. Files are
+looked at twice a second; an app's own files are few. The old process drains first, so what it had
+acknowledged is on disk, and the new one takes it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from localazure.process import die_with_parent
+
+POLL_SECONDS: Final = 0.5
+# The host itself takes 8 s at most to drain.
+STOP_SECONDS: Final = 15.0
+
+_WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json"})
+_WATCHED_SUFFIXES: Final = frozenset({".py", ".pyi", ".env"})
+# Where an app's dependencies and leftovers lie. Names that begin with a dot are never followed.
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})
+
+Snapshot = dict[Path, tuple[int, int]]
+"""Of each file its time of change, ns, and its size, bytes."""
+
+
+def take_snapshot(app: Path) -> Snapshot:
+    """The files of an app that make it what it is."""
+    found: Snapshot = {}
+    for path in _files(app):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # an editor is replacing it
+            continue
+        found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def changed(before: Snapshot, after: Snapshot) -> list[Path]:
+    """Files that came, went or were written between two snapshots, sorted."""
+    paths = before.keys() | after.keys()
+    return sorted(path for path in paths if before.get(path) != after.get(path))
+
+
+def _files(app: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(app):
+        folders[:] = [name for name in folders if name not in _SKIPPED and not name.startswith(".")]
+        for name in names:
+            if name in _WATCHED_NAMES or Path(name).suffix in _WATCHED_SUFFIXES:
+                yield Path(folder, name)
+
+
+async def keep_running(command: Sequence[str], app: Path) -> int:
+    """Run a command, anew after each change, until SIGTERM or SIGINT; 0 is the exit status.
+
+    Args:
+        command: what runs the host; it ends on SIGTERM.
+        app: the app's folder.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    while not stop.is_set():
+        snapshot = take_snapshot(app)
+        host = await asyncio.create_subprocess_exec(
+            *command,
+            start_new_session=True,  # Ctrl-C is for this process, which then ends the host
+            preexec_fn=die_with_parent(),
+        )
+        try:
+            await _wait_for_change(app, snapshot, stop, host)
+        finally:
+            await _end(host)
+    return 0
+
+
+async def _wait_for_change(
+    app: Path, snapshot: Snapshot, stop: asyncio.Event, host: asyncio.subprocess.Process
+) -> None:
+    is_told = False
+    while not stop.is_set():
+        if host.returncode is not None and not is_told:
+            is_told = True
+            _say(f"the host ended ({host.returncode}); waiting for a change")
+        try:
+            async with asyncio.timeout(POLL_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            files = changed(snapshot, take_snapshot(app))
+            if files:
+                names = ", ".join(str(path.relative_to(app)) for path in files)
+                _say(f"{names} changed: starting anew")
+                return
+
+
+async def _end(host: asyncio.subprocess.Process) -> None:
+    if host.returncode is not None:
+        return
+    host.terminate()
+    try:
+        await asyncio.wait_for(host.wait(), STOP_SECONDS)
+    except TimeoutError:
+        host.kill()
+        await host.wait()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"localazure: {line}\n")
+    sys.stdout.flush()
