@@ -122,12 +122,14 @@ async def _start(parsed: argparse.Namespace) -> int:
     from localazure.functions.host import start_host  # noqa: PLC0415
 
     app: Path = parsed.app.resolve()
+    state: Path = (parsed.state or app / ".localazure").resolve()
     if parsed.watch:
         from localazure.functions.watch import keep_running  # noqa: PLC0415 - the same
 
-        arguments = (argument for argument in sys.argv[1:] if argument != "--watch")
-        return await keep_running((sys.executable, "-m", "localazure", *arguments), app)
-    state: Path = (parsed.state or app / ".localazure").resolve()
+        command = [sys.executable, "-m", "localazure", "start", str(app), "--state", str(state)]
+        command += ["--port", str(parsed.port)] if parsed.port else []
+        command += ["--enable-auth"] if parsed.enable_auth else []
+        return await keep_running(command, app)
     await start_host(app, port=parsed.port, state=state, enable_auth=parsed.enable_auth)
     return 0
 

@@ -1,0 +1,195 @@
+"""What becomes of a message, step by step, on a queue in memory that keeps a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from localazure.functions import queue_listener
+from localazure.functions.host_json import QueueOptions
+from localazure.functions.queue_listener import QueueListener, Work
+from localazure.functions.storage_queue import ReceivedMessage
+from localazure.functions.storage_rest import StorageError
+
+OPTIONS = QueueOptions(
+    max_dequeue_count=3,
+    visibility_timeout=timedelta(seconds=7),
+    max_polling_interval=timedelta(seconds=0.1),
+    is_base64=False,
+)
+
+
+def message(dequeue_count: int = 1) -> ReceivedMessage:
+    now = datetime.now(UTC)
+    return ReceivedMessage(
+        id="m",
+        text="text",
+        pop_receipt="r0",
+        dequeue_count=dequeue_count,
+        inserted_at=now,
+        expires_at=now,
+        next_visible_at=now,
+    )
+
+
+@dataclass
+class MemoryQueue:
+    name: str
+    journal: list[tuple[Any, ...]]
+    waiting: list[ReceivedMessage] = field(default_factory=list[ReceivedMessage])
+    fault: Exception | None = None
+    receipts: int = 0
+
+    async def receive(self, count: int, _: int) -> list[ReceivedMessage]:
+        if self.fault is not None:
+            fault, self.fault = self.fault, None
+            raise fault
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
+
+    async def put(self, text: str) -> None:
+        self.journal.append(("put", self.name, text))
+        if self.fault is not None:
+            raise self.fault
+
+    async def delete(self, _: str, pop_receipt: str) -> None:
+        self.journal.append(("delete", pop_receipt))
+
+    async def hide(self, _: str, pop_receipt: str, seconds: int) -> str:
+        self.journal.append(("hide", pop_receipt, seconds))
+        self.receipts += 1
+        return f"r{self.receipts}"
+
+
+@dataclass
+class Bench:
+    journal: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def __post_init__(self) -> None:
+        self.queue = MemoryQueue("q", self.journal)
+        self.poison = MemoryQueue("q-poison", self.journal)
+
+    @contextlib.asynccontextmanager
+    async def listening(
+        self, handle: Callable[[Work], Awaitable[None]]
+    ) -> AsyncGenerator[QueueListener]:
+        async def open_queue() -> Any:
+            return cast("Any", self.queue)
+
+        async def open_poison() -> Any:
+            return cast("Any", self.poison)
+
+        listener = QueueListener(
+            "q",
+            open_queue=open_queue,
+            open_poison=open_poison,
+            handle=handle,
+            options=OPTIONS,
+            chance=random.Random(1),
+        )
+        await listener.start()
+        yield listener
+        await listener.stop()
+        await listener.finish()
+
+    async def until(self, step: str) -> None:
+        async with asyncio.timeout(30):
+            while step not in [entry[0] for entry in self.journal]:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def succeed(_: Work) -> None: ...
+
+
+async def fail(_: Work) -> None:
+    raise ValueError("as told")
+
+
+async def test_what_is_done_is_deleted(bench: Bench) -> None:
+    bench.queue.waiting = [message()]
+    async with bench.listening(succeed):
+        await bench.until("delete")
+    assert bench.journal == [("delete", "r0")]
+
+
+async def test_what_failed_is_shown_again_later(bench: Bench) -> None:
+    bench.queue.waiting = [message(2)]
+    async with bench.listening(fail):
+        await bench.until("hide")
+    assert bench.journal == [("hide", "r0", 7)]
+
+
+async def test_it_is_in_the_poison_queue_before_it_is_deleted(bench: Bench) -> None:
+    bench.queue.waiting = [message(3)]
+    async with bench.listening(fail):
+        await bench.until("delete")
+    assert bench.journal == [("put", "q-poison", "text"), ("delete", "r0")]
+
+
+async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
+    bench.queue.waiting = [message(3)]
+    bench.poison.fault = StorageError(503, "ServerBusy", "PUT")
+    async with bench.listening(fail):
+        await bench.until("put")
+    assert bench.journal == [("put", "q-poison", "text")]
+
+
+async def test_what_killed_too_many_processes_is_not_tried_again(bench: Bench) -> None:
+    bench.queue.waiting = [message(4)]
+    async with bench.listening(succeed):
+        await bench.until("delete")
+    assert bench.journal == [("put", "q-poison", "text"), ("delete", "r0")]
+
+
+async def test_long_work_keeps_its_message_hidden(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_listener, "VISIBILITY_SECONDS", 0.02)
+    bench.queue.waiting = [message()]
+
+    async def work(_: Work) -> None:
+        await bench.until("hide")
+        monkeypatch.setattr(queue_listener, "VISIBILITY_SECONDS", 600)
+
+    async with bench.listening(work):
+        await bench.until("delete")
+    *renewals, last = bench.journal
+    assert renewals[0] == ("hide", "r0", 0.02)
+    assert last == ("delete", f"r{len(renewals)}")  # the newest receipt
+
+
+async def test_what_the_end_cuts_off_is_shown_at_once(bench: Bench) -> None:
+    bench.queue.waiting = [message()]
+    began = asyncio.Event()
+
+    async def work(_: Work) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with bench.listening(work):
+        await began.wait()
+    assert bench.journal == [("hide", "r0", 0)]
+
+
+async def test_an_outage_is_told_once_and_outlived(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bench.queue.fault = StorageError(503, "ServerBusy", "GET")
+    bench.queue.waiting = [message()]
+    async with bench.listening(succeed):
+        await bench.until("delete")
+    assert caplog.text.count("cannot receive from the queue q") == 1
+    assert "receiving from the queue q again" in caplog.text
