@@ -14,10 +14,11 @@ from handlers.settings import Settings
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
     from azure.ai.ml.entities import AzureBlobDatastore
-    from azure.eventgrid import EventGridPublisherClient
     from azure.identity import DefaultAzureCredential
     from azure.servicebus import ServiceBusClient
     from azure.storage.blob import BlobServiceClient, ContainerClient
+
+    from handlers.event_grid_topic import EventGridTopic
 
 
 class Clients:
@@ -61,15 +62,16 @@ class Clients:
         return ServiceBusClient(connection.endpoint, self.credential)
 
     @cached_property
-    def event_grid(self) -> EventGridPublisherClient:
+    def event_grid(self) -> EventGridTopic:
         """The custom topic that tells what happens to runs."""
         from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - see the module
-        from azure.eventgrid import EventGridPublisherClient  # noqa: PLC0415 - see the module
+
+        from handlers.event_grid_topic import EventGridTopic  # noqa: PLC0415 - see the module
 
         endpoint = self.settings.required("EventGridTopic__endpoint")
         key = self.settings.values.get("EventGridTopic__key")
         credential = AzureKeyCredential(key) if key else self.credential
-        return EventGridPublisherClient(endpoint, credential)
+        return EventGridTopic(endpoint, credential)
 
     @cached_property
     def ml(self) -> MLClient:

@@ -45,9 +45,6 @@ CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of 
 ERROR_TEXT_LIMIT_CHARACTERS = 2_000
 # A receiver may ask for patience, but not for ever.
 RETRY_AFTER_LIMIT_SECONDS = 86_400.0
-# The ladder is the patience; the SDK's own retries would hold the queue up for minutes.
-EVENT_GRID_RETRIES = 1
-EVENT_GRID_TIMEOUT_SECONDS = 15.0
 
 GONE = 410
 # Event Grid refuses these whenever they are sent again: malformed, or too large.
@@ -248,8 +245,6 @@ def after_failed_delivery(
 def _to_event_grid(clients: Clients, delivery: Delivery) -> Outcome:
     notification = delivery.notification
     told = document(notification)
-    # As JSON: the SDK takes the options of a `CloudEvent`'s sending for fields of it, and logs a
-    # warning for each.
     event = {
         "specversion": "1.0",
         "id": notification.id,
@@ -261,12 +256,7 @@ def _to_event_grid(clients: Clients, delivery: Delivery) -> Outcome:
         "data": told["data"],
     }
     try:
-        clients.event_grid.send(
-            event,
-            retry_total=EVENT_GRID_RETRIES,
-            connection_timeout=EVENT_GRID_TIMEOUT_SECONDS,
-            read_timeout=EVENT_GRID_TIMEOUT_SECONDS,
-        )
+        clients.event_grid.publish(event)
     except HttpResponseError as error:
         why = f"Event Grid answered {error.status_code}"
         if error.status_code in REFUSED_EVENT_STATUSES:

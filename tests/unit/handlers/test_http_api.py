@@ -207,8 +207,41 @@ async def test_an_instance_that_is_no_run_of_ours_does_not_hide_the_others(hub: 
 async def test_runs_are_filtered(hub: Any) -> None:
     assert await listed(hub, pipeline="digits", state="running") == [("digits-aa-2", "running")]
     assert await listed(hub, pipeline="nobody") == []
+    # A live one has no state but its own; a terminated one counts as failed.
+    assert await listed(hub, state="queued") == []
+    assert await listed(hub, state="failed") == [("letters-cc-1", "failed")]
     answer = await http_api.list_runs(hub, state="flying", now=NOW)
     check_problem(answer, 400, "invalid-request", "'flying'", "succeeded")
+    # It would go into the durable client's URL as it is.
+    answer = await http_api.list_runs(hub, pipeline="digits&taskHub=other", now=NOW)
+    check_problem(answer, 400, "invalid-request", "no pipeline's name")
+
+
+async def test_the_newest_runs_are_listed_and_old_ones_are_not_read() -> None:
+    hub = TaskHub()
+    for number in range(150):
+        hub.add(f"digits-{number:03}-1", "retraining", created=NOW - timedelta(hours=number / 8))
+    for number in range(300):
+        hub.add(f"digits-old{number}-1", "retraining", created=NOW - timedelta(days=9 + number / 9))
+    found = await listed(hub)
+    assert [run for run, _ in found] == [f"digits-{number:03}-1" for number in range(100)]
+    assert hub.queries == 3  # a full page, and its halves
+
+
+async def test_runs_of_another_month_are_not_listed() -> None:
+    hub = TaskHub()
+    for days in (1, 8, 29, 31):
+        hub.add(f"digits-{days}-1", "retraining", created=NOW - timedelta(days=days))
+    hub.add("digits-ahead-1", "retraining", created=NOW + timedelta(minutes=1))
+    names = [run for run, _ in await listed(hub)]
+    assert names == ["digits-ahead-1", "digits-1-1", "digits-8-1", "digits-29-1"]
+
+
+async def test_an_instance_of_another_release_is_404_and_not_a_fault(hub: Any) -> None:
+    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
+    hub.add("request-digits-ff", "landing", custom_status={"schema_version": 99})
+    for instance in ("digits-ee-1", "request-digits-ff"):
+        check_problem(await http_api.get_run(hub, instance=instance), 404, "unknown-run")
 
 
 async def test_a_run_is_told_with_its_times(hub: Any) -> None:

@@ -1,22 +1,28 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handlers.clients import Clients
 from handlers.message_queues import MESSAGE_ID_LIMIT_CHARACTERS, fit_message_id
 from handlers.notifications import (
     Delivery,
     Later,
+    Skipped,
     Undeliverable,
     after_failed_delivery,
+    deliver,
     deliveries,
     document,
+    handle_delivery,
     parse_delivery,
 )
+from handlers.settings import Settings
 from handlers.webhooks import BODY_LIMIT_BYTES
 from orchestrations.contracts import Failure, Notification, RunStatus
 from orchestrations.errors import InvalidRequest
@@ -142,3 +148,21 @@ def test_retry_after_makes_a_delay_longer_but_not_endless(attempt: int, asked: f
     usual = DELIVERY_DELAYS_SECONDS[attempt - 1]
     assert step.delay_seconds >= max(usual, min(asked, 86_400.0))
     assert step.delay_seconds <= max(usual, 86_400.0)
+
+
+def test_an_empty_url_says_that_there_is_no_receiver_here(caplog: pytest.LogCaptureFixture) -> None:
+    clients = Clients(Settings({"URL": ""}))
+    delivery = Delivery(notification=a_notification(), channel="webhook", webhook=a_webhook("a"))
+    with caplog.at_level(logging.INFO):
+        outcome = handle_delivery(clients, delivery.model_dump_json(), now=NOW)
+    reason = "app setting URL is empty: there is no receiver here"
+    assert outcome == Skipped(reason)
+    assert reason in caplog.text
+    assert set(vars(clients)) == {"settings"}  # nothing was read, and nothing sent
+
+
+def test_a_missing_url_is_for_somebody_to_mend() -> None:
+    delivery = Delivery(notification=a_notification(), channel="webhook", webhook=a_webhook("a"))
+    outcome = deliver(Clients(Settings({})), delivery, NOW)
+    assert isinstance(outcome, Undeliverable)
+    assert "app setting URL is missing" in outcome.reason

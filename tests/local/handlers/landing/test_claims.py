@@ -35,7 +35,7 @@ def test_who_claims_first_has_it_for_ever(zone: Zone) -> None:
 def test_of_many_at_once_one_wins_and_all_know(zone: Zone) -> None:
     requests = [claim(zone, "v1", f"w{number}") for number in range(16)]
     with ThreadPoolExecutor(len(requests)) as threads:
-        claims = list(threads.map(lambda each: claim_dataset(zone.clients, each), requests))
+        claims = list(threads.map(claim_dataset, [zone.clients] * len(requests), requests))
     assert len({each.window for each in claims}) == 1
     assert sum(asked.window == got.window for asked, got in zip(requests, claims, strict=True)) == 1
 

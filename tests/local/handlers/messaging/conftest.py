@@ -91,13 +91,13 @@ class HttpReceiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def to(self, path: str) -> list[Posted]:
-        return [each for each in self.posted if each.path == path]
+    def to(self, path: str, content: str = "") -> list[Posted]:
+        return [each for each in self.posted if each.path == path and content.encode() in each.body]
 
-    def wait_for(self, path: str) -> Posted:
+    def wait_for(self, path: str, content: str) -> Posted:
         with self.arrived:
-            assert self.arrived.wait_for(lambda: self.to(path), timeout=30)
-        return self.to(path)[0]
+            assert self.arrived.wait_for(lambda: self.to(path, content), timeout=30)
+        return self.to(path, content)[0]
 
 
 @contextmanager

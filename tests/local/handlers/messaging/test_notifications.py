@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -82,7 +83,7 @@ def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace)
         b"run": notification.status.id.encode(),
     }
 
-    event = json.loads(world.receiver.wait_for("/events").body)
+    event = json.loads(world.receiver.wait_for("/events", notification.id).body)
     assert event["id"] == notification.id
     assert event["source"] == "/landfall/pipelines/digits"
     assert event["subject"] == f"runs/{notification.status.id}"
@@ -155,6 +156,15 @@ def test_a_setting_that_is_missing_is_for_people_to_mend_and_is_named(
     assert isinstance(outcome, Undeliverable)
     assert "NOWHERE_URL" in outcome.reason
     assert len(namespace.take_dead(REJECTED_RUNS)) == len(namespace.take("ops-alerts")) == 1
+
+
+def test_sending_to_event_grid_leaves_no_warnings(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    delivery = Delivery(notification=a_notification(9), channel="event_grid")
+    with caplog.at_level(logging.WARNING):
+        assert deliver(world, delivery) == Delivered()
+    assert caplog.records == []
 
 
 @pytest.mark.usefixtures("namespace")

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from handlers.clients import Clients
 from handlers.dead_letters import Rejected
 from handlers.landing_zone import freeze_manifest
 from handlers.message_queues import NOTIFICATIONS, REJECTED_RUNS, message_queues
-from handlers.reconciliation import Summary, reconcile
+from handlers.reconciliation import BUDGET_SECONDS, Summary, reconcile
 from handlers.settings import Settings
 from handlers.windows import record_window
 from orchestrations.contracts import (
@@ -48,10 +49,12 @@ class Scene:
     hub: TaskHub
     workspace: Workspace
 
-    async def reconcile(self, *others: Pipeline) -> Summary:
+    async def reconcile(
+        self, *others: Pipeline, monotonic: Callable[[], float] = time.monotonic
+    ) -> Summary:
         pipelines = {each.name: each for each in (self.pipeline, *others)}
         starter: Any = self.hub
-        return await reconcile(self.clients, pipelines, starter, now=NOW)
+        return await reconcile(self.clients, pipelines, starter, now=NOW, monotonic=monotonic)
 
     def land(self, name: str) -> None:
         landing = self.clients.blobs.get_container_client("landing")
@@ -69,20 +72,23 @@ class Scene:
     def run(self) -> str:
         return run_id(self.pipeline.name, DATASET.version, 1)
 
-    def add_run(self, runtime_status: str, state: RunState, **more: Any) -> None:
+    def add_run(
+        self, runtime_status: str, state: RunState, *, run: str | None = None, **more: Any
+    ) -> None:
+        run = run or self.run
         told = RunStatus(
-            id=self.run,
+            id=run,
             pipeline=self.pipeline.name,
             attempt=1,
             dataset_version=DATASET.version,
             state=state,
             since=NOW,
-            job=self.run,
+            job=run,
         )
-        self.hub.add(self.run, "retraining", runtime_status, custom_status=told.to_dict(), **more)
+        self.hub.add(run, "retraining", runtime_status, custom_status=told.to_dict(), **more)
 
-    def add_job(self, status: str) -> None:
-        self.workspace.jobs.store[(self.run,)] = a_job(self.run, status, {})
+    def add_job(self, status: str, *, run: str | None = None) -> None:
+        self.workspace.jobs.store[(run or self.run,)] = a_job(run or self.run, status, {})
 
 
 @pytest.fixture
@@ -192,6 +198,49 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
     summary = await scene.reconcile()
     assert summary.runs_told == [scene.run] * times
     assert scene.hub.raised == [(scene.run, "look")] * times
+    assert summary.faults == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene) -> None:
+    claim(scene)
+    of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
+    metadata = {"run": "r", "frozen_at": NOW.isoformat()}
+    name = f"claims/{scene.pipeline.name}/0000.json"
+    records.create(scene.clients.records, name, of_tomorrow, metadata)
+    summary = await scene.reconcile()
+    assert summary.runs_started == [scene.run]
+    assert summary.faults == [f"{name}: ValidationError"]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) -> None:
+    for number in range(250):  # ids that come first, and that there is nothing to do about
+        started = NOW - timedelta(hours=2, seconds=number)
+        scene.add_run("Failed", "failed", run=f"aaa-{number:016x}-1", created=started)
+    scene.add_run("Running", "running")
+    scene.add_job("Completed")
+    assert (await scene.reconcile()).runs_told == [scene.run]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene: Scene) -> None:
+    runs = [f"{scene.pipeline.name}-{number:016x}-1" for number in range(8)]
+    for number, run in enumerate(runs):
+        scene.add_job("Completed", run=run)
+        silent_since = NOW - timedelta(minutes=(number * 3) % 8 + 1)
+        scene.add_run("Running", "running", run=run, created=silent_since)
+
+    seconds = itertools.count(step=BUDGET_SECONDS / 8)
+
+    def monotonic() -> float:  # every step takes an eighth of the budget
+        return next(seconds)
+
+    summary = await scene.reconcile(monotonic=monotonic)
+    by_silence = sorted(runs, key=lambda run: scene.hub.documents[run]["lastUpdatedTime"])
+    assert summary.runs_told == by_silence[: len(summary.runs_told)]
+    assert 0 < len(summary.runs_told) < len(runs)
+    assert summary.left_for_later == len(runs) - len(summary.runs_told)
     assert summary.faults == []
 
 
