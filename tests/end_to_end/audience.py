@@ -29,12 +29,16 @@ class Audience:
     async def watching(self, endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
         """Clients to a runtime, and its notifications in the mailbox."""
         async with connect(endpoints) as cloud, alerts(self.mailbox, endpoints["service_bus"]):
-            for name, topic, path, schema in (
-                ("test-runs", "landfall", "events", "CloudEventSchemaV1_0"),
-                ("test-blobs", "storage", "blobs", "EventGridSchema"),
-            ):
-                await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
+            await self.subscribe(cloud)
             yield cloud
+
+    async def subscribe(self, cloud: Cloud) -> None:
+        """Have Event Grid deliver here; it goes on when the runtime is started again."""
+        for name, topic, path, schema in (
+            ("test-runs", "landfall", "events", "CloudEventSchemaV1_0"),
+            ("test-blobs", "storage", "blobs", "EventGridSchema"),
+        ):
+            await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
 
     async def was_told(self, run: Run, *kinds: str) -> None:
         """These notifications of a run and no others came, on every channel, under one id each."""

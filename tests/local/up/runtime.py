@@ -49,6 +49,16 @@ def processes_of(state: Path) -> list[psutil.Process]:
     return found
 
 
+def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended; an orphan that nobody has reaped yet has."""
+    running: list[psutil.Process] = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                running.append(process)
+    return running
+
+
 class Runtime:
     """One `up`."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.up.runtime import processes_of, running
+from tests.local.up.runtime import processes_of, running, still_running
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -19,7 +19,7 @@ def test_a_signal_ends_every_process(app: Path, tmp_path: Path, signum: signal.S
         assert any("azurite" in " ".join(process.cmdline()) for process in processes)
         runtime.signal(signum)
         assert runtime.wait() == 0
-        assert not [process for process in processes if process.is_running()]
+        assert not still_running(processes)
         assert not processes_of(state)
         assert not (state / "endpoints.json").exists()
         assert "Traceback" not in runtime.output
@@ -48,7 +48,7 @@ def test_the_supervisors_death_ends_the_parts_and_the_next_up_waits_for_that(
         # At once, while the parts still end: on the same ports, and on the same databases.
         with running(app, state) as successor:
             again = successor.endpoints()
-            assert not [process for process in processes if process.is_running()]
+            assert not still_running(processes)
             assert again == endpoints
 
 

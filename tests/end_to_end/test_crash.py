@@ -1,0 +1,158 @@
+"""Kill -9 in the middle of a run, of everything at once and of one part after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from demo.cloud import Cloud, Run, connect
+from demo.digits import digit_files
+from demo.waiting import eventually
+from tests.end_to_end.audience import Audience, audience
+from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
+from tests.local.up.runtime import ROOT, Runtime, processes_of, running, still_running, until
+
+pytestmark = pytest.mark.timeout(240)
+
+DIGITS = 200
+RUN_TIMEOUT_SECONDS = 150.0
+RESTART_TIMEOUT_SECONDS = 60.0
+
+
+@pytest.fixture
+async def listeners() -> AsyncGenerator[Audience]:
+    async with audience() as listeners:
+        yield listeners
+
+
+@pytest.fixture
+def settings(tmp_path: Path, listeners: Audience) -> Path:
+    """App settings of this repository's app, with a pipeline that often saves a checkpoint."""
+    folder = tmp_path / "pipelines" / "digits"
+    folder.mkdir(parents=True)
+    for name, changes in {
+        # Few digits make no good model; that is not the point here.
+        "pipeline.yml": {"floor: 0.85": "floor: 0.2"},
+        "job.yml": {
+            "code: ../../trainers": f"code: {ROOT / 'trainers'}",
+            "--epochs 20": "--epochs 400",
+            "--checkpoint-every 100": "--checkpoint-every 20",
+            "environment/conda.yml": str(ROOT / "pipelines/digits/environment/conda.yml"),
+        },
+    }.items():
+        text = (ROOT / "pipelines" / "digits" / name).read_text()
+        for old, new in changes.items():
+            assert text.count(old) == 1, f"{name} has no longer one {old!r}"
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+    ours = json.loads((ROOT / "infra" / "local" / "app-settings.json").read_text())
+    file = tmp_path / "app-settings.json"
+    file.write_text(
+        json.dumps({**ours, **listeners.settings, "PIPELINES_FOLDER": str(folder.parent)})
+    )
+    return file
+
+
+def up(
+    tmp_path: Path, settings: Path, *arguments: str
+) -> contextlib.AbstractContextManager[Runtime]:
+    return running(ROOT, tmp_path / "state", "--app-settings", str(settings), *arguments)
+
+
+async def land(cloud: Cloud, folder: Path) -> Run:
+    """Land a batch; the run that it starts."""
+    await cloud.upload(digit_files(folder)[:DIGITS], lambda _: None)
+
+    async def started() -> Run | None:
+        runs = await cloud.runs()
+        return runs[0] if runs else None
+
+    return await eventually(started, RUN_TIMEOUT_SECONDS, "run")
+
+
+async def ranks_in_mid_training(state: Path) -> list[psutil.Process]:
+    """The processes that train, as soon as they have saved a checkpoint."""
+
+    def has_saved() -> bool:
+        return any((state / "machinelearning" / "jobs").rglob("step-*.json"))
+
+    await eventually(has_saved, RUN_TIMEOUT_SECONDS, "checkpoint")
+    return [process for process in processes_of(state) if "RANK" in process.environ()]
+
+
+async def check_how_it_ended(
+    cloud: Cloud, endpoints: dict[str, Any], listeners: Audience, first: Run
+) -> Run:
+    """One run with one job and one model, and everyone was told; the run."""
+    await cloud.wait_for_runs(0, 1, RUN_TIMEOUT_SECONDS, lambda _: None)
+    await eventually(cloud.landing_is_over, RUN_TIMEOUT_SECONDS, "end of the landing")
+    (run,) = await cloud.runs()
+    assert (run["id"], run["state"], run["attempt"]) == (first["id"], "succeeded", 1), run["error"]
+    with app_settings(endpoints):
+        assert await asyncio.to_thread(jobs, endpoints) == {run["id"]: "Completed"}
+        models = await asyncio.to_thread(models_by_dataset, endpoints)
+    assert models.keys() == {run["dataset_version"]}
+    assert models[run["dataset_version"]]["version"] == run["model"]["version"]
+    await listeners.was_told(run, "started", "succeeded")
+    assert await cloud.dead_letters() == []
+    return run
+
+
+async def test_everything_is_killed_in_mid_training(
+    tmp_path: Path, settings: Path, listeners: Audience
+) -> None:
+    with up(tmp_path, settings, "--port-base", "0") as killed:
+        endpoints = await asyncio.to_thread(killed.endpoints)
+        async with connect(endpoints) as cloud:
+            await listeners.subscribe(cloud)
+            first = await land(cloud, tmp_path / "digits")
+            ranks = await ranks_in_mid_training(killed.state)
+            assert len(ranks) >= 2
+            await asyncio.to_thread(killed.kill_everything)
+    until(lambda: not still_running(ranks), RESTART_TIMEOUT_SECONDS, "end of the training")
+
+    with up(tmp_path, settings) as successor:
+        assert await asyncio.to_thread(successor.endpoints) == endpoints
+        async with listeners.watching(endpoints) as cloud:
+            ended = await check_how_it_ended(cloud, endpoints, listeners, first)
+    assert ended["metrics"]["resumed_from_step"] > 0
+
+
+async def test_one_part_after_the_other_is_killed_during_a_run(
+    tmp_path: Path, settings: Path, listeners: Audience
+) -> None:
+    with up(tmp_path, settings, "--port-base", "0") as runtime:
+        endpoints = await asyncio.to_thread(runtime.endpoints)
+        # Without a subscriber of the alerts: its SDK gives up when the Service Bus is away.
+        async with connect(endpoints) as cloud:
+            await listeners.subscribe(cloud)
+            first = await land(cloud, tmp_path / "digits")
+            for name in ("functions", "eventgrid", "servicebus"):
+                await asyncio.to_thread(kill_and_wait, runtime, name)
+            assert await ranks_in_mid_training(runtime.state)
+            for name in ("storage", "machinelearning"):
+                await asyncio.to_thread(kill_and_wait, runtime, name)
+        async with listeners.watching(endpoints) as cloud:
+            await check_how_it_ended(cloud, endpoints, listeners, first)
+        restarts = re.findall(r"(\w+) ended \(SIGKILL\): starting it again", runtime.output)
+        assert restarts == ["functions", "eventgrid", "servicebus", "storage", "machinelearning"]
+        assert runtime.output.count(": starting it again") == len(restarts)
+
+
+def kill_and_wait(runtime: Runtime, name: str) -> None:
+    """Kill -9 one part, and wait until the supervisor has it running again."""
+    known = runtime.output.count(f"{name} is ready")
+    until(lambda: runtime.part(name), RESTART_TIMEOUT_SECONDS, name).kill()
+    until(
+        lambda: runtime.output.count(f"{name} is ready") > known,
+        RESTART_TIMEOUT_SECONDS,
+        f"{name} once more",
+    )
