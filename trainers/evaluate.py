@@ -6,6 +6,8 @@
     --data              the folder of labelled folders of images: DIR/<label>/<name>.png
     --manifest          manifest.jsonl of the dataset version, or the folder that holds it
     --max-bad-fraction  of files that may be no images (default 0.01)
+    --architecture      the dotted path of your own model, if the folder is of one
+    --dataset           as in trainers.train: folder, synthetic, or your own by its dotted path
 
 Prints one JSON object: accuracy, loss (null if the model lacks a class of the data),
 held_out_samples, quarantined_files, dataset_version. Exit code 65 if the data is not what the
@@ -30,10 +32,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.errors import TrainingError
-from trainers.images import Dataset, Images, load_dataset, read_samples, to_images, to_input
-from trainers.manifest import read_manifest
+from trainers.images import Dataset, ImageFormat, ImageSource, to_input
 from trainers.model_folder import Model, load_model
-from trainers.settings import add_data_arguments
+from trainers.plugins import load_dataset
+from trainers.settings import add_data_arguments, dataset_request
 from trainers.world import Launch, World
 
 _BATCH = 512  # images that one rank scores at a time: small enough for any memory
@@ -51,7 +53,7 @@ class Evaluation:
     does not have."""
 
 
-def evaluate(model: Model, images: Images, classes: Sequence[str], world: World) -> Evaluation:
+def evaluate(model: Model, images: ImageSource, classes: Sequence[str], world: World) -> Evaluation:
     """Score `model` on images labelled by `classes`, each rank a part of them.
 
     The model may know other classes: what it calls by a name that is not the label is wrong, so a
@@ -66,8 +68,9 @@ def evaluate(model: Model, images: Images, classes: Sequence[str], world: World)
     model.network.eval()
     with torch.inference_mode():
         for numbers in world.share(torch.arange(len(images))).split(_BATCH):
-            labels = images.labels[numbers]
-            logits = model.network(to_input(images.pixels[numbers], world.device)).cpu()
+            batch = images.take(numbers)
+            labels = batch.labels
+            logits = model.network(to_input(batch.pixels, world.device)).cpu()
             confusion.index_put_(
                 (labels, to_ours[logits.argmax(dim=1)]), torch.ones_like(labels), accumulate=True
             )
@@ -81,18 +84,28 @@ def evaluate(model: Model, images: Images, classes: Sequence[str], world: World)
     )
 
 
-def evaluate_champion(folder: Path, dataset: Dataset, data: Path, world: World) -> Evaluation:
+def evaluate_champion(
+    folder: Path, dataset: Dataset, image_format: ImageFormat, architecture: str, world: World
+) -> Evaluation:
     """Score the model in `folder` on what `dataset` holds out, read as that model wants it.
+
+    Args:
+        folder: the champion's model folder.
+        dataset: read in `image_format`.
+        image_format: what the challenger takes.
+        architecture: the challenger's; the one dotted path that the champion may be of.
+        world: the ranks.
 
     Raises:
         ModelUnreadable: there is no model of ours in the folder.
         DataChanged: a file is no longer what it was when the dataset was read.
     """
 
-    def load() -> tuple[Model, Images]:
-        champion = load_model(folder, world.device)
-        samples, _ = read_samples(dataset.held_out_entries, data, champion.image_format)
-        return champion, to_images(samples, dataset.classes)
+    def load() -> tuple[Model, ImageSource]:
+        champion = load_model(folder, world.device, architecture)
+        if champion.image_format == image_format:
+            return champion, dataset.held_out
+        return champion, dataset.held_out_as(champion.image_format)
 
     champion, images = world.together("champion", load)
     return evaluate(champion, images, dataset.classes, world)
@@ -112,15 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--architecture", default=None)
     add_data_arguments(parser)
     options = parser.parse_args(arguments)
     world = World.join(Launch(), timeout_seconds=0)
     try:
-        model = load_model(options.model, world.device)
-        manifest = read_manifest(options.manifest, options.dataset_version)
-        dataset = load_dataset(
-            manifest, options.data, model.image_format, max_bad_fraction=options.max_bad_fraction
-        )
+        model = load_model(options.model, world.device, options.architecture)
+        dataset = load_dataset(options.dataset, dataset_request(options, model.image_format))
     except TrainingError as error:
         lines = [f"{problem.path}: {problem.reason}" for problem in error.problems]
         sys.stderr.write("\n  ".join([f"{type(error).__name__}: {error}", *lines]) + "\n")

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from trainers.errors import DataChanged, DataRejected, FileProblem
-from trainers.manifest import Entry, Manifest
+from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvalid
+from trainers.manifest import Entry, Manifest, read_manifest
 
 # One sample in five is held out.
 HELD_OUT_ONE_IN = 5
@@ -69,6 +70,33 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def take(self, numbers: Tensor) -> Images:
+        """Some of them, in the order of `numbers`."""
+        return Images(pixels=self.pixels[numbers], labels=self.labels[numbers])
+
+
+class ImageSource(Protocol):
+    """Images by number, from 0: in memory, as `Images` are, or made or read when asked for."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, numbers: Tensor) -> Images:
+        """The images of these numbers, in that order; always the same for the same number."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRequest:
+    """What a dataset is made from; which of it counts is for the dataset to say."""
+
+    image_format: ImageFormat
+    data: Path | None = None
+    manifest: Path | None = None
+    dataset_version: str | None = None
+    max_bad_fraction: float = 0.0
+    synthetic_images: int = 0
+    synthetic_classes: int = 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
@@ -76,17 +104,44 @@ class Dataset:
 
     version: str
     classes: tuple[str, ...]
+    train: ImageSource
+    held_out: ImageSource
+    held_out_as: Callable[[ImageFormat], ImageSource]
+    """The held-out images for a model that takes another format, as a champion may."""
+    fingerprint: str
+    """Changes whenever a sample does, or their order: no checkpoint of other data is resumed."""
+    quarantined: tuple[FileProblem, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderDataset(Dataset):
+    """A dataset of files, held in memory."""
+
     train: Images
     held_out: Images
     held_out_entries: tuple[Entry, ...]
-    quarantined: tuple[FileProblem, ...]
-    fingerprint: str
-    """A hash of every sample that is used, in order: its path and pixels."""
+
+
+def load_folder(request: DatasetRequest) -> Dataset:
+    """The files that the request's manifest lists: see `load_dataset`.
+
+    Raises:
+        LaunchInvalid: the request names no folder or no manifest.
+        DataRejected, DataChanged, OSError: as there.
+    """
+    if request.data is None or request.manifest is None:
+        raise LaunchInvalid("a dataset of files needs --data and --manifest")
+    return load_dataset(
+        read_manifest(request.manifest, request.dataset_version),
+        request.data,
+        request.image_format,
+        max_bad_fraction=request.max_bad_fraction,
+    )
 
 
 def load_dataset(
     manifest: Manifest, folder: Path, image_format: ImageFormat, *, max_bad_fraction: float
-) -> Dataset:
+) -> FolderDataset:
     """Read all that the manifest lists.
 
     Raises:
@@ -106,25 +161,44 @@ def load_dataset(
     classes = tuple(sorted({sample.label for sample in samples}))
     train = [sample for sample in samples if not sample.held_out]
     held_out = [sample for sample in samples if sample.held_out]
-    if len(classes) < 2:  # noqa: PLR2004  # a choice needs two
-        raise DataRejected(
-            f"dataset {manifest.version} has {len(samples)} images of {len(classes)} classes "
-            f"{list(classes)}: classification needs two classes or more, each a folder of images"
+    check_fit_to_learn(manifest.version, classes, len(train), len(held_out))
+
+    def held_out_as(other: ImageFormat) -> Images:
+        return to_images(
+            read_samples([sample.entry for sample in held_out], folder, other)[0], classes
         )
-    if not train or not held_out:
-        raise DataRejected(
-            f"dataset {manifest.version} has {len(train)} images to train on and {len(held_out)} "
-            "held out: add images (about one in five is held out, by its content)"
-        )
-    return Dataset(
+
+    return FolderDataset(
         version=manifest.version,
         classes=classes,
         train=to_images(train, classes),
         held_out=to_images(held_out, classes),
+        held_out_as=held_out_as,
         held_out_entries=tuple(sample.entry for sample in held_out),
         quarantined=tuple(bad),
         fingerprint=_fingerprint(samples),
     )
+
+
+def check_fit_to_learn(
+    version: str, classes: Sequence[str], train_samples: int, held_out_samples: int
+) -> None:
+    """Refuse what no classifier can be trained or judged on.
+
+    Raises:
+        DataRejected: fewer than two classes, nothing to train on, or nothing held out.
+    """
+    if len(classes) < 2:  # noqa: PLR2004  # a choice needs two
+        raise DataRejected(
+            f"dataset {version} has {train_samples + held_out_samples} images of {len(classes)} "
+            f"classes {list(classes)}: classification needs two classes or more, each a folder of "
+            "images"
+        )
+    if not train_samples or not held_out_samples:
+        raise DataRejected(
+            f"dataset {version} has {train_samples} images to train on and {held_out_samples} "
+            "held out: add images (about one in five is held out, by its content)"
+        )
 
 
 def is_marker(path: str) -> bool:

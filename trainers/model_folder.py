@@ -16,14 +16,19 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from trainers import resnet
-from trainers.errors import ModelUnreadable
+from trainers.errors import LaunchInvalid, ModelUnreadable
 from trainers.files import write_atomically, write_json_atomically
 from trainers.images import ImageFormat
+from trainers.plugins import build_network, is_dotted
 
 WEIGHTS_NAME = "model.safetensors"
 DESCRIPTION_NAME = "model.json"
 _FORMAT = 1
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError),
+    SafetensorError,
+    LaunchInvalid,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +43,7 @@ class Model:
 
 def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFormat) -> Model:
     """An untrained model. Its weights follow torch's global seed."""
-    network = resnet.build(architecture, channels=image_format.channels, classes=len(classes))
+    network = build_network(architecture, channels=image_format.channels, classes=len(classes))
     return Model(
         network=network, architecture=architecture, classes=classes, image_format=image_format
     )
@@ -69,8 +74,14 @@ def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
     )
 
 
-def load_model(folder: Path, device: torch.device) -> Model:
+def load_model(folder: Path, device: torch.device, own_architecture: str | None = None) -> Model:
     """Read what `save_model` wrote.
+
+    Args:
+        folder: holds the weights and the description.
+        device: where the network shall be.
+        own_architecture: the one dotted path that the description may name. A description comes
+            from outside: it does not choose which code is imported.
 
     Raises:
         ModelUnreadable: the folder is incomplete, damaged, or of another format.
@@ -82,14 +93,20 @@ def load_model(folder: Path, device: torch.device) -> Model:
                 f"the model in {folder} has format {description['format']!r}, not {_FORMAT}"
             )
         image = description["image"]
+        architecture = description["architecture"]
+        if is_dotted(architecture) and architecture != own_architecture:
+            raise ModelUnreadable(
+                f"the model in {folder} is of {architecture}, code that this command line does not "
+                "name: name it to have it imported"
+            )
         model = new_model(
-            description["architecture"],
+            architecture,
             tuple(description["classes"]),
             ImageFormat(size=int(image["size"]), mode=image["mode"]),
         )
         weights = safetensors.torch.load((folder / WEIGHTS_NAME).read_bytes())
         model.network.load_state_dict(weights)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except _UNREADABLE as error:
         raise ModelUnreadable(
             f"no model can be read from {folder}: {type(error).__name__}: {error}; expected "
             f"{WEIGHTS_NAME} and {DESCRIPTION_NAME} as trainers.train leaves them"

@@ -55,6 +55,10 @@ class ResNet(nn.Module):
         features = self.stages(functional.relu(self.stem(images)))
         return self.head(torch.mean(features, dim=(2, 3)))
 
+    def blocks(self) -> list[nn.Module]:
+        """The repeated parts, see `trainers.plugins`."""
+        return list(self.stages)
+
 
 class _Block(nn.Module):
     def __init__(self, width_in: int, width_out: int, stride: int) -> None:

@@ -7,18 +7,18 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.images import MODES, ImageFormat
-from trainers.resnet import ARCHITECTURES
+from trainers.images import MODES, DatasetRequest, ImageFormat
+from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
 
 _NO_CHAMPION = "none"
 
 # Settings that decide the weights. A checkpoint of others is not resumed from.
 _DECISIVE = (
-    "architecture",
+    "model",
     "image_size",
     "image_mode",
     "epochs",
@@ -35,13 +35,16 @@ _DECISIVE = (
 class Settings:
     """The command line of `trainers.train`; see there."""
 
-    data: Path
-    manifest: Path
+    dataset: str
+    data: Path | None
+    manifest: Path | None
+    synthetic_images: int
+    synthetic_classes: int
     output_dir: Path
     checkpoint_dir: Path
     champion: Path | None
     dataset_version: str | None
-    architecture: str
+    model: str
     image_size: int
     image_mode: str
     epochs: int
@@ -60,6 +63,11 @@ class Settings:
     def image_format(self) -> ImageFormat:
         """What the model takes."""
         return ImageFormat(size=self.image_size, mode=self.image_mode)
+
+    @property
+    def dataset_request(self) -> DatasetRequest:
+        """What the dataset is made from."""
+        return dataset_request(self, self.image_format)
 
     def fingerprint(self) -> str:
         """A hash of the settings that decide the weights."""
@@ -80,7 +88,12 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--output-dir", type=Path, required=True, help="where model, metrics or error are left")
     add("--checkpoint-dir", type=Path, required=True, help="kept between attempts")
     add("--champion", type=champion, default=None, help="a model folder to compare with, or none")
-    add("--architecture", choices=ARCHITECTURES, default="resnet8")
+    add(
+        *("--model", "--architecture"),
+        type=_name_among(ARCHITECTURES),
+        default="resnet8",
+        help=f"{', '.join(ARCHITECTURES)}, or your own: package.module:factory",
+    )
     add("--image-size", type=_positive_integer, default=32, help="pixels; images are resized to it")
     add("--image-mode", choices=MODES, default="rgb")
     add("--epochs", type=_positive_integer, default=10)
@@ -99,15 +112,49 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that name a dataset, alike for training and evaluation."""
     add = parser.add_argument
-    add("--data", type=Path, required=True, help="folder of <label>/<name>.png")
-    add("--manifest", type=Path, required=True, help="manifest.jsonl, or its folder")
+    add(
+        "--dataset",
+        type=_name_among(tuple(DATASETS)),
+        default="folder",
+        help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
+    )
+    add("--data", type=Path, default=None, help="folder of <label>/<name>.png")
+    add("--manifest", type=Path, default=None, help="manifest.jsonl, or its folder")
+    add("--synthetic-images", type=_positive_integer, default=12_800)
+    add("--synthetic-classes", type=_positive_integer, default=1000)
     add("--dataset-version", default=None, help="default: computed from the manifest")
     add("--max-bad-fraction", type=_fraction, default=0.01, help="of files that may be bad")
+
+
+def dataset_request(
+    options: Settings | argparse.Namespace, image_format: ImageFormat
+) -> DatasetRequest:
+    """What `add_data_arguments` has collected."""
+    return DatasetRequest(
+        image_format=image_format,
+        data=options.data,
+        manifest=options.manifest,
+        dataset_version=options.dataset_version,
+        max_bad_fraction=options.max_bad_fraction,
+        synthetic_images=options.synthetic_images,
+        synthetic_classes=options.synthetic_classes,
+    )
 
 
 def champion(text: str) -> Path | None:
     """The champion's folder; the literal `none` where there is none yet."""
     return None if text == _NO_CHAMPION else Path(text)
+
+
+def _name_among(names: Sequence[str]) -> Callable[[str], str]:
+    def name(text: str) -> str:
+        if text not in names and not is_dotted(text):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is none of {', '.join(names)}, and no package.module:factory"
+            )
+        return text
+
+    return name
 
 
 def _positive_integer(text: str) -> int:

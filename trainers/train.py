@@ -46,10 +46,10 @@ from trainers.errors import (
     TrainingError,
 )
 from trainers.evaluate import Evaluation, evaluate, evaluate_champion
-from trainers.images import Dataset, load_dataset, to_input
-from trainers.manifest import read_manifest
+from trainers.images import Dataset, to_input
 from trainers.model_folder import new_model, save_model
 from trainers.order import Order, shifted, shifts
+from trainers.plugins import load_dataset
 from trainers.schedule import learning_rate
 from trainers.settings import Settings, parse_settings
 from trainers.world import Launch, World, is_loss_of_peer
@@ -82,7 +82,9 @@ def train(settings: Settings, world: World) -> None:
         raise TrainingDiverged("the last step left weights that are not finite: lower the rate")
     metrics = run.metrics(evaluation)
     if settings.champion is not None:
-        champion = evaluate_champion(settings.champion, dataset, settings.data, world)
+        champion = evaluate_champion(
+            settings.champion, dataset, settings.image_format, settings.model, world
+        )
         metrics["champion_accuracy"] = champion.accuracy
     if world.is_first:
         _leave(settings, run, evaluation, metrics)
@@ -106,7 +108,7 @@ class Run:
         self.steps = settings.epochs * self.order.steps_per_epoch
         torch.use_deterministic_algorithms(mode=True)
         torch.manual_seed(settings.seed)
-        self.model = new_model(settings.architecture, dataset.classes, settings.image_format)
+        self.model = new_model(settings.model, dataset.classes, settings.image_format)
         self.model.network.to(world.device)
         self.optimizer = torch.optim.SGD(
             self.model.network.parameters(),
@@ -186,8 +188,9 @@ class Run:
             pixels=self.settings.shift_pixels,
         )
         samples, offsets = self.world.share(batch.samples), self.world.share(offsets)
-        pixels = shifted(self.dataset.train.pixels[samples], offsets)
-        labels = self.dataset.train.labels[samples].to(self.world.device)
+        images = self.dataset.train.take(samples)
+        pixels = shifted(images.pixels, offsets)
+        labels = images.labels.to(self.world.device)
         logits = network(to_input(pixels, self.world.device))
         loss = functional.cross_entropy(logits, labels, reduction="sum")
         return loss * (self.world.size / self.settings.batch_size)
@@ -260,12 +263,7 @@ def _read(settings: Settings, world: World) -> Dataset:
             f"--batch-size {settings.batch_size} is less than one image for each of "
             f"{world.size} ranks: it is the global batch"
         )
-    return load_dataset(
-        read_manifest(settings.manifest, settings.dataset_version),
-        settings.data,
-        settings.image_format,
-        max_bad_fraction=settings.max_bad_fraction,
-    )
+    return load_dataset(settings.dataset, settings.dataset_request)
 
 
 def _leave(settings: Settings, run: Run, evaluation: Evaluation, metrics: dict[str, float]) -> None:

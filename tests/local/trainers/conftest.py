@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from tests.local.trainers.forked_ranks import ForkedRanks, context, run_rank
+
 REPOSITORY = Path(__file__).parents[3]
 DEADLINE_SECONDS = 100
 STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
@@ -163,6 +165,71 @@ def start() -> Iterator[Start]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What two forked ranks did, and where they left it."""
+
+    folder: Path
+    seen: str
+
+    @property
+    def losses(self) -> dict[int, float]:
+        return {int(step): float(loss) for step, loss in STEP.findall(self.seen)}
+
+    @property
+    def weights(self) -> bytes:
+        return (self.folder / "results" / "model" / "model.safetensors").read_bytes()
+
+    def result(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / "results" / f"{name}.json").read_bytes())
+
+
+Train = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
+    """Train on 8x8 synthetic images with further options, in forked ranks (two, unless told)."""
+    server = context()
+    started: list[Any] = []
+
+    def train(*options: str, ranks: int = 2, folder: Path | None = None, code: int = 0) -> Outcome:
+        folder = folder or tmp_path_factory.mktemp("forked")
+        arguments = [
+            *("--dataset", "synthetic", "--synthetic-images", "64", "--synthetic-classes", "4"),
+            *("--output-dir", str(folder / "results")),
+            *("--checkpoint-dir", str(folder / "checkpoints")),
+            *("--image-size", "8", "--image-mode", "grey", "--epochs", "2", "--batch-size", "16"),
+            *("--log-every", "1", "--peer-timeout-seconds", "60", "--learning-rate", "0.05"),
+            *options,
+        ]
+        port = str(free_port())
+        logs = [folder / f"rank-{rank}.log" for rank in range(ranks)]
+        processes: list[Any] = [
+            server.Process(
+                target=run_rank,
+                args=(
+                    arguments,
+                    variables("azure-ml", rank, ranks, port) | {"OMP_NUM_THREADS": "1"},
+                    log,
+                ),
+            )
+            for rank, log in enumerate(logs)
+        ]
+        started.extend(processes)
+        for process in processes:
+            process.start()
+        forked = ForkedRanks(processes=processes, logs=logs)
+        assert forked.wait() == [code] * ranks, forked.seen
+        return Outcome(folder=folder, seen=forked.seen)
+
+    yield train
+    for process in started:
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 def variables(launcher: str, rank: int, size: int, port: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 from trainers.settings import Settings, parse_settings
 
-REQUIRED = ["--data", "d", "--manifest", "m", "--output-dir", "o", "--checkpoint-dir", "c"]
+REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
 
 
 def settings_of(*arguments: str) -> Settings:
@@ -32,7 +32,8 @@ def test_the_champion_may_be_none() -> None:
         ["--max-bad-fraction", "nan"],
         ["--seed", "-1"],
         ["--image-mode", "cmyk"],
-        ["--architecture", "resnet9"],
+        ["--model", "resnet9"],
+        ["--dataset", "tables"],
     ],
 )
 def test_a_wrong_value_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,6 +47,9 @@ def test_a_wrong_value_is_named(arguments: list[str], capsys: pytest.CaptureFixt
 def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
     settings = settings_of()
     same = {
+        "dataset": "synthetic",
+        "synthetic_images": 7,
+        "synthetic_classes": 7,
         "data": Path("x"),
         "manifest": Path("x"),
         "output_dir": Path("x"),
@@ -58,7 +62,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "peer_timeout_seconds": 7.0,
     }
     other = {
-        "architecture": "resnet20",
+        "model": "resnet20",
         "image_size": 7,
         "image_mode": "grey",
         "epochs": 7,

@@ -1,0 +1,47 @@
+"""A user's own model and dataset, as docs/trainers.md shows them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from trainers.images import Dataset, DatasetRequest, ImageFormat, Images
+
+
+class Perceptron(nn.Module):
+    """Half of its features are dropped: a seed for each step makes that repeatable."""
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(nn.Flatten(), nn.LazyLinear(32), nn.ReLU(), nn.Dropout(0.5))
+        self.head = nn.Linear(32, classes)
+        self.hidden(torch.zeros(1, channels, 8, 8))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.hidden(images))
+
+
+def stripes(request: DatasetRequest) -> Dataset:
+    """Images whose brightest row is their class."""
+    image_format = request.image_format
+
+    def images(count: int, image_format: ImageFormat) -> Images:
+        labels = torch.arange(count) % image_format.size
+        pixels = torch.zeros(
+            (count, image_format.channels, image_format.size, image_format.size), dtype=torch.uint8
+        )
+        pixels[torch.arange(count), :, labels] = 200
+        return Images(pixels=pixels, labels=labels)
+
+    return Dataset(
+        version="stripes-1",
+        classes=tuple(f"row {row}" for row in range(image_format.size)),
+        train=images(128, image_format),
+        held_out=images(32, image_format),
+        held_out_as=lambda other: images(32, other),
+        fingerprint="stripes-1",
+    )
+
+
+def not_a_module(*, channels: int, classes: int) -> int:
+    return channels * classes
