@@ -50,8 +50,10 @@ class Sampler:
         """Start, or stop and write."""
         if self._stopped is not None:
             self._stopped.set()
+            self._stopped = None
             return
         self._stopped = threading.Event()
+        self._counts.clear()
         self._cpu_before = _cpu_by_thread()
         self._began = time.monotonic()
         threading.Thread(target=self._sample, args=(self._stopped,), name="sampler").start()
