@@ -43,7 +43,7 @@ def settings(tmp_path: Path, listeners: Audience) -> Path:
         "pipeline.yml": {"floor: 0.85": "floor: 0.2"},
         "job.yml": {
             "code: ../../trainers": f"code: {ROOT / 'trainers'}",
-            "--epochs 20": "--epochs 400",
+            "--epochs 20": "--epochs 150",
             "--checkpoint-every 100": "--checkpoint-every 20",
             "environment/conda.yml": str(ROOT / "pipelines/digits/environment/conda.yml"),
         },
