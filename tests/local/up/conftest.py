@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 FUNCTION_APP = """
+import asyncio
+import logging
+
 import azure.functions as func
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
@@ -14,6 +17,13 @@ app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 @app.route("hello")
 def hello(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse("hello")
+
+
+@app.route("slow", auth_level=func.AuthLevel.ANONYMOUS)
+async def slow(req: func.HttpRequest) -> func.HttpResponse:
+    logging.warning("slow has begun")
+    await asyncio.sleep(3)
+    return func.HttpResponse("done")
 """
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import signal
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.local.up.runtime import processes_of, running, still_running
+from tests.local.up.runtime import processes_of, running, still_running, until
+
+
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return response.read()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -36,20 +43,25 @@ def test_a_signal_while_it_starts_ends_every_process(app: Path, tmp_path: Path) 
         assert "Traceback" not in runtime.output
 
 
-def test_the_supervisors_death_ends_the_parts_and_the_next_up_waits_for_that(
+def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
     app: Path, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
-    with running(app, state, "--port-base", "0") as killed:
+    with running(app, state, "--port-base", "0") as killed, ThreadPoolExecutor() as executor:
         endpoints = killed.endpoints()
         processes = killed.processes()
+        answer = executor.submit(get, f"{endpoints['functions']['base_url']}/api/slow")
+        log = state / "logs" / "functions.log"
+        until(lambda: "slow has begun" in log.read_text(), 30, "begin of the invocation")
         killed.signal(signal.SIGKILL)
         killed.wait()
-        # At once, while the parts still end: on the same ports, and on the same databases.
+        # At once, while a part drains: two sets would fight for ports and databases.
         with running(app, state) as successor:
             again = successor.endpoints()
+            assert f"process {killed.pid} was killed; waiting" in successor.output
             assert not still_running(processes)
             assert again == endpoints
+        assert answer.result() == b"done"
 
 
 def test_the_supervisors_death_ends_the_parts_in_seconds(app: Path, tmp_path: Path) -> None:
