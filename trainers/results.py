@@ -4,13 +4,14 @@
 |---|---|
 | model/ | the model, see `trainers.model_folder` |
 | metrics.json | flat: name → number |
-| report.json | for people: classes, confusion matrix, quarantined files |
+| report.json | for people: classes, confusion matrix, speed, loss curve, quarantined files |
 | error.json | on failure only: type, message, files (path and reason), files_total |
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainers.errors import TrainingError
@@ -29,14 +30,30 @@ def write_metrics(output: Path, metrics: dict[str, float]) -> None:
     write_json_atomically(output / METRICS_NAME, metrics)
 
 
-def write_report(output: Path, dataset: Dataset, evaluation: Evaluation) -> None:
-    """Write report.json."""
+def write_report(
+    output: Path,
+    dataset: Dataset,
+    evaluation: Evaluation,
+    speed: dict[str, float],
+    curve: Sequence[tuple[int, float]],
+) -> None:
+    """Write report.json.
+
+    Args:
+        output: the folder.
+        dataset: what was trained on.
+        evaluation: of the held-out images.
+        speed: from `trainers.speed`.
+        curve: steps done and the loss of the batch then.
+    """
     write_json_atomically(
         output / REPORT_NAME,
         {
             "dataset_version": dataset.version,
             "classes": list(dataset.classes),
             "confusion": evaluation.confusion[:, :-1].tolist(),
+            "speed": speed,
+            "curve": [{"step": step, "loss": loss} for step, loss in curve],
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
         },
     )

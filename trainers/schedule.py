@@ -8,17 +8,35 @@ import math
 WARM_UP_FRACTION = 0.1
 
 
-def learning_rate(step: int, *, steps: int, peak: float) -> float:
-    """Linear warm-up over the first tenth of the steps, then half a cosine down to 0.
+def warm_up_steps(steps: int, steps_per_epoch: int, epochs: float | None) -> int:
+    """Steps of warm-up: in `epochs` of the data, or by default a tenth of the run; 1 or more.
+
+    Epochs follow the global batch: a larger one has fewer steps of warm-up over the same images.
+    """
+    wanted = steps * WARM_UP_FRACTION if epochs is None else epochs * steps_per_epoch
+    return max(1, min(steps, round(wanted)))
+
+
+def scaled(rate: float, *, batch_size: int, of_batch_size: int) -> float:
+    """The rate for a global batch, given what is right for another: the linear scaling rule.
+
+    Source: arXiv 1706.02677, section 2.1. Without it large batches learn too little in the same
+    epochs; without warm-up as well, they stall early.
+    """
+    return rate * batch_size / of_batch_size
+
+
+def learning_rate(step: int, *, steps: int, peak: float, warm_up: int) -> float:
+    """Linear warm-up, then half a cosine down to 0.
 
     Args:
         step: counted from 0, below `steps`.
         steps: steps of the whole run.
         peak: the highest rate, reached once.
+        warm_up: steps of warm-up, from `warm_up_steps`.
 
     Source: arXiv 1608.03983 (cosine), arXiv 1706.02677 (warm-up).
     """
-    warm_up = max(1, round(steps * WARM_UP_FRACTION))
     if step < warm_up:
         return peak * (step + 1) / warm_up
     progress = (step - warm_up) / max(1, steps - warm_up)

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from trainers.images import MODES, DatasetRequest, ImageFormat
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
+from trainers.schedule import scaled
 
+PARALLEL = ("ddp", "fsdp")
+PRECISIONS = ("fp32", "bf16")
 _NO_CHAMPION = "none"
 
 # Settings that decide the weights. A checkpoint of others is not resumed from.
@@ -24,9 +27,12 @@ _DECISIVE = (
     "epochs",
     "batch_size",
     "learning_rate",
+    "scale_learning_rate_from",
+    "warm_up_epochs",
     "momentum",
     "weight_decay",
     "shift_pixels",
+    "precision",
     "seed",
 )
 
@@ -50,10 +56,19 @@ class Settings:
     epochs: int
     batch_size: int
     learning_rate: float
+    scale_learning_rate_from: int | None
+    warm_up_epochs: float | None
     momentum: float
     weight_decay: float
     shift_pixels: int
     seed: int
+    parallel: str
+    keep_gathered: bool
+    accumulate: int
+    precision: str
+    compile: str | None
+    channels_last: bool
+    checkpoint_activations: bool
     checkpoint_every: int
     log_every: int
     max_bad_fraction: float
@@ -68,6 +83,15 @@ class Settings:
     def dataset_request(self) -> DatasetRequest:
         """What the dataset is made from."""
         return dataset_request(self, self.image_format)
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The highest rate of the schedule, for this global batch."""
+        return scaled(
+            self.learning_rate,
+            batch_size=self.batch_size,
+            of_batch_size=self.scale_learning_rate_from or self.batch_size,
+        )
 
     def fingerprint(self) -> str:
         """A hash of the settings that decide the weights."""
@@ -99,10 +123,44 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--epochs", type=_positive_integer, default=10)
     add("--batch-size", type=_positive_integer, default=64, help="global: over all ranks")
     add("--learning-rate", type=_positive_number, default=0.1, help="peak of the schedule")
+    add(
+        "--scale-learning-rate-from",
+        type=_positive_integer,
+        default=None,
+        metavar="BATCH",
+        help="--learning-rate is for this batch size, and is scaled linearly to --batch-size",
+    )
+    add(
+        "--warm-up-epochs",
+        type=_positive_number,
+        default=None,
+        help="default: a tenth of the run",
+    )
     add("--momentum", type=_fraction, default=0.9)
     add("--weight-decay", type=_fraction, default=5e-4)
     add("--shift-pixels", type=_count, default=1, help="augmentation; 0 for none")
     add("--seed", type=_count, default=0)
+    add("--parallel", choices=PARALLEL, default="ddp", help="copies (ddp) or shards (fsdp)")
+    add(
+        "--keep-gathered",
+        action="store_true",
+        help="under fsdp: gather each block once a step (ZeRO-2), not twice (ZeRO-3)",
+    )
+    add(
+        "--accumulate",
+        type=_positive_integer,
+        default=1,
+        metavar="PASSES",
+        help="do each batch in so many passes, to save memory",
+    )
+    add("--precision", choices=PRECISIONS, default="fp32", help="bf16: by autocast")
+    add("--compile", default=None, metavar="BACKEND", help="of torch.compile, as inductor")
+    add("--channels-last", action="store_true", help="the memory format that GPUs like")
+    add(
+        "--checkpoint-activations",
+        action="store_true",
+        help="compute blocks again in the backward pass, to save memory",
+    )
     add("--checkpoint-every", type=_positive_integer, default=100, help="steps")
     add("--log-every", type=_positive_integer, default=10, help="steps")
     add("--peer-timeout-seconds", type=_positive_number, default=300.0, help="for a silent rank")

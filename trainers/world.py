@@ -26,10 +26,9 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
-from torch.nn.parallel import DistributedDataParallel
 
 from trainers.errors import BY_NAME, FileProblem, LaunchInvalid, PeerFailed, TrainingError
 
@@ -287,14 +286,6 @@ class World:
         if self.size > 1:
             dist.all_reduce(values)
         return values
-
-    def parallel(self, model: nn.Module) -> nn.Module:
-        """The model with gradients averaged over the ranks (DDP); itself in a world of one."""
-        if self.size == 1:
-            return model
-        return DistributedDataParallel(
-            model, device_ids=[self.device] if self.device.type == "cuda" else None
-        )
 
     def from_first(self, content: bytes | None) -> bytes | None:
         """What rank 0 has, on every rank.

@@ -34,6 +34,9 @@ def test_the_champion_may_be_none() -> None:
         ["--image-mode", "cmyk"],
         ["--model", "resnet9"],
         ["--dataset", "tables"],
+        ["--parallel", "pipeline"],
+        ["--precision", "fp8"],
+        ["--accumulate", "0"],
     ],
 )
 def test_a_wrong_value_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +59,12 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "checkpoint_dir": Path("x"),
         "champion": Path("x"),
         "dataset_version": "x",
+        "parallel": "fsdp",
+        "keep_gathered": True,
+        "accumulate": 7,
+        "compile": "eager",
+        "channels_last": True,
+        "checkpoint_activations": True,
         "checkpoint_every": 7,
         "log_every": 7,
         "max_bad_fraction": 0.5,
@@ -68,9 +77,12 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "epochs": 7,
         "batch_size": 7,
         "learning_rate": 0.7,
+        "scale_learning_rate_from": 7,
+        "warm_up_epochs": 7.0,
         "momentum": 0.7,
         "weight_decay": 0.7,
         "shift_pixels": 7,
+        "precision": "bf16",
         "seed": 7,
     }
     assert {field.name for field in dataclasses.fields(Settings)} == set(same) | set(other)
@@ -80,3 +92,9 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
     for name, value in other.items():
         changed = dataclasses.replace(settings, **{name: value})
         assert changed.fingerprint() != settings.fingerprint(), name
+
+
+def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
+    given = ("--learning-rate", "0.1", "--batch-size", "512")
+    assert settings_of(*given).peak_learning_rate == 0.1
+    assert settings_of(*given, "--scale-learning-rate-from", "256").peak_learning_rate == 0.2

@@ -1,0 +1,140 @@
+"""Each option in two real processes with Gloo, against the same run without it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The losses of the run without options, as one x86-64 machine had them with torch 2.13; see
+# test_train.py about the tolerance and about renewing the file.
+GOLDEN = Path(__file__).with_name("golden_losses_synthetic.json")
+GOLDEN_TOLERANCE = 1e-3
+# Sums in another order, printed with 6 decimals; 8 steps amplify it little.
+SAME_BUT_FOR_ROUNDING = 2e-5
+# bfloat16 has 8 bits of precision: losses near 2 differ in the third digit.
+BF16_TOLERANCE = 0.05
+
+FSDP = ("--parallel", "fsdp")
+EVERY_4 = ("--checkpoint-every", "4")
+
+
+@pytest.fixture(scope="session")
+def plain(train: Any) -> Any:
+    """Two ranks, DDP, no further option, checkpoints after steps 4 and 8."""
+    return train(*EVERY_4)
+
+
+def test_losses_are_the_golden_ones(plain: Any) -> None:
+    golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
+    assert plain.losses == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        FSDP,
+        (*FSDP, "--keep-gathered"),
+        ("--accumulate", "3"),
+        (*FSDP, "--accumulate", "2"),
+        ("--channels-last",),
+        ("--checkpoint-activations",),
+        (*FSDP, "--checkpoint-activations", "--channels-last"),
+        ("--compile", "eager"),
+        (*FSDP, "--compile", "aot_eager"),
+    ],
+    ids=" ".join,
+)
+def test_what_changes_speed_or_memory_does_not_change_the_loss(
+    options: tuple[str, ...], train: Any, plain: Any
+) -> None:
+    done = train(*options)
+    assert done.losses == pytest.approx(plain.losses, rel=SAME_BUT_FOR_ROUNDING)
+    assert done.result("metrics")["accuracy"] == plain.result("metrics")["accuracy"]
+
+
+def test_fsdp_leaves_the_same_plain_weights_as_ddp(train: Any, plain: Any) -> None:
+    """Sums of two do not depend on their order, so that here not a bit differs."""
+    assert train(*FSDP).weights == plain.weights
+
+
+@pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
+def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, plain: Any) -> None:
+    done = train(*options, "--precision", "bf16")
+    assert done.losses != plain.losses
+    assert done.losses == pytest.approx(plain.losses, rel=BF16_TOLERANCE)
+
+
+def test_a_scaled_rate_is_the_rate_that_is_said(train: Any, plain: Any) -> None:
+    """0.0125 for a batch of 4 is 0.05 for one of 16; 0.2 epochs of warm-up are the default step."""
+    scaled = ("--learning-rate", "0.0125", "--scale-learning-rate-from", "4")
+    done = train(*scaled, "--warm-up-epochs", "0.2")
+    assert done.weights == plain.weights
+    slower = train(*scaled, "--warm-up-epochs", "1")
+    assert slower.losses[1] == plain.losses[1]
+    assert slower.losses[8] != plain.losses[8]
+
+
+@pytest.mark.parametrize(
+    ("saved_with", "ranks", "resumed_with"),
+    [((), 2, FSDP), (FSDP, 3, ()), (FSDP, 1, FSDP), ((), 3, FSDP)],
+    ids=["ddp to fsdp", "2 fsdp to 3 ddp", "2 fsdp to 1", "2 ddp to 3 fsdp"],
+)
+def test_a_checkpoint_loads_whatever_saved_it(
+    saved_with: tuple[str, ...], ranks: int, resumed_with: tuple[str, ...], train: Any, plain: Any
+) -> None:
+    saved = train(*saved_with, *EVERY_4)
+    for record in (saved.folder / "checkpoints").glob("step-00000008-*.json"):
+        record.unlink()
+    done = train(*resumed_with, ranks=ranks, folder=saved.folder)
+    assert "resumed from step 4\n" in done.seen
+    late = {step: loss for step, loss in plain.losses.items() if step > 4}
+    assert done.losses == pytest.approx(late, rel=SAME_BUT_FOR_ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "resnet18-batchnorm", "--image-size", "16", "--learning-rate", "0.005"),
+        (*FSDP, "--model", "resnet18-batchnorm", "--image-size", "16", "--learning-rate", "0.005"),
+        ("--model", "tests.local.trainers.own_example:Perceptron"),
+    ],
+    ids=["batch norm", "batch norm, fsdp", "dropout"],
+)
+def test_a_resumed_run_ends_in_the_same_bits_buffers_and_all(
+    options: tuple[str, ...], train: Any
+) -> None:
+    undisturbed = train(*options, *EVERY_4)
+    weights = undisturbed.weights
+    # One byte of rank 1's part of the newest checkpoint: it is passed over for the one before.
+    newest = next((undisturbed.folder / "checkpoints").glob("step-00000008-*/__1_0.distcp"))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    shutil.rmtree(undisturbed.folder / "results")
+
+    again = train(*options, *EVERY_4, folder=undisturbed.folder)
+    assert re.search(
+        r"^warning: checkpoint step-00000008-\w+ passed over", again.seen, re.MULTILINE
+    )
+    assert "resumed from step 4\n" in again.seen
+    assert again.weights == weights
+
+
+def test_a_batch_too_small_for_its_passes_is_refused(train: Any) -> None:
+    failed = train("--accumulate", "9", code=1)
+    assert "2 ranks and 9 passes" in failed.result("error")["message"]
+
+
+def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
+    report = plain.result("report")
+    speed = report["speed"]
+    assert speed["devices"] == 2
+    assert speed["images_per_second"] == pytest.approx(2 * speed["images_per_second_per_device"])
+    assert 0 < speed["data_wait_seconds"] < speed["train_seconds"]
+    assert [point["step"] for point in report["curve"]] == list(range(1, 9))
+    assert {p["step"]: round(p["loss"], 6) for p in report["curve"]} == plain.losses

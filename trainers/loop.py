@@ -1,0 +1,192 @@
+"""The loop: from the newest checkpoint to the last step."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainers.checkpoints import CheckpointFolder, RunIdentity
+from trainers.errors import Stopped, TrainingDiverged
+from trainers.images import Dataset, Images, to_input
+from trainers.model_folder import Model, new_model
+from trainers.order import Order, shifted, shifts
+from trainers.parallel import Parallel
+from trainers.saver import Saver
+from trainers.schedule import learning_rate, warm_up_steps
+from trainers.settings import Settings
+from trainers.speed import Speed
+from trainers.world import World
+
+
+class StopRequest(Protocol):
+    """Tells whether this rank shall stop."""
+
+    requested: bool
+
+
+class Run:
+    """The state of training: model, optimizer and the number of steps done."""
+
+    def __init__(
+        self, settings: Settings, dataset: Dataset, world: World, say: Callable[[str], None]
+    ) -> None:
+        self.settings = settings
+        self.dataset = dataset
+        self.world = world
+        self.say = say
+        self.order = Order(
+            samples=len(dataset.train), batch_size=settings.batch_size, seed=settings.seed
+        )
+        self.steps = settings.epochs * self.order.steps_per_epoch
+        torch.use_deterministic_algorithms(mode=True)
+        torch.manual_seed(settings.seed)
+        self.model = new_model(settings.model, dataset.classes, settings.image_format)
+        self.parallel = Parallel(self.model.network, settings, world)
+        self.optimizer = torch.optim.SGD(
+            self.parallel.network.parameters(),
+            lr=settings.peak_learning_rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=settings.momentum > 0,
+        )
+        identity = RunIdentity(
+            dataset_version=dataset.version,
+            data_fingerprint=dataset.fingerprint,
+            settings_fingerprint=settings.fingerprint(),
+            seed=settings.seed,
+        )
+        self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, identity, say), world)
+        self.step = 0
+        self.resumed_from_step = 0
+        self.saved_step = 0
+        self.speed = Speed(devices=world.size)
+        self.curve: list[tuple[int, float]] = []
+        """Steps done and the mean loss of the last of them's batch, since the last start."""
+
+    def resume(self) -> None:
+        """Go on from the newest checkpoint, if there is one."""
+        self.step = self.saver.resume(self.parallel.network, self.optimizer)
+        self.resumed_from_step = self.saved_step = self.step
+        if self.step:
+            self.say(f"resumed from step {self.step}")
+
+    def fit(self, stop: StopRequest) -> None:
+        """Train to the last step, saving as it goes.
+
+        Raises:
+            Stopped: SIGTERM came to a rank; the state is saved.
+            TrainingDiverged: the loss is not finite.
+        """
+        self.parallel.module.train()
+        self.parallel.settle(lambda: self._pass(self._images(0), last=True))
+        self.speed.start()
+        while self.step < self.steps:
+            mean_loss, stopping = self._agree(self._batch_loss(), stop)
+            if stopping:
+                self._save()
+                self.saver.finish()
+                raise Stopped(f"stopped by SIGTERM after step {self.step}, which is saved")
+            self._update()
+            self.step += 1
+            self.speed.count(self.settings.batch_size)
+            if self.step % self.settings.log_every == 0 or self.step == self.steps:
+                self.curve.append((self.step, mean_loss))
+                rate = self.speed.images_per_second_since_asked()
+                self.say(f"step {self.step}/{self.steps} loss {mean_loss:.6f} images/s {rate:.0f}")
+            if self.step % self.settings.checkpoint_every == 0 or self.step == self.steps:
+                self._save()
+        self.saver.finish()
+
+    def trained(self) -> Model:
+        """The whole model, in plain tensors and to be evaluated, on every rank."""
+        whole = new_model(self.settings.model, self.dataset.classes, self.settings.image_format)
+        whole.network.load_state_dict(self.parallel.whole_state())
+        whole.network.to(self.world.device)
+        return whole
+
+    def _batch_loss(self) -> Tensor:
+        """Forward and backward passes of the step's batch; this rank's part of its mean loss."""
+        torch.manual_seed(_seed(self.settings.seed, self.step, self.world.rank))
+        self.optimizer.zero_grad()
+        loss = torch.zeros((), device=self.world.device)
+        last = self.settings.accumulate - 1
+        for part in range(self.settings.accumulate):
+            with self.speed.waiting_for_data():
+                images = self._images(part)
+            loss += self._pass(images, last=part == last)
+        return loss
+
+    def _pass(self, images: Images, *, last: bool) -> Tensor:
+        """One forward and backward pass.
+
+        The loss is this rank's part of the batch's mean, times the ranks, over which gradients are
+        averaged. So unequal parts weigh by their size, and the gradient is the global batch's.
+        """
+        with self.parallel.backward_pass(last=last):
+            logits = self.parallel.logits(images.pixels)
+            loss = functional.cross_entropy(logits, images.labels, reduction="sum")
+            loss = loss * (self.world.size / self.settings.batch_size)
+            loss.backward()
+        return loss.detach()
+
+    def _images(self, part: int) -> Images:
+        """This rank's share of a part of the step's batch, as the network takes it."""
+        batch = self.order.batch(self.step)
+        offsets = shifts(
+            batch,
+            samples=self.order.samples,
+            seed=self.settings.seed,
+            pixels=self.settings.shift_pixels,
+        )
+        mine = self.world.share(torch.arange(len(batch.samples)))
+        mine = mine[part :: self.settings.accumulate]
+        images = self.dataset.train.take(batch.samples[mine])
+        pixels = shifted(images.pixels, offsets[mine])
+        return Images(
+            pixels=to_input(pixels, self.world.device), labels=images.labels.to(self.world.device)
+        )
+
+    def _agree(self, loss: Tensor, stop: StopRequest) -> tuple[float, bool]:
+        """The batch's mean loss, and whether any rank was told to stop: on all ranks alike.
+
+        One number more to add up for each step; in return no rank ever waits for one that left.
+        """
+        signals = torch.stack([loss / self.world.size, torch.zeros_like(loss)])
+        signals[1] = float(stop.requested)
+        mean_loss, stopping = self.world.sum(signals).tolist()
+        if not stopping and not math.isfinite(mean_loss):
+            raise TrainingDiverged(
+                f"the loss is {mean_loss} at step {self.step + 1}: "
+                f"lower --learning-rate (its peak is {self.settings.peak_learning_rate:g})"
+            )
+        return mean_loss, stopping > 0
+
+    def _update(self) -> None:
+        steps_per_epoch = self.order.steps_per_epoch
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(
+                self.step,
+                steps=self.steps,
+                peak=self.settings.peak_learning_rate,
+                warm_up=warm_up_steps(self.steps, steps_per_epoch, self.settings.warm_up_epochs),
+            )
+        self.optimizer.step()
+
+    def _save(self) -> None:
+        if self.step == self.saved_step:
+            return  # a checkpoint that counts is not written over; at 0 there is nothing to save
+        self.parallel.unify_buffers()
+        self.saver.start(self.step, self.parallel.network, self.optimizer)
+        self.saved_step = self.step
+
+
+def _seed(seed: int, step: int, rank: int) -> int:
+    """For what a network draws by itself, as dropout does: then a resumed run draws alike."""
+    digest = hashlib.sha256(f"{seed}/{step}/{rank}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

@@ -1,0 +1,109 @@
+"""Saves checkpoints beside the training: it waits for the copy in memory, not for the storage.
+
+One save is in progress at a time. Ranks meet in a process group of their own, so that a save's
+messages never mix with training's.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+from trainers.checkpoints import Checkpoint, CheckpointFolder, sha256_of
+from trainers.world import World
+
+
+class Saver:
+    """Writes and reads the checkpoints of one run, on every rank alike."""
+
+    def __init__(self, folder: CheckpointFolder, world: World) -> None:
+        self._folder = folder
+        self._world = world
+        self._group: Any = None
+        if world.size > 1:
+            self._group = dist.new_group(backend="gloo", timeout=world.timeout)
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def start(self, step: int, network: nn.Module, optimizer: Optimizer) -> None:
+        """Copy the state, and write it while training goes on.
+
+        Raises:
+            Exception: what the save before this one failed with.
+        """
+        from trainers import sharded_state  # noqa: PLC0415  # a second of import, until it is needed
+
+        self.finish()
+        state = sharded_state.staged(sharded_state.state_of(network, optimizer))
+        self._thread = threading.Thread(
+            target=self._save, args=(step, state), name="checkpoint", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until the last save is done.
+
+        Raises:
+            Exception: what it failed with.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def resume(self, network: nn.Module, optimizer: Optimizer) -> int:
+        """Load the newest checkpoint that is whole; returns the steps done, 0 if there is none.
+
+        Rank 0 lists, since mounts of one folder on several machines may lag behind each other;
+        every rank verifies a part of the files.
+        """
+        listed = self._folder.committed() if self._world.is_first else []
+        told = json.dumps([[found.step, dict(found.files)] for found in listed]).encode()
+        for step, files in json.loads(self._world.from_first(told) or b"[]"):
+            checkpoint = Checkpoint(step=step, files=files)
+            damage = self._folder.damage(checkpoint, part=self._world.rank, parts=self._world.size)
+            damaged_parts = torch.tensor([float(damage is not None)], device=self._world.device)
+            if self._world.sum(damaged_parts).item():
+                reason = damage or "corrupt: another rank found a file that differs from its record"
+                self._folder.pass_over(checkpoint, reason)
+                continue
+            from trainers import sharded_state  # noqa: PLC0415  # as above
+
+            sharded_state.read(self._folder.content(step), network, optimizer, self._group)
+            return step
+        return 0
+
+    def _save(self, step: int, state: dict[str, Any]) -> None:
+        from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415  # as above
+
+        try:
+            self._write(step, state)
+        except CheckpointException as error:  # not an Exception: it holds one for each failed rank
+            self._failure = next(iter(error.failures.values()))[0]
+        except Exception as error:  # noqa: BLE001  # told by the next start or finish
+            self._failure = error
+
+    def _write(self, step: int, state: dict[str, Any]) -> None:
+        from trainers import sharded_state  # noqa: PLC0415  # as above
+
+        content = self._folder.content(step)
+        sharded_state.write(content, state, self._group)
+        prefix = f"__{self._world.rank}_"
+        mine = [path for path in content.iterdir() if path.name.startswith(prefix)]
+        if self._world.is_first:
+            mine.append(content / sharded_state.INDEX_NAME)
+        hashes = {path.name: sha256_of(path) for path in mine}
+        by_rank: list[dict[str, str] | None] = [hashes]
+        if self._group is not None:
+            by_rank = [None] * self._world.size
+            dist.all_gather_object(by_rank, hashes, group=self._group)
+        if self._world.is_first:
+            files = {name: sha for part in by_rank for name, sha in (part or {}).items()}
+            self._folder.commit(Checkpoint(step=step, files=files))

@@ -1,0 +1,144 @@
+"""The state of training as files: each rank writes its own part, any number of ranks reads them.
+
+Written and read by torch.distributed.checkpoint, so that what DDP saved FSDP loads, and so on. It
+holds tensors only, under flat names: `model.<name>` and `optimizer.<key>.<parameter's name>`. The
+index, which that library pickles, is read by an unpickler that knows the index's classes and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import warnings
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import ReadItem
+from torch.distributed.checkpoint.staging import BlockingAsyncStager
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.optim import Optimizer
+
+INDEX_NAME = ".metadata"
+_MODEL = "model."
+_OPTIMIZER = "optimizer."
+
+State = dict[str, Any]
+
+# What an index of tensors is made of. A class more is a change of torch: look before adding it.
+_INDEX_CLASSES = frozenset(
+    {
+        ("collections", "OrderedDict"),
+        ("pathlib", "PosixPath"),
+        ("torch", "Size"),
+        ("torch", "device"),
+        ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+        ("torch.distributed.checkpoint.metadata", "ChunkStorageMetadata"),
+        ("torch.distributed.checkpoint.metadata", "Metadata"),
+        ("torch.distributed.checkpoint.metadata", "MetadataIndex"),
+        ("torch.distributed.checkpoint.metadata", "StorageMeta"),
+        ("torch.distributed.checkpoint.metadata", "TensorProperties"),
+        ("torch.distributed.checkpoint.metadata", "TensorStorageMetadata"),
+        ("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING"),
+        ("torch.serialization", "_get_layout"),
+        *(("torch", str(dtype).removeprefix("torch.")) for dtype in (torch.float32, torch.float64)),
+        *(("torch", name) for name in ("bfloat16", "float16", "int64", "int32", "uint8", "bool")),
+    }
+)
+
+
+def state_of(network: nn.Module, optimizer: Optimizer) -> State:
+    """The tensors themselves, not copies. Rates and the like follow from settings and step."""
+    state: State = {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
+    for name, parameter in network.named_parameters():
+        for key, value in optimizer.state[parameter].items():
+            if isinstance(value, Tensor):
+                state[f"{_OPTIMIZER}{key}.{name}"] = value
+    return state
+
+
+def staged(state: State) -> State:
+    """A copy in the CPU's memory, which training does not change any more."""
+    return BlockingAsyncStager().stage(state)
+
+
+def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
+    """Write this rank's part, and on the first rank the index. All ranks do it together.
+
+    Args:
+        folder: made if need be; what is in it from before is written over.
+        state: from `staged`.
+        group: all ranks, by Gloo; None in a world of one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _expected_warnings():
+        save(
+            state,
+            storage_writer=FileSystemWriter(folder, sync_files=True),
+            process_group=group,
+            no_dist=group is None,
+        )
+
+
+def read(
+    folder: Path, network: nn.Module, optimizer: Optimizer, group: dist.ProcessGroup | None
+) -> None:
+    """Load into a network and an optimizer what any number of ranks has written. All together.
+
+    Raises:
+        pickle.UnpicklingError: the index holds what an index does not.
+    """
+    reader = _Reader(folder)
+    names = list(reader.read_metadata().state_dict_metadata)
+    parameters = dict(network.named_parameters())
+    for name in names:
+        if name.startswith(_OPTIMIZER):
+            key, _, parameter_name = name.removeprefix(_OPTIMIZER).partition(".")
+            parameter = parameters[parameter_name]
+            optimizer.state[parameter][key] = torch.zeros_like(parameter)
+    with _expected_warnings():
+        load(
+            state_of(network, optimizer),
+            storage_reader=reader,
+            planner=_TensorsOnly(),
+            process_group=group,
+            no_dist=group is None,
+        )
+
+
+@contextlib.contextmanager
+def _expected_warnings() -> Generator[None]:
+    with warnings.catch_warnings():
+        # A world of one has no process group.
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        # What a killed run left of the same step, or one whose content does not fit its record.
+        warnings.filterwarnings("ignore", "Detected an existing checkpoint", UserWarning)
+        yield
+
+
+class _IndexUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _INDEX_CLASSES:
+            raise pickle.UnpicklingError(f"a checkpoint's index does not hold {module}.{name}")
+        return super().find_class(module, name)
+
+
+class _Reader(FileSystemReader):
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        content = (Path(self.path) / INDEX_NAME).read_bytes()
+        return _IndexUnpickler(io.BytesIO(content)).load()
+
+
+class _TensorsOnly(DefaultLoadPlanner):
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        del value
+        raise pickle.UnpicklingError(f"{read_item.storage_index.fqn} is no tensor")

@@ -1,0 +1,57 @@
+"""How fast training is, and how long it waits for data."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+
+
+@dataclass(kw_only=True)
+class Speed:
+    """Counts global batches from `start` on, as seen from one rank."""
+
+    devices: int
+    clock: Callable[[], float] = time.perf_counter
+    images: int = 0
+    seconds: float = 0.0
+    data_seconds: float = 0.0
+    _started: float = field(default=0.0, repr=False)
+    _asked: tuple[float, int] = field(default=(0.0, 0), repr=False)
+
+    def start(self) -> None:
+        """Training begins now."""
+        self._started = self.clock()
+        self._asked = (0.0, 0)
+
+    def count(self, images: int) -> None:
+        """A step over so many images, of all ranks together, is done."""
+        self.images += images
+        self.seconds = self.clock() - self._started
+
+    @contextlib.contextmanager
+    def waiting_for_data(self) -> Generator[None]:
+        """Time that this rank takes to make its share of a batch ready."""
+        began = self.clock()
+        yield
+        self.data_seconds += self.clock() - began
+
+    def images_per_second_since_asked(self) -> float:
+        """The speed since this was last asked for."""
+        seconds, images = self._asked
+        self._asked = (self.seconds, self.images)
+        passed = self.seconds - seconds
+        return (self.images - images) / passed if passed else 0.0
+
+    def report(self) -> dict[str, float]:
+        """Global and per device; the wait for data in seconds and as a fraction of the time."""
+        rate = self.images / self.seconds if self.seconds else 0.0
+        return {
+            "devices": self.devices,
+            "train_seconds": self.seconds,
+            "images_per_second": rate,
+            "images_per_second_per_device": rate / self.devices,
+            "data_wait_seconds": self.data_seconds,
+            "data_wait_fraction": self.data_seconds / self.seconds if self.seconds else 0.0,
+        }
