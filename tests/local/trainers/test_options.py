@@ -138,3 +138,10 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     assert 0 < speed["data_wait_seconds"] < speed["train_seconds"]
     assert [point["step"] for point in report["curve"]] == list(range(1, 9))
     assert {p["step"]: round(p["loss"], 6) for p in report["curve"]} == plain.losses
+
+
+def test_a_save_that_fails_ends_the_run_with_its_reason(train: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    failed = train("--checkpoint-dir", str(tmp_path / "file" / "below"), *EVERY_4, code=1)
+    assert failed.result("error")["type"] == "NotADirectoryError"
+    assert not (failed.folder / "results" / "metrics.json").exists()
