@@ -1,0 +1,264 @@
+"""The names by which the parts know one another: what is registered, and what is deployed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from handlers import message_queues
+from handlers.pipelines import load_pipelines
+from handlers.settings import APP_FOLDER, Settings
+from orchestrations import activities
+from orchestrations.landing import RETRAINING, landing
+from orchestrations.retraining import retraining
+
+INFRA = APP_FOLDER / "infra" / "local"
+PIPELINES = load_pipelines(APP_FOLDER / "pipelines")
+
+# Name → its bindings but for the durable client, without what says nothing (direction, parameter).
+TRIGGERS: dict[str, list[dict[str, Any]]] = {
+    "on_blob_event": [{"type": "eventGridTrigger"}],
+    "on_job_event": [{"type": "eventGridTrigger"}],
+    "on_retry": [
+        {"type": "serviceBusTrigger", "queueName": "retries", "connection": "ServiceBus"},
+    ],
+    "deliver_notification": [
+        {"type": "serviceBusTrigger", "queueName": "notifications", "connection": "ServiceBus"},
+    ],
+    "reconcile": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
+    "start_run": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/runs",
+            "methods": ["POST"],
+            "authLevel": "ANONYMOUS",
+        },
+        {"type": "http"},
+    ],
+    "list_runs": [
+        {"type": "httpTrigger", "route": "runs", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
+    "get_run": [
+        {"type": "httpTrigger", "route": "runs/{id}", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
+    "cancel_run": [
+        {
+            "type": "httpTrigger",
+            "route": "runs/{id}/cancel",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "redrive": [
+        {"type": "httpTrigger", "route": "redrive", "methods": ["POST"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
+    "explain": [
+        {"type": "httpTrigger", "route": "explain", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
+}
+# Every trigger that starts, wakes or asks an instance has the durable client.
+WITH_DURABLE_CLIENT = {
+    "on_blob_event",
+    "on_job_event",
+    "on_retry",
+    "reconcile",
+    "start_run",
+    "list_runs",
+    "get_run",
+    "cancel_run",
+}
+ORCHESTRATORS = {"landing", "retraining"}
+
+_LIST_FUNCTIONS = """
+import json
+from function_app import app
+print(json.dumps({
+    function.get_function_name(): [json.loads(each) for each in function.get_raw_bindings()]
+    for function in app.get_functions()
+}))
+"""
+
+
+@cache
+def registered() -> dict[str, list[dict[str, Any]]]:
+    """Every function's bindings, by its name.
+
+    From a process of its own: `get_functions` can be called once only, and reads the settings.
+    """
+    printed = subprocess.run(
+        [sys.executable, "-c", _LIST_FUNCTIONS],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=APP_FOLDER,
+    ).stdout
+    return json.loads(printed)
+
+
+def registered_as(kind: str) -> set[str]:
+    return {
+        name
+        for name, bindings in registered().items()
+        if any(binding["type"] == kind for binding in bindings)
+    }
+
+
+def test_every_trigger_is_registered_as_the_table_says() -> None:
+    durable = registered_as("orchestrationTrigger") | registered_as("activityTrigger")
+    found = {
+        name: [
+            {key: value for key, value in binding.items() if key not in ("direction", "name")}
+            for binding in bindings
+            if binding["type"] != "durableClient"
+        ]
+        for name, bindings in registered().items()
+        if name not in durable
+    }
+    assert found == TRIGGERS
+
+
+def test_who_has_the_durable_client() -> None:
+    assert registered_as("durableClient") == WITH_DURABLE_CLIENT
+
+
+def test_orchestrators_are_registered_by_the_names_that_they_are_started_by() -> None:
+    assert registered_as("orchestrationTrigger") == ORCHESTRATORS
+    assert {landing.__name__, retraining.__name__} == ORCHESTRATORS
+    assert retraining.__name__ == RETRAINING
+
+
+def test_every_activity_is_registered_and_no_other() -> None:
+    assert registered_as("activityTrigger") == {activity.name for activity in activities.ALL}
+    declared = [each for each in vars(activities).values() if isinstance(each, activities.Activity)]
+    assert [each.name for each in activities.ALL] == [each.name for each in declared]
+
+
+def test_the_architecture_page_names_every_trigger() -> None:
+    page = (APP_FOLDER / "docs" / "architecture.md").read_text("utf-8")
+    (row,) = re.findall(r"^\| functions \| (.*) \|$", page, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == set(TRIGGERS)
+
+
+# --- infra/local ---------------------------------------------------------------------------------
+
+
+def infra(name: str) -> Any:
+    return json.loads((INFRA / name).read_text("utf-8"))
+
+
+def test_service_bus_has_the_queues_and_topics_that_are_used_and_no_other() -> None:
+    (namespace,) = infra("Config.json")["UserConfig"]["Namespaces"]
+    triggers = {
+        binding["queueName"]
+        for bindings in registered().values()
+        for binding in bindings
+        if binding["type"] == "serviceBusTrigger"
+    }
+    sent_to = {
+        message_queues.RETRIES,
+        message_queues.NOTIFICATIONS,
+        message_queues.REJECTED_RUNS,
+    }
+    assert triggers <= sent_to
+    assert {queue["Name"] for queue in namespace["Queues"]} == sent_to
+    assert [topic["Name"] for topic in namespace["Topics"]] == [message_queues.OPS_ALERTS]
+
+
+def test_handlers_send_to_queues_and_topics_by_their_constants_only() -> None:
+    """So that the test above sees every one of them."""
+    for file in APP_FOLDER.glob("handlers/*.py"):
+        literal = re.search(
+            r"""\.(?:send|publish|get_queue_\w+|get_topic_\w+|get_subscription_\w+)\(\s*["']""",
+            file.read_text("utf-8"),
+        )
+        assert literal is None, f"{file.name}: {literal}"
+
+
+def test_events_are_delivered_to_functions_that_there_are() -> None:
+    document = infra("event-grid.json")
+    delivered_to = {
+        subscription["properties"]["destination"]["properties"]["resourceId"].rpartition("/")[2]
+        for subscription in document["eventSubscriptions"]
+        if subscription["properties"]["destination"]["endpointType"] == "AzureFunction"
+    }
+    assert delivered_to == registered_as("eventGridTrigger")
+
+
+def test_the_topic_that_is_published_to_is_there() -> None:
+    topics = {topic["name"] for topic in infra("event-grid.json")["topics"]}
+    used = re.findall(r"\{topic_endpoint:(.*?)\}", json.dumps(infra("app-settings.json")))
+    assert set(used) == topics
+
+
+def test_events_of_every_landing_zone_are_subscribed_to() -> None:
+    prefixes = [
+        subscription["properties"]["filter"]["subjectBeginsWith"]
+        for subscription in infra("event-grid.json")["eventSubscriptions"]
+        if subscription["topic"] == "storage"
+    ]
+    for pipeline in PIPELINES.values():
+        source = pipeline.source
+        zone = f"/blobServices/default/containers/{source.container}/blobs/{source.prefix}"
+        assert any(zone.startswith(prefix) for prefix in prefixes), pipeline.name
+
+
+def test_containers_are_those_of_zones_records_and_dead_letters() -> None:
+    dead_letters = re.findall(r'"blobContainerName": "(.*?)"', json.dumps(infra("event-grid.json")))
+    zones = {pipeline.source.container for pipeline in PIPELINES.values()}
+    wanted = zones | {Settings({}).records_container} | set(dead_letters)
+    assert set(infra("storage.json")["containers"]) == wanted
+
+
+def test_datastores_are_those_of_zones_and_records() -> None:
+    datastores = {
+        each["name"]: each["containerName"] for each in infra("azure-ml.json")["datastores"]
+    }
+    settings = Settings({})
+    wanted = {
+        pipeline.dataset.datastore: pipeline.source.container for pipeline in PIPELINES.values()
+    } | {settings.records_datastore: settings.records_container}
+    assert datastores == wanted
+
+
+def test_jobs_read_from_datastores_that_there_are() -> None:
+    known = {each["name"] for each in infra("azure-ml.json")["datastores"]}
+    for name, pipeline in PIPELINES.items():
+        job = yaml.safe_load((APP_FOLDER / "pipelines" / name / pipeline.job).read_text("utf-8"))
+        used = re.findall(r"azureml://datastores/(\w+)/", json.dumps(job))
+        assert set(used) <= known | {"workspaceblobstore"}, name
+
+
+@pytest.mark.parametrize("setting", infra("app-settings.json"))
+def test_every_local_setting_is_documented(setting: str) -> None:
+    page = (APP_FOLDER / "docs" / "app-settings.md").read_text("utf-8")
+    assert f"`{setting}`" in page
+
+
+def test_every_setting_of_the_architecture_page_is_documented() -> None:
+    pages = APP_FOLDER / "docs"
+    (row,) = re.findall(
+        r"^\| app settings \| (.*) \|$",
+        (pages / "architecture.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    documented = (pages / "app-settings.md").read_text("utf-8")
+    named = [each for each in re.findall(r"`(\w+)`", row) if not each.startswith("__")]
+    assert named
+    assert [each for each in named if f"`{each}" not in documented] == []
+
+
+@pytest.mark.parametrize("setting", ["DataStorage", "WorkspaceStorage", "ServiceBus"])
+def test_connections_are_set_locally(setting: str) -> None:
+    assert infra("app-settings.json")[setting]
