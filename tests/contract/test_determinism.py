@@ -164,7 +164,7 @@ def test_the_orchestrators_are_among_the_modules() -> None:
         ("import datetime as dt\ndt.date.today()", "datetime.date.today"),
         ("from datetime import datetime\nread = datetime.now", "datetime.datetime.now"),
         (
-            "from pydantic import Field\nfrom datetime import date\nField(default_factory=date.today)",
+            "from pydantic import Field as F\nfrom datetime import date\nF(default_factory=date.today)",
             "datetime.date.today",
         ),
         ("open('a')", "open"),
