@@ -3,6 +3,10 @@
 A file is uploaded only when two scans in a row found it with the same size and time: one that is
 being written is left for later. After the processes have ended nothing moves any more, and the
 last plan takes everything.
+
+Uploads go in the order in which the files were written, deletions after them: whoever reads the
+blobs after a crash in between finds what a process would have found that died then. A file that
+vouches for others, such as a checkpoint's record, never comes before them.
 """
 
 from __future__ import annotations
@@ -28,9 +32,10 @@ Scan = Mapping[str, FileState]
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """Relative paths, sorted."""
+    """Relative paths. The deletions are for after the uploads."""
 
     uploads: tuple[str, ...]
+    """Oldest first."""
     deletions: tuple[str, ...]
 
 
@@ -50,7 +55,7 @@ def plan_sync(*, synced: Scan, previous: Scan, current: Scan, is_final: bool) ->
     return SyncPlan(
         uploads=tuple(
             path
-            for path in sorted(current)
+            for path in sorted(current, key=lambda path: (current[path].modified_ns, path))
             if current[path] != synced.get(path) and is_settled(path)
         ),
         deletions=tuple(

@@ -128,9 +128,9 @@ class Outbox:
             for row in rows
         ]
 
-    async def published(self, sequences: Sequence[int]) -> None:
-        """Forget events that Event Grid has acknowledged."""
-        rows = [(sequence,) for sequence in sequences]
+    async def published(self, numbers: Sequence[int]) -> None:
+        """Forget events that Event Grid has acknowledged, by their sequence numbers."""
+        rows = [(number,) for number in numbers]
 
         def delete(connection: sqlite3.Connection) -> None:
             connection.executemany("DELETE FROM events WHERE sequence = ?", rows)

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 import aiohttp
 
 from localazure.environment import LOOPBACK, STORAGE_TOPIC, Environment
+from localazure.event_publisher import EventPublisher
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import load_containers
@@ -16,7 +17,6 @@ from localazure.storage.events import topic_of
 from localazure.storage.ledger import Ledger
 from localazure.storage.outbox import Outbox
 from localazure.storage.proxy import Proxy, connections
-from localazure.storage.publisher import Publisher
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +50,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             await blobs.create_container(container)
         await ledger.reconcile()
         to_event_grid = await stack.enter_async_context(aiohttp.ClientSession())
-        publisher = Publisher(
+        publisher = EventPublisher(
             outbox,
             to_event_grid,
             environment.topic_endpoint(STORAGE_TOPIC),

@@ -44,3 +44,12 @@ def test_a_file_that_was_replaced_by_one_of_the_same_size_and_time_is_uploaded()
     old, new = FileState(3, 7, 1), FileState(3, 7, 2)
     plan = plan_sync(synced={"a": old}, previous={"a": new}, current={"a": new}, is_final=False)
     assert plan == SyncPlan(uploads=("a",), deletions=())
+
+
+@given(current=FILES)
+def test_files_go_up_in_the_order_in_which_they_were_written(
+    current: dict[str, FileState],
+) -> None:
+    plan = plan_sync(synced={}, previous={}, current=current, is_final=True)
+    written = [current[path].modified_ns for path in plan.uploads]
+    assert written == sorted(written)
