@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -28,6 +29,14 @@ class StopRequest(Protocol):
     """Tells whether this rank shall stop."""
 
     requested: bool
+
+
+class _NeverStop:
+    requested = False
+
+
+# The first steps allocate memory, choose kernels and compile.
+_REHEARSED_BEFORE = 3
 
 
 class Run:
@@ -102,6 +111,21 @@ class Run:
             if self.step % self.settings.checkpoint_every == 0 or self.step == self.steps:
                 self._save()
         self.saver.finish()
+
+    def rehearse(self, steps: int) -> float:
+        """Seconds that so many steps take, at a rate of 0: nothing is learned, saved or said."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        self.parallel.module.train()
+        self.parallel.settle(lambda: self._pass(self._images(0), last=True))
+        began = 0.0
+        for number in range(_REHEARSED_BEFORE + steps):
+            if number == _REHEARSED_BEFORE:
+                began = time.perf_counter()
+            self._agree(self._batch_loss(), _NeverStop())  # waits for the device, too
+            self.optimizer.step()
+            self.step += 1
+        return time.perf_counter() - began
 
     def trained(self) -> Model:
         """The whole model, in plain tensors and to be evaluated, on every rank."""

@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trainers.errors import TrainingError
 from trainers.evaluate import Evaluation
@@ -34,7 +35,7 @@ def write_report(
     output: Path,
     dataset: Dataset,
     evaluation: Evaluation,
-    speed: dict[str, float],
+    speed: Mapping[str, Any],
     curve: Sequence[tuple[int, float]],
 ) -> None:
     """Write report.json.
@@ -43,7 +44,7 @@ def write_report(
         output: the folder.
         dataset: what was trained on.
         evaluation: of the held-out images.
-        speed: from `trainers.speed`.
+        speed: from `trainers.scaling.figures`.
         curve: steps done and the loss of the batch then.
     """
     write_json_atomically(
@@ -52,7 +53,7 @@ def write_report(
             "dataset_version": dataset.version,
             "classes": list(dataset.classes),
             "confusion": evaluation.confusion[:, :-1].tolist(),
-            "speed": speed,
+            "speed": dict(speed),
             "curve": [{"step": step, "loss": loss} for step, loss in curve],
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
         },

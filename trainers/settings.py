@@ -73,6 +73,7 @@ class Settings:
     log_every: int
     max_bad_fraction: float
     peer_timeout_seconds: float
+    measure_scaling: int
 
     @property
     def image_format(self) -> ImageFormat:
@@ -164,6 +165,13 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--checkpoint-every", type=_positive_integer, default=100, help="steps")
     add("--log-every", type=_positive_integer, default=10, help="steps")
     add("--peer-timeout-seconds", type=_positive_number, default=300.0, help="for a silent rank")
+    add(
+        "--measure-scaling",
+        type=_count,
+        default=0,
+        metavar="STEPS",
+        help="before training, time so many steps alone, side by side and together; 0: do not",
+    )
     return Settings(**vars(parser.parse_args(arguments)))
 
 

@@ -45,6 +45,7 @@ from trainers.images import Dataset
 from trainers.loop import Run
 from trainers.model_folder import Model, save_model
 from trainers.plugins import load_dataset
+from trainers.scaling import figures, measure
 from trainers.settings import Settings, parse_settings
 from trainers.world import Launch, World, is_loss_of_peer
 
@@ -68,6 +69,7 @@ def train(settings: Settings, world: World) -> None:
         f"{len(dataset.quarantined)} quarantined; {world.size} ranks on {world.device.type}"
     )
     world.connect()
+    scaling = measure(settings, dataset, world) if settings.measure_scaling else None
     run = Run(settings, dataset, world, say)
     run.resume()
     run.fit(stop)
@@ -82,7 +84,8 @@ def train(settings: Settings, world: World) -> None:
         )
         metrics["champion_accuracy"] = champion.accuracy
     if world.is_first:
-        _leave(run, model, evaluation, metrics)
+        speed = figures(run.speed, settings, dataset, world.device, scaling)
+        _leave(run, model, evaluation, metrics, speed)
     say(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     world.disconnect()
 
@@ -123,7 +126,13 @@ def _metrics(run: Run, evaluation: Evaluation) -> dict[str, float]:
     }
 
 
-def _leave(run: Run, model: Model, evaluation: Evaluation, metrics: dict[str, float]) -> None:
+def _leave(
+    run: Run,
+    model: Model,
+    evaluation: Evaluation,
+    metrics: dict[str, float],
+    speed: dict[str, Any],
+) -> None:
     """Write the results; metrics.json last, as the sign that all are there."""
     about: dict[str, Any] = {
         "metrics": metrics,
@@ -136,7 +145,7 @@ def _leave(run: Run, model: Model, evaluation: Evaluation, metrics: dict[str, fl
     }
     output = run.settings.output_dir
     save_model(output / results.MODEL_NAME, model, about)
-    results.write_report(output, run.dataset, evaluation, run.speed.report(), run.curve)
+    results.write_report(output, run.dataset, evaluation, speed, run.curve)
     results.write_metrics(output, metrics)
 
 

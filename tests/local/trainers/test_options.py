@@ -140,6 +140,27 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     assert {p["step"]: round(p["loss"], 6) for p in report["curve"]} == plain.losses
 
 
+@pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
+def test_scaling_is_measured_without_a_trace_in_the_training(
+    options: tuple[str, ...], train: Any, plain: Any
+) -> None:
+    done = train(*options, "--measure-scaling", "2")
+    assert done.weights == plain.weights
+    scaling = done.result("report")["speed"]["scaling"]
+    alone, together = scaling["images_per_second_alone"], scaling["images_per_second_together"]
+    assert alone > 0
+    assert scaling["images_per_second_side_by_side_per_device"] > 0
+    assert scaling["efficiency"] == pytest.approx(together / (2 * alone))
+
+
+def test_what_was_not_measured_is_null_and_says_why(plain: Any) -> None:
+    speed = plain.result("report")["speed"]
+    assert speed["flops_per_image"] > 0
+    assert speed["model_flops_utilisation"] is speed["scaling"] is None
+    assert "CPU" in speed["model_flops_utilisation_is_null_because"]
+    assert "--measure-scaling" in speed["scaling_is_null_because"]
+
+
 def test_a_save_that_fails_ends_the_run_with_its_reason(train: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     failed = train("--checkpoint-dir", str(tmp_path / "file" / "below"), *EVERY_4, code=1)
