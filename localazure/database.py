@@ -3,6 +3,8 @@
 One thread owns the only writing connection. It takes every transaction that waits, runs each in a
 savepoint of its own, commits them together, and only then tells their callers: a transaction that
 was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only kill -9).
+
+A file has one owner at a time: its users keep in memory what they know to be in it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,10 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from localazure import owner_lock
+from localazure.errors import StartError
+from localazure.owner_lock import OwnedElsewhere
 
 T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
@@ -41,14 +47,37 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
         connection.executescript(f"BEGIN;\n{script}\n;PRAGMA user_version={number};\nCOMMIT;")
 
 
+class DatabaseInUse(StartError):
+    """Another process, or another part of this one, has the file open for writing."""
+
+
 class Database:
-    """One SQLite file, written by group commit and read at once from the event loop."""
+    """One SQLite file, written by group commit and read at once from the event loop.
+
+    Args:
+        path: the file; it and its folder are made when missing. `<path>.lock` names its owner.
+        migrations: see `migrate`.
+
+    Raises:
+        DatabaseInUse: it has another owner; names it and says what to do.
+    """
 
     def __init__(self, path: Path, migrations: Sequence[str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = connect(path)
-        migrate(self._writer, migrations)
-        self._reader = connect(path)
+        try:
+            self._lock = owner_lock.acquire(path.with_name(f"{path.name}.lock"))
+        except OwnedElsewhere as error:
+            raise DatabaseInUse(
+                f"{path} is {error}: stop that one, or give this one a state folder of its own"
+            ) from None
+        try:
+            self._writer = connect(path)
+            migrate(self._writer, migrations)
+            self._reader = connect(path)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._commit_batches, name=f"commit {path.name}")
         self._thread.start()
@@ -59,6 +88,8 @@ class Database:
         An exception that it raises undoes it alone and is raised here; transactions that share
         its commit are not touched.
         """
+        if self._closed:  # nobody would ever answer
+            raise sqlite3.ProgrammingError("the database is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put((transaction, future, loop))
@@ -70,10 +101,12 @@ class Database:
 
     def close(self) -> None:
         """Finish what was handed in, then close. Blocks until it is on disk."""
+        self._closed = True
         self._jobs.put(None)
         self._thread.join()
         self._reader.close()
         self._writer.close()
+        self._lock.close()
 
     def _commit_batches(self) -> None:
         while (first := self._jobs.get()) is not None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -28,11 +27,13 @@ from pathlib import Path
 
 import psutil
 
+from localazure import owner_lock
 from localazure.app_settings import expand_app_settings
 from localazure.certificates import ensure_certificates
 from localazure.endpoints import describe_endpoints
 from localazure.environment import LOOPBACK, Environment, Keys, Ports
 from localazure.errors import StartError
+from localazure.owner_lock import OwnedElsewhere
 from localazure.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
@@ -88,33 +89,24 @@ async def lock_state(state: Path, say: Callable[[str], None]) -> AsyncGenerator[
         StartError: another process owns it.
     """
     state.mkdir(parents=True, exist_ok=True)
-    with (state / "lock").open("a+") as file:
-        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
-        is_told = False
-        while not _try_lock(file.fileno()):
-            file.seek(0)
-            owner = file.read().strip()
-            if not owner or is_alive(int(owner)) or time.monotonic() > deadline:
+    deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+    is_told = False
+    while True:
+        try:
+            file = owner_lock.acquire(state / "lock")
+            break
+        except OwnedElsewhere as error:
+            if error.owner is None or is_alive(error.owner) or time.monotonic() > deadline:
                 raise StartError(
-                    f"state folder {state} is in use by process {owner or '(unknown)'}: "
+                    f"state folder {state} is in use by process {error.owner or '(unknown)'}: "
                     "stop that one, or give another folder with --state"
-                )
+                ) from None
             if not is_told:
-                say(f"process {owner} was killed; waiting for its parts to end")
+                say(f"process {error.owner} was killed; waiting for its parts to end")
                 is_told = True
             await asyncio.sleep(LOCK_POLL_SECONDS)
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+    with file:
         yield file.fileno()
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def is_alive(pid: int) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localazure.database import Database, connect, migrate
+from localazure.database import Database, DatabaseInUse, connect, migrate
 
 MIGRATIONS = ("CREATE TABLE notes (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE)",)
 
@@ -194,3 +195,27 @@ def test_migrations_run_once_each_and_keep_what_is_there(path: Path) -> None:
         assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
     finally:
         connection.close()
+
+
+async def test_a_file_has_one_owner(path: Path) -> None:
+    first = Database(path, MIGRATIONS)
+    with pytest.raises(DatabaseInUse, match=rf"notes\.db is in use by process {os.getpid()}: stop"):
+        Database(path, MIGRATIONS)
+    assert await first.write(note("undisturbed")) == 1
+    first.close()
+    second = Database(path, MIGRATIONS)
+    assert await second.write(note("next")) == 2
+    second.close()
+
+
+async def test_a_closed_database_says_so(path: Path) -> None:
+    database = Database(path, MIGRATIONS)
+    database.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        await database.write(note("late"))
+
+
+def test_a_failed_start_leaves_the_file_to_others(path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        Database(path, ("no SQL",))
+    Database(path, MIGRATIONS).close()

@@ -148,6 +148,29 @@ async def test_the_host_alone(tmp_path: Path, free_port: int) -> None:
     assert not any(key in text for key in keys.values())
 
 
+async def test_a_second_host_on_the_same_state_is_refused(tmp_path: Path, free_port: int) -> None:
+    command = ("-m", "localazure", "start", str(APPS / "durable"), "--port", str(free_port))
+    command += ("--state", str(tmp_path / "state"))
+    url = f"http://127.0.0.1:{free_port}/api/counter/k"
+    async with process(*command) as first, aiohttp.ClientSession() as client:
+        await until_up(client, url)
+        async with process(*command) as second:
+            output, _ = await second.communicate()
+        assert second.returncode == 1
+        text = output.decode()
+        # The state is what it is refused for: it comes before the port.
+        assert f"in use by process {first.pid}: stop that one" in text
+        assert "Traceback" not in text
+        await until_up(client, url)  # the first one is not disturbed
+        first.kill()
+        await first.wait()
+        async with process(*command) as heir:  # a dead owner holds nobody up
+            await until_up(client, url)
+            heir.send_signal(signal.SIGTERM)
+            await heir.communicate()
+        assert heir.returncode == 0
+
+
 async def test_a_change_starts_the_host_anew(tmp_path: Path, free_port: int) -> None:
     app = tmp_path / "app"
     app.mkdir()

@@ -1,0 +1,36 @@
+"""A lock file that names its owner. The kernel releases it when the owner dies, however it dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import TextIO
+
+
+class OwnedElsewhere(Exception):
+    """Somebody holds the lock: `owner` is the id of that process, None where it left none."""
+
+    def __init__(self, owner: int | None) -> None:
+        super().__init__(f"in use by process {owner or '(unknown)'}")
+        self.owner = owner
+
+
+def acquire(path: Path) -> TextIO:
+    """Own `path` until the returned file is closed by all who inherited it.
+
+    Raises:
+        OwnedElsewhere: another open file holds the lock.
+    """
+    file = path.open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip()
+        file.close()
+        raise OwnedElsewhere(int(owner) if owner else None) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
