@@ -59,7 +59,7 @@ def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
         except _QuotaShort as shortage:
             shortages.append(f"{rung.cluster} ({rung.nodes} x {rung.size}): {shortage}")
         else:
-            return Capacity(cluster=rung.cluster)
+            return Capacity(cluster=rung.cluster, nodes=rung.nodes)
     raise QuotaExceeded(_no_rung_left(shortages))
 
 

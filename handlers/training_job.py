@@ -25,6 +25,7 @@ from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.waiting import ENDED
 
 if TYPE_CHECKING:
+    from azure.ai.ml.entities import Command
     from azure.ai.ml.entities import Job as AzureMLJob
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def overrides(
     data = f"azureml://datastores/{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
     return [
         {"name": request.run},
-        {"compute": f"azureml:{request.cluster}"},
+        {"compute": f"azureml:{request.capacity.cluster}"},
         {"experiment_name": pipeline.name},
         {
             "inputs.manifest": {
@@ -186,6 +187,7 @@ def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
 
 def _load(clients: Clients, request: SubmitJob, champion: ModelSummary | None) -> AzureMLJob:
     from azure.ai.ml import load_job  # noqa: PLC0415 - see handlers.clients
+    from azure.ai.ml.entities import JobResourceConfiguration  # noqa: PLC0415 - likewise
 
     pipeline = request.request.pipeline
     file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
@@ -198,6 +200,10 @@ def _load(clients: Clients, request: SubmitJob, champion: ModelSummary | None) -
         raise JobRejected(f"{_within(file)} is no command job: {shorten(str(error))}") from error
     if job.type != COMMAND:
         raise JobRejected(f"{_within(file)} is a job of type {job.type}: it must be a {COMMAND}")
+    # Not among the overrides: a job of another type would be refused for having `resources`.
+    command = cast("Command", job)
+    command.resources = command.resources or JobResourceConfiguration()
+    command.resources.instance_count = request.capacity.nodes
     ours = {
         tags.RUN: request.run,
         tags.PIPELINE: pipeline.name,

@@ -241,9 +241,10 @@ class EnsureCapacity(Contract):
 
 
 class Capacity(Contract):
-    """A cluster that can hold the job."""
+    """A cluster that can hold the job, and the nodes that the job gets there."""
 
     cluster: str
+    nodes: int
 
 
 class SubmitJob(Contract):
@@ -251,7 +252,7 @@ class SubmitJob(Contract):
 
     run: str
     request: RunRequest
-    cluster: str
+    capacity: Capacity
     asset: DataAsset
 
 

@@ -73,7 +73,7 @@ class Rung(Section):
     size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
     priority: Literal["dedicated", "low_priority"] = "dedicated"
     nodes: int = Field(ge=1, le=1000)
-    """`max_instances` that the cluster must have for the job."""
+    """What the job gets (`instance_count`), and what the cluster's `max_instances` must allow."""
     idle_seconds_before_scale_down: int = Field(default=120, ge=1)
 
 

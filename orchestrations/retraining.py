@@ -154,7 +154,7 @@ class _Run:
         job = yield from call(
             self.context,
             SUBMIT_JOB,
-            SubmitJob(run=self.id, request=self.request, cluster=capacity.cluster, asset=asset),
+            SubmitJob(run=self.id, request=self.request, capacity=capacity, asset=asset),
         )
         self.enter("queued", job=job.name)
         yield from self.tell("started")

@@ -40,7 +40,7 @@ def quota(_: Any) -> None:
 
 
 def test_makes_the_first_rungs_cluster(world: World) -> None:
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot")
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
     made = world.workspace.compute.get("spot")
     assert (made.size, made.tier) == ("Standard_D4s_v5", "low_priority")
     assert (made.min_instances, made.max_instances) == (0, 2)
@@ -49,7 +49,7 @@ def test_makes_the_first_rungs_cluster(world: World) -> None:
 
 def test_leaves_a_cluster_alone_that_is_large_enough(world: World) -> None:
     world.workspace.compute.store["spot",] = a_cluster(max_instances=8)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot")
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
     assert world.workspace.compute.created == 0
 
 
@@ -83,13 +83,15 @@ def test_a_crash_after_the_creation_finds_the_cluster(world: World) -> None:
     world.workspace.compute.faults.append(die_after)
     with pytest.raises(KeyboardInterrupt):
         ensure_capacity(world.clients, LADDER)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot")
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
     assert world.workspace.compute.created == 0
 
 
 def test_without_quota_the_next_rung_is_taken(world: World) -> None:
     world.workspace.compute.faults.append(quota)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="dedicated")
+    assert ensure_capacity(world.clients, LADDER) == Capacity(
+        cluster="dedicated", nodes=DEDICATED.nodes
+    )
 
 
 def test_a_failed_operation_may_speak_of_quota_too(world: World) -> None:
@@ -97,7 +99,9 @@ def test_a_failed_operation_may_speak_of_quota_too(world: World) -> None:
         raise refusal(200, "Operation results in exceeding quota limits of Microsoft.BatchAI")
 
     world.workspace.compute.faults.append(fail)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="dedicated")
+    assert ensure_capacity(world.clients, LADDER) == Capacity(
+        cluster="dedicated", nodes=DEDICATED.nodes
+    )
 
 
 def test_with_no_rung_left_every_rung_and_reason_is_named(world: World) -> None:
@@ -156,7 +160,7 @@ def test_waits_for_a_change_that_was_cut_off_from_its_activity(
         cluster.provisioning_state = "Succeeded"
 
     monkeypatch.setattr(capacity.time, "sleep", settle)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot")
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
     assert world.workspace.compute.created == 0
 
 

@@ -21,7 +21,7 @@ from handlers.training_job import (
     request_cancel,
     submit_job,
 )
-from orchestrations.contracts import DataAsset, Job, JobReference, SubmitJob
+from orchestrations.contracts import Capacity, DataAsset, Job, JobReference, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, run_request
@@ -33,7 +33,7 @@ RUN = f"digits-{DATASET.version}-1"
 REQUEST = SubmitJob(
     run=RUN,
     request=run_request(),
-    cluster="spot",
+    capacity=Capacity(cluster="spot", nodes=2),
     asset=DataAsset(name="digits", version=DATASET.version),
 )
 REFERENCE = JobReference(job=RUN)
@@ -81,6 +81,7 @@ def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
     assert job == Job(name=RUN, state="queued", studio_url=f"https://ml/{RUN}")
     sent = world.workspace.jobs.store[RUN,]
     assert (sent.name, sent.compute, sent.experiment_name) == (RUN, "spot", "digits")
+    assert sent.resources.instance_count == REQUEST.capacity.nodes
     assert sent.tags == {
         "team": "vision",
         "landfall.run": RUN,

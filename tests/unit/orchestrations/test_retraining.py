@@ -79,7 +79,7 @@ class Cluster:
             case "register_dataset":
                 return DataAsset(name="digits", version=DATASET.version)
             case "ensure_capacity":
-                return Capacity(cluster=request.rungs[0].cluster)
+                return Capacity(cluster=request.rungs[0].cluster, nodes=request.rungs[0].nodes)
             case "submit_job":
                 return self.job(request.run)
             case "get_job":
@@ -316,7 +316,7 @@ def test_a_later_attempt_takes_a_later_rung_and_the_last_one_repeats() -> None:
         assert isinstance(capacity, EnsureCapacity)
         (job,) = cluster.requests("submit_job")
         assert isinstance(job, SubmitJob)
-        assert job.cluster == capacity.rungs[0].cluster == cluster_name
+        assert job.capacity.cluster == capacity.rungs[0].cluster == cluster_name
 
 
 def test_notification_ids_are_derived() -> None:

@@ -19,6 +19,7 @@ from handlers.training_job import (
     submit_job,
 )
 from orchestrations.contracts import (
+    Capacity,
     EnsureCapacity,
     Job,
     JobReference,
@@ -90,7 +91,12 @@ def submission(cloud: Cloud, attempt: int, todo: str) -> SubmitJob:
     landing = cloud.clients.blobs.get_container_client("landing")
     landing.upload_blob(f"digits/{run}", todo, overwrite=True)
     asset = register_dataset(cloud.clients, RegisterDataset(pipeline=PIPELINE, dataset=DATASET))
-    return SubmitJob(run=run, request=run_request(attempt), cluster=RUNG.cluster, asset=asset)
+    return SubmitJob(
+        run=run,
+        request=run_request(attempt),
+        capacity=Capacity(cluster=RUNG.cluster, nodes=1),
+        asset=asset,
+    )
 
 
 def wait_until(cloud: Cloud, run: str, *states: str) -> Job:
@@ -191,6 +197,7 @@ def test_a_job_that_is_gone(prepared: Cloud) -> None:
 
 
 def test_a_job_that_the_workspace_refuses(prepared: Cloud) -> None:
-    request = submission(prepared, 41, "train").model_copy(update={"cluster": "nowhere"})
+    nowhere = {"capacity": Capacity(cluster="nowhere", nodes=1)}
+    request = submission(prepared, 41, "train").model_copy(update=nowhere)
     with pytest.raises(JobRejected, match=f"cannot submit job {request.run}: .*nowhere"):
         submit_job(prepared.clients, request)
