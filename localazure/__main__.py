@@ -15,7 +15,9 @@ from localazure.up import DEFAULT_PORT_BASE, Options, running
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     parsed = _parser().parse_args(arguments)
+    parsed.arguments = arguments
     try:
         with shown_without_traceback("localazure: "):
             return asyncio.run(parsed.run(parsed))
@@ -50,7 +52,11 @@ def _parser() -> argparse.ArgumentParser:
         up.add_argument(flag, type=Path, help=f"(default: APP/infra/local/{default})")
     up.set_defaults(run=_up)
 
-    start = commands.add_parser("start", help="run the Functions host alone, as func start does")
+    start = commands.add_parser(
+        "start",
+        help="run the Functions host alone, as func start does",
+        allow_abbrev=False,  # --watch is taken out of the arguments of the process that it starts
+    )
     start.add_argument("app", type=Path, nargs="?", default=Path(), help="the app's folder")
     start.add_argument(
         "--port", type=int, help="(default: local.settings.json's Host.LocalHttpPort, or 7071)"
@@ -63,6 +69,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     start.add_argument(
         "--watch", action="store_true", help="start the host anew whenever the app's files change"
+    )
+    start.add_argument(
+        "--functions", nargs="+", default=(), metavar="NAME", help="run these functions only"
+    )
+    start.add_argument(
+        "--cors",
+        metavar="ORIGINS",
+        help="web pages that may call, such as https://a.example,https://b.example or * "
+        "(default: local.settings.json's Host.CORS)",
+    )
+    start.add_argument(
+        "--cors-credentials", action="store_true", help="with --cors: and may send cookies"
     )
     start.set_defaults(run=_start)
     return parser
@@ -119,6 +137,7 @@ def _show_endpoints(environment: Environment) -> None:
 
 async def _start(parsed: argparse.Namespace) -> int:
     # Loaded only here: `up` runs the host as a process of its own.
+    from localazure.functions.cors import CorsPolicy  # noqa: PLC0415
     from localazure.functions.host import start_host  # noqa: PLC0415
 
     app: Path = parsed.app.resolve()
@@ -126,11 +145,22 @@ async def _start(parsed: argparse.Namespace) -> int:
     if parsed.watch:
         from localazure.functions.watch import keep_running  # noqa: PLC0415 - the same
 
-        command = [sys.executable, "-m", "localazure", "start", str(app), "--state", str(state)]
-        command += ["--port", str(parsed.port)] if parsed.port else []
-        command += ["--enable-auth"] if parsed.enable_auth else []
-        return await keep_running(command, app)
-    await start_host(app, port=parsed.port, state=state, enable_auth=parsed.enable_auth)
+        arguments = [one for one in parsed.arguments if one != "--watch"]
+        return await keep_running([sys.executable, "-m", "localazure", *arguments], app)
+    cors = None
+    if parsed.cors is not None:
+        try:
+            cors = CorsPolicy.parse(parsed.cors, allows_credentials=parsed.cors_credentials)
+        except ValueError as error:
+            raise StartError(f"--cors: {error}") from None
+    await start_host(
+        app,
+        port=parsed.port,
+        state=state,
+        enable_auth=parsed.enable_auth,
+        only=parsed.functions,
+        cors=cors,
+    )
     return 0
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from localazure.functions.errors import AppLoadError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from localazure.environment import Environment
+    from localazure.functions.cors import CorsPolicy
 
 __all__ = ["AppLoadError", "serve", "start_host"]
 
@@ -25,9 +27,17 @@ def serve(environment: Environment) -> AbstractAsyncContextManager[None]:
 
 
 async def start_host(
-    app: Path, *, port: int | None, state: Path, enable_auth: bool = False
+    app: Path,
+    *,
+    port: int | None,
+    state: Path,
+    enable_auth: bool = False,
+    only: Sequence[str] = (),
+    cors: CorsPolicy | None = None,
 ) -> None:
     """Run an app alone until SIGTERM or SIGINT (see `host.start_host`)."""
     from localazure.functions import host  # noqa: PLC0415
 
-    await host.start_host(app, port=port, state=state, enable_auth=enable_auth)
+    await host.start_host(
+        app, port=port, state=state, enable_auth=enable_auth, only=only, cors=cors
+    )

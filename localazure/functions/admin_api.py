@@ -17,7 +17,7 @@ from aiohttp import web
 
 from localazure.functions import bindings, logs
 from localazure.functions.authorization import KeyRing
-from localazure.functions.http_trigger import request_key
+from localazure.functions.http_trigger import request_key, url_path
 from localazure.functions.invocation import Invoker, TriggerData
 from localazure.functions.loader import LoadedFunction
 
@@ -35,6 +35,7 @@ class AdminApi:
     def __init__(
         self,
         functions: list[LoadedFunction],
+        faults: Mapping[str, str],
         *,
         base_url: str,
         route_prefix: str,
@@ -43,6 +44,7 @@ class AdminApi:
         by_hand: Mapping[str, ByHand],
     ) -> None:
         self._functions = {function.name.lower(): function for function in functions}
+        self._faults = faults
         self._base_url = base_url
         self._route_prefix = route_prefix
         self._keys = keys
@@ -102,7 +104,11 @@ class AdminApi:
         return web.json_response(self._describe(self._function(request)))
 
     async def _function_status(self, request: web.Request) -> web.Response:
-        return web.json_response({"isDisabled": self._function(request).is_disabled})
+        function = self._function(request)
+        errors = [self._faults[function.name]] if function.name in self._faults else []
+        return web.json_response(
+            {"isDisabled": function.is_disabled, **({"errors": errors} if errors else {})}
+        )
 
     async def _function_keys(self, request: web.Request) -> web.Response:
         key = self._keys.function_key(self._function(request).name)
@@ -110,6 +116,8 @@ class AdminApi:
 
     async def _run(self, request: web.Request) -> web.Response:
         function = self._function(request)
+        if function.name in self._faults:
+            return web.Response(status=404, text="the function is in error; see its status")
         make = self._by_hand.get(function.trigger.kind)
         if make is None:
             return web.Response(
@@ -134,7 +142,7 @@ class AdminApi:
     def _describe(self, function: LoadedFunction) -> dict[str, Any]:
         url = None
         if function.trigger.kind == bindings.HTTP_TRIGGER:
-            url = f"{self._base_url}/{http_path(function, self._route_prefix)}"
+            url = f"{self._base_url}/{url_path(function, self._route_prefix)}"
         return {
             "name": function.name,
             "href": f"{self._base_url}/admin/functions/{function.name}",
@@ -146,9 +154,3 @@ class AdminApi:
                 "bindings": [dict(binding.settings) for binding in function.bindings],
             },
         }
-
-
-def http_path(function: LoadedFunction, route_prefix: str) -> str:
-    """Path of an HTTP function, without a leading slash."""
-    route = str(function.trigger.settings.get("route") or function.name).strip("/")
-    return f"{route_prefix}/{route}" if route_prefix else route

@@ -13,7 +13,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,17 +21,16 @@ from aiohttp import web
 
 from localazure.database import Database
 from localazure.environment import LOOPBACK, Environment
-from localazure.functions import bindings, listeners, logs, timer_trigger
-from localazure.functions.admin_api import AdminApi, http_path
+from localazure.functions import bindings, function_list, listeners, logs, timer_trigger, triggers
+from localazure.functions.admin_api import AdminApi
 from localazure.functions.authorization import KeyRing, OpenDoor
-from localazure.functions.blob_trigger import BlobFunction, BlobTriggers, find_host_id
-from localazure.functions.errors import AppLoadError
-from localazure.functions.event_grid_trigger import EventGridTrigger
+from localazure.functions.cors import CorsPolicy
 from localazure.functions.host_json import HostOptions
-from localazure.functions.http_trigger import MAX_REQUEST_BYTES, HttpEndpoint, HttpTrigger
+from localazure.functions.http_throttle import HttpThrottle
+from localazure.functions.http_trigger import max_request_bytes
 from localazure.functions.input_bindings import InputBindings
 from localazure.functions.invocation import Invoker
-from localazure.functions.listeners import LISTENERS, Listener, Surroundings
+from localazure.functions.listeners import Surroundings
 from localazure.functions.loader import LoadedFunction, importable, load
 from localazure.functions.output_bindings import OutputBindings
 from localazure.functions.settings import LocalSettings, process_environment, time_zone
@@ -61,6 +60,7 @@ class Host:
         state: Path,
         keys: KeyRing,
         settings: Mapping[str, str],
+        cors: CorsPolicy,
     ) -> None:
         """A host that is yet to be started.
 
@@ -71,14 +71,17 @@ class Host:
             state: folder for timers and orchestrations.
             keys: who may call what.
             settings: app settings.
+            cors: which web pages may call.
 
         Raises:
-            AppLoadError: a binding's setting is wrong; names all such functions at once.
+            AppLoadError: a setting of the app as a whole is wrong.
         """
         self.functions = functions
         self._options = options
         self._port = port
         self.keys = keys
+        self._cors = cors
+        self._max_request_bytes = max_request_bytes(settings)
         self._storage = StorageClients(settings)
         self._outputs = OutputBindings(settings, StorageOutputs(self._storage, options.queues))
         self._database = Database(state / "timers.db", timer_trigger.MIGRATIONS)
@@ -94,24 +97,29 @@ class Host:
         )
         self._is_ready = asyncio.Event()
         self._is_draining = False
-        enabled = [function for function in functions if not function.is_disabled]
         try:
-            self._listeners, self._http = self._build(enabled, settings)
-            self._webhooks = [
-                route
-                for one in self._listeners
-                if isinstance(one, BlobTriggers)
-                for route in one.routes()
-            ]
-            self._event_grid = EventGridTrigger(
-                _of_kinds(enabled, {bindings.EVENT_GRID_TRIGGER}), keys, self.invoker
+            self._triggers = triggers.build(
+                functions,
+                keys,
+                Surroundings(
+                    invoker=self.invoker,
+                    options=options,
+                    settings=settings,
+                    storage=self._storage,
+                    database=self._database,
+                    zone=time_zone(settings),
+                ),
             )
-            if any(_uses_durable(function) for function in enabled):
+            if any(_uses_durable(function) for function in self._triggers.functions):
                 # An app without durable functions needs neither the engine nor its SDK.
                 from localazure.functions.durable_functions import DurableFunctions  # noqa: PLC0415
 
                 self._durable = DurableFunctions(
-                    _of_kinds(enabled, bindings.DURABLE_TRIGGERS),
+                    (
+                        function
+                        for function in self._triggers.functions
+                        if function.trigger.kind in bindings.DURABLE_TRIGGERS
+                    ),
                     invoker=self.invoker,
                     database_path=state / "durable.db",
                     base_url=self.base_url,
@@ -133,6 +141,11 @@ class Host:
         """Base URL, without a trailing slash."""
         return f"http://{LOOPBACK}:{self._port}"
 
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """By the name of a function in error, why it does not run."""
+        return self._triggers.faults
+
     async def start(self) -> None:
         """Listen, and start every trigger.
 
@@ -145,7 +158,7 @@ class Host:
         # wait until the engine can take what they start.
         if self._durable is not None:
             await self._durable.start()
-        for listener in self._listeners:
+        for listener in self._triggers.listeners:
             await listener.start()
         self._is_ready.set()
 
@@ -153,7 +166,7 @@ class Host:
         """Take nothing new, let what runs finish within the time, and close."""
         self._is_draining = True
         deadline = asyncio.get_running_loop().time() + drain_seconds
-        await asyncio.gather(*(listener.stop() for listener in self._listeners))
+        await asyncio.gather(*(listener.stop() for listener in self._triggers.listeners))
 
         def left() -> float:
             return max(deadline - asyncio.get_running_loop().time(), 0.0)
@@ -163,95 +176,49 @@ class Host:
             _LOG.warning("functions still run after %.0f s; they are cut off", drain_seconds)
         if self._durable is not None:
             await self._durable.stop(left())
-        await asyncio.gather(*(listener.finish() for listener in self._listeners))
+        await asyncio.gather(*(listener.finish() for listener in self._triggers.listeners))
         await self._runner.cleanup()
         await self._outputs.close()
         await self._storage.close()
         self.invoker.close()
         self._database.close()
 
-    def list_functions(self) -> str:
+    def list_functions(self, colours: logs.Colours = logs.PLAIN) -> str:
         """The functions and where they answer, as `func start` prints it."""
-        lines = ["Functions:"]
-        for function in sorted(self.functions, key=lambda function: function.name):
-            kind = function.trigger.kind
-            if function.is_disabled:
-                lines.append(f"\t{function.name}: {kind} (disabled)")
-            elif kind == bindings.HTTP_TRIGGER:
-                methods = ",".join(
-                    str(method) for method in function.trigger.settings.get("methods") or ()
-                )
-                prefix = f"[{methods}] " if methods else ""
-                url = f"{self.base_url}/{http_path(function, self._options.route_prefix)}"
-                lines.append(f"\t{function.name}: {prefix}{url}")
-            else:
-                lines.append(f"\t{function.name}: {kind}")
-        return "\n\n".join(lines)
+        return function_list.list_functions(
+            self.functions,
+            self.faults,
+            base_url=self.base_url,
+            route_prefix=self._options.http.route_prefix,
+            colours=colours,
+        )
 
     def _client_binding(self) -> str:
         assert self._durable is not None
         return self._durable.extension.client_binding()
 
-    def _build(
-        self, enabled: list[LoadedFunction], settings: Mapping[str, str]
-    ) -> tuple[list[Listener], HttpTrigger]:
-        surroundings = Surroundings(
-            invoker=self.invoker,
-            options=self._options,
-            settings=settings,
-            storage=self._storage,
-            database=self._database,
-            zone=time_zone(settings),
-        )
-        waiting: list[Listener] = []
-        blob_functions: list[BlobFunction] = []
-        endpoints: list[HttpEndpoint] = []
-        faults: list[str] = []
-        for function in enabled:
-            kind = function.trigger.kind
-            try:
-                if kind == bindings.HTTP_TRIGGER:
-                    endpoints.append(HttpEndpoint.of(function, self._options.route_prefix))
-                elif kind == bindings.BLOB_TRIGGER:
-                    blob_functions.append(BlobFunction.of(function, self._storage))
-                elif kind in LISTENERS:
-                    waiting.append(LISTENERS[kind](function, surroundings))
-            except ValueError as error:
-                faults.append(f"cannot start the function {function.name}: {error}")
-        if faults:
-            raise AppLoadError("\n".join(faults))
-        if blob_functions:
-            waiting.append(self._blob_triggers(blob_functions, settings))
-        return waiting, HttpTrigger(endpoints, self.keys, self.invoker)
-
-    def _blob_triggers(
-        self, functions: list[BlobFunction], settings: Mapping[str, str]
-    ) -> BlobTriggers:
-        return BlobTriggers(
-            functions,
-            keys=self.keys,
-            invoker=self.invoker,
-            options=self._options.blobs,
-            storage=self._storage,
-            host_id=find_host_id(settings, functions),
-        )
-
     def _web_application(self) -> web.Application:
-        application = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[self._gate])
+        throttle = HttpThrottle(self._options.http)
+        application = web.Application(
+            client_max_size=self._max_request_bytes,
+            middlewares=[self._gate, self._cors.answer_preflight, throttle.middleware],
+        )
+        application.on_response_prepare.append(self._add_headers)
+        application.on_response_prepare.append(self._cors.add_headers)
         admin = AdminApi(
             self.functions,
+            self.faults,
             base_url=self.base_url,
-            route_prefix=self._options.route_prefix,
+            route_prefix=self._options.http.route_prefix,
             keys=self.keys,
             invoker=self.invoker,
             by_hand=listeners.BY_HAND,
         )
         application.add_routes(admin.routes())
-        application.add_routes(self._event_grid.routes())
-        application.add_routes(self._webhooks)
+        application.add_routes(self._triggers.webhooks)
         if self._durable is not None:
             application.add_routes(self._durable.extension.routes())
-        application.router.add_route("*", "/{path:.*}", self._http.handle)
+        application.router.add_route("*", "/{path:.*}", self._triggers.http.handle)
         return application
 
     @web.middleware
@@ -267,6 +234,10 @@ class Host:
         await self._is_ready.wait()
         return await handler(request)
 
+    async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
+        for name, value in self._options.http.custom_headers.items():
+            response.headers.setdefault(name, value)
+
 
 @contextlib.asynccontextmanager
 async def run_app(
@@ -276,6 +247,8 @@ async def run_app(
     state: Path,
     keys: KeyRing,
     app_settings: Mapping[str, str],
+    only: Sequence[str] = (),
+    cors: CorsPolicy | None = None,
     drain_seconds: float = DRAIN_SECONDS,
 ) -> AsyncGenerator[Host]:
     """Load an app and have it running; drains it at the end.
@@ -289,6 +262,8 @@ async def run_app(
         state: folder for timers and orchestrations, made when missing.
         keys: who may call what.
         app_settings: win over the process environment, which wins over local.settings.json.
+        only: the functions to run, empty for those that host.json says.
+        cors: which web pages may call; None for what local.settings.json says.
         drain_seconds: how long functions may go on at the end.
 
     Raises:
@@ -312,14 +287,20 @@ async def run_app(
         for warning in options.warnings:
             _LOG.warning(warning)
         surroundings.enter_context(importable(app))
-        functions = load(app, os.environ, options.functions)
-        _warn_of_retry_policies(functions)
+        functions = load(app, os.environ, tuple(only) or options.functions)
         host = Host(
-            functions, options, port=port, state=state, keys=keys, settings=dict(os.environ)
+            functions,
+            options,
+            port=port,
+            state=state,
+            keys=keys,
+            settings=dict(os.environ),
+            cors=local.cors if cors is None else cors,
         )
         try:
             await host.start()
             _LOG.info("%s", host.list_functions())
+            function_list.log_findings(functions, host.faults)
             yield host
         finally:
             await host.stop(drain_seconds)
@@ -344,7 +325,13 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
 
 
 async def start_host(
-    app: Path, *, port: int | None, state: Path, enable_auth: bool = False
+    app: Path,
+    *,
+    port: int | None,
+    state: Path,
+    enable_auth: bool = False,
+    only: Sequence[str] = (),
+    cors: CorsPolicy | None = None,
 ) -> None:
     """Run an app alone until SIGTERM or SIGINT, as `func start` does.
 
@@ -353,6 +340,8 @@ async def start_host(
         port: TCP port, None for that of local.settings.json or else 7071.
         state: folder for keys, timers and orchestrations, made when missing.
         enable_auth: ask for keys, which `func start` does not either unless it is told to.
+        only: the functions to run, empty for those that host.json says.
+        cors: which web pages may call; None for what local.settings.json says.
 
     Raises:
         AppLoadError: the app is broken; says where and how.
@@ -371,31 +360,17 @@ async def start_host(
         state=state,
         keys=ring.kept_in(state),
         app_settings={},
+        only=only,
+        cors=cors,
     ) as host:
-        sys.stdout.write(f"\n{host.list_functions()}\n\n")
+        sys.stdout.write(f"\n{host.list_functions(logs.colours_for(sys.stdout))}\n\n")
         if enable_auth:
             sys.stdout.write(f"Keys: {state / 'keys.json'}\n")
         sys.stdout.flush()
         await stop.wait()
 
 
-def _of_kinds(
-    functions: list[LoadedFunction], kinds: Mapping[str, str] | set[str]
-) -> list[LoadedFunction]:
-    return [function for function in functions if function.trigger.kind in kinds]
-
-
 def _uses_durable(function: LoadedFunction) -> bool:
     return function.trigger.kind in bindings.DURABLE_TRIGGERS or bool(
         function.bindings_of(bindings.DURABLE_CLIENT)
     )
-
-
-def _warn_of_retry_policies(functions: list[LoadedFunction]) -> None:
-    for function in functions:
-        if function.retry_policy and function.trigger.kind not in bindings.RETRIED_BY_POLICY:
-            _LOG.warning(
-                "the retry policy of '%s' has no effect: as on Azure, a %s is not retried by one",
-                function.name,
-                function.trigger.kind,
-            )

@@ -20,6 +20,7 @@ FILE_NAME = "host.json"
 
 # The default of every plan but Consumption, and of Flex Consumption.
 DEFAULT_FUNCTION_TIMEOUT: Final = timedelta(minutes=30)
+UNLIMITED: Final = -1
 
 _LEVELS: Final = {
     "trace": logging.DEBUG,
@@ -49,6 +50,22 @@ _NO_EFFECT_HERE: Final = frozenset(
 )
 _HEEDED: Final = frozenset({"version", "functionTimeout", "functions", "logging", "extensions"})
 _HEEDED_EXTENSIONS: Final = frozenset({"blobs", "http", "serviceBus", "queues", "durableTask"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpOptions:
+    """`extensions.http`.
+
+    Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook#hostjson-settings
+    """
+
+    route_prefix: str = "api"
+    max_outstanding_requests: int | None = None
+    """Requests at work and waiting at a time; None, the default of all plans but one, no limit."""
+    max_concurrent_requests: int | None = None
+    """Requests at work at a time; None is no limit."""
+    custom_headers: dict[str, str] = field(default_factory=dict[str, str])
+    """Added to every answer that does not have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +119,7 @@ class BlobOptions:
 class HostOptions:
     """What host.json sets, with the real host's defaults."""
 
-    route_prefix: str = "api"
+    http: HttpOptions = field(default_factory=HttpOptions)
     function_timeout: timedelta | None = DEFAULT_FUNCTION_TIMEOUT
     """None is no limit (`-1`)."""
     functions: tuple[str, ...] = ()
@@ -162,12 +179,11 @@ def _parse(document: dict[str, Any]) -> HostOptions:
     if document.get("version") != "2.0":
         raise _InvalidSettingError(f'version is {document.get("version")!r}, it must be "2.0"')
     extensions = _object(document, "extensions")
-    http = _object(extensions, "http")
     functions = document.get("functions", [])
     if not isinstance(functions, list):
         raise _InvalidSettingError(f"functions is {functions!r}, not a list of names")
     return HostOptions(
-        route_prefix=str(http.get("routePrefix", "api")).strip("/"),
+        http=_http(_object(extensions, "http")),
         function_timeout=_timeout(document.get("functionTimeout")),
         functions=tuple(str(name) for name in cast("list[Any]", functions)),
         log_levels=_log_levels(_object(document, "logging")),
@@ -179,6 +195,11 @@ def _parse(document: dict[str, Any]) -> HostOptions:
             *(
                 f"host.json: {key} is not a setting of the host"
                 for key in sorted(document.keys() - _HEEDED - _NO_EFFECT_HERE)
+            ),
+            *(
+                ("host.json: extensions.http.dynamicThrottlesEnabled has no effect here",)
+                if str(_object(extensions, "http").get("dynamicThrottlesEnabled")).lower() == "true"
+                else ()
             ),
             *(
                 f"host.json: extensions.{key} has no effect here, this host does not cover it"
@@ -220,6 +241,22 @@ def _log_levels(section: dict[str, Any]) -> dict[str, int]:
             )
         levels[category] = level
     return levels
+
+
+def _http(section: dict[str, Any]) -> HttpOptions:
+    def limit(key: str) -> int | None:
+        value = _number("http", section, key, UNLIMITED, (UNLIMITED, None))
+        if value == 0:
+            raise _InvalidSettingError(f"extensions.http.{key} is 0: no request could be answered")
+        return None if value == UNLIMITED else value
+
+    headers = _object(section, "customHeaders")
+    return HttpOptions(
+        route_prefix=str(section.get("routePrefix", "api")).strip("/"),
+        max_outstanding_requests=limit("maxOutstandingRequests"),
+        max_concurrent_requests=limit("maxConcurrentRequests"),
+        custom_headers={name: str(value) for name, value in headers.items()},
+    )
 
 
 def _service_bus(section: dict[str, Any]) -> ServiceBusOptions:
@@ -290,7 +327,7 @@ def _number(
 ) -> int:
     lowest, highest = limits
     value = section.get(key, otherwise)
-    if isinstance(value, str) and value.isdecimal():  # from an environment variable
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():  # from the environment
         value = int(value)
     if not isinstance(value, int) or value < lowest or (highest is not None and value > highest):
         upper = "up" if highest is None else f"to {highest}"

@@ -6,7 +6,7 @@ Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-htt
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from typing import Any, Final, cast
@@ -25,9 +25,12 @@ from localazure.functions.signature import RETURN
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
-# Kestrel's limit in the real host.
+# Kestrel's limit in the real host, and the app setting that replaces it.
 # https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits
-MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+DEFAULT_MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+_LIMIT_SETTING: Final = "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"
+
+_RESERVED_ROUTES: Final = ("admin", "runtime")
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,48 @@ class HttpEndpoint:
             ValueError: the route or the level is wrong.
         """
         settings = function.trigger.settings
-        route = str(settings.get("route") or function.name).strip("/")
+        route = _route(function)
+        if route.lower().startswith(_RESERVED_ROUTES):
+            raise ValueError("The specified route conflicts with one or more built in routes.")
         level = str(settings.get("authLevel") or authorization.FUNCTION).lower()
         if level not in authorization.LEVELS:
             raise ValueError(f"auth level {level!r} is not one of {sorted(authorization.LEVELS)}")
         return cls(
             function=function,
-            template=RouteTemplate.parse(f"{route_prefix}/{route}" if route_prefix else route),
+            template=RouteTemplate.parse(url_path(function, route_prefix)),
             methods=frozenset(str(method).upper() for method in settings.get("methods") or ()),
             level=level,
         )
+
+    def check_against(self, others: Iterable[HttpEndpoint]) -> None:
+        """See that no other function has this one's route and one of its methods.
+
+        Raises:
+            ValueError: names the function that has.
+        """
+        for other in others:
+            shares_method = not (self.methods and other.methods) or self.methods & other.methods
+            if shares_method and self.template.text.lower() == other.template.text.lower():
+                raise ValueError(
+                    "The route specified conflicts with the route defined by function "
+                    f"'{other.function.name}'."
+                )
+
+
+def url_path(function: LoadedFunction, route_prefix: str) -> str:
+    """Route template of an HTTP function, without a leading slash."""
+    route = _route(function)
+    return f"{route_prefix}/{route}" if route_prefix else route
+
+
+def _route(function: LoadedFunction) -> str:
+    return str(function.trigger.settings.get("route") or function.name).strip("/")
+
+
+def max_request_bytes(settings: Mapping[str, str]) -> int:
+    """The largest body that is taken; more is answered with 413."""
+    limit = settings.get(_LIMIT_SETTING, "")
+    return int(limit) if limit.isdecimal() else DEFAULT_MAX_REQUEST_BYTES
 
 
 def request_key(request: web.Request) -> str | None:

@@ -42,6 +42,8 @@ class LoadedFunction:
     signature: Signature
     retry_policy: RetryPolicy | None
     is_disabled: bool
+    faults: tuple[str, ...] = ()
+    """Why it cannot run though the rest of the app can, one sentence each."""
 
     @property
     def durable_name(self) -> str:
@@ -82,10 +84,14 @@ def load(
 ) -> list[LoadedFunction]:
     """Import the app (see `importable`) and check each of its functions.
 
+    As on Azure, a function that the worker refuses takes the whole app with it, since the worker
+    then indexes nothing; one that only the host refuses (a setting that is missing, a kind of
+    binding that is not there) is loaded with its `faults`, and the others run.
+
     Args:
         app: the app's folder, absolute.
         settings: app settings, for `%NAME%` and `AzureWebJobs.NAME.Disabled`.
-        only: host.json's `functions`; empty for all of them.
+        only: the functions to load, empty for all of them.
 
     Raises:
         AppLoadError: it cannot be imported, or functions do not fit their bindings; names all
@@ -101,7 +107,7 @@ def load(
     for function in indexed:
         try:
             functions.append(_load_function(function, app, settings))
-        except (SignatureError, ValueError) as error:
+        except SignatureError as error:
             faults.append(f"cannot load the function {function.get_function_name()}: {error}")
     if faults:
         raise AppLoadError("\n".join(faults))
@@ -150,12 +156,18 @@ def _find_register(module: Any, app: Path) -> azure.functions.FunctionRegister:
 def _load_function(function: Function, app: Path, settings: Mapping[str, str]) -> LoadedFunction:
     name = str(function.get_function_name())
     call = function.get_user_function()
-    bindings = [_read_binding(raw, settings) for raw in function.get_raw_bindings()]
+    faults: list[str] = []
+    bindings = [_read_binding(raw, settings, faults) for raw in function.get_raw_bindings()]
     trigger_name = getattr(function.get_trigger(), "name", None)
     (trigger,) = (one for one in bindings if one.name == trigger_name and not one.is_output)
-    for binding in bindings:
-        _check_covered(binding, trigger)
-    retry = function.get_settings_dict("retry_policy")
+    signature = check(call, bindings)
+    faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
+    retry_policy = None
+    if retry := function.get_settings_dict("retry_policy"):
+        try:
+            retry_policy = RetryPolicy.parse(retry)
+        except ValueError as error:
+            faults.append(str(error))
     return LoadedFunction(
         name=name,
         directory=app,
@@ -163,13 +175,15 @@ def _load_function(function: Function, app: Path, settings: Mapping[str, str]) -
         is_async=inspect.iscoroutinefunction(call),
         trigger=trigger,
         bindings=tuple(bindings),
-        signature=check(call, bindings),
-        retry_policy=RetryPolicy.parse(retry) if retry else None,
+        signature=signature,
+        retry_policy=retry_policy,
         is_disabled=is_disabled(name, settings),
+        faults=tuple(faults),
     )
 
 
-def _read_binding(raw: str, settings: Mapping[str, str]) -> Binding:
+def _read_binding(raw: str, settings: Mapping[str, str], faults: list[str]) -> Binding:
+    """A binding with its app settings resolved; those that are not set are added to the faults."""
     document: dict[str, Any] = json.loads(raw)
     direction = document["direction"]
     name, kind = document["name"], document["type"]
@@ -177,22 +191,25 @@ def _read_binding(raw: str, settings: Mapping[str, str]) -> Binding:
         raise SignatureError(f"{name} has the direction inout, which Python does not support")
     if name == RETURN and direction != "OUT":
         raise SignatureError("the $return binding must have the direction out")
-    resolved = {
-        key: resolve_references(value, settings) if isinstance(value, str) else value
-        for key, value in document.items()
-    }
-    return Binding(name, kind, direction == "OUT", resolved)
+    for key, value in document.items():
+        if isinstance(value, str):
+            try:
+                document[key] = resolve_references(value, settings)
+            except ValueError as error:
+                faults.append(f"{key} of {name}: {error}")
+    return Binding(name, kind, direction == "OUT", document)
 
 
-def _check_covered(binding: Binding, trigger: Binding) -> None:
+def _uncovered(binding: Binding, trigger: Binding) -> str | None:
     if binding is trigger:
         covered, role = TRIGGERS, "trigger"
     elif binding.is_output:
         covered, role = OUTPUTS, "output"
     else:
         covered, role = INPUTS, "input"
-    if binding.kind not in covered:
-        raise SignatureError(
-            f"its {role} binding {binding.name} is of the kind {binding.kind}, which this host "
-            f"does not cover yet; it covers {', '.join(sorted(covered))}"
-        )
+    if binding.kind in covered:
+        return None
+    return (
+        f"its {role} binding {binding.name} is of the kind {binding.kind}, which this host "
+        f"does not cover; it covers {', '.join(sorted(covered))}"
+    )

@@ -11,16 +11,78 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TextIO
 
 HOST_LOGGER: Final = "localazure.functions"
-FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(correlation)s%(message)s"
 
 # Libraries that log at INFO what Azure's host never shows: every HTTP request, every AMQP frame.
 _QUIET_LIBRARIES: Final = ("azure.core", "azure.identity", "azure.servicebus", "aiohttp.access")
+
+
+@dataclass(frozen=True)
+class Colours:
+    """How a terminal shows what a developer looks for first; nothing where there is none."""
+
+    is_on: bool
+
+    def error(self, text: str) -> str:
+        """What does not work."""
+        return self._paint(text, 31)
+
+    def warning(self, text: str) -> str:
+        """What deserves a look."""
+        return self._paint(text, 33)
+
+    def link(self, text: str) -> str:
+        """Where to click."""
+        return self._paint(text, 32)
+
+    def name(self, text: str) -> str:
+        """A function's name."""
+        return self._paint(text, 36)
+
+    def faint(self, text: str) -> str:
+        """What is there for when it is needed."""
+        return self._paint(text, 2)
+
+    def _paint(self, text: str, code: int) -> str:
+        # Source: ECMA-48, 8.3.117 (SGR)
+        return f"\x1b[{code}m{text}\x1b[0m" if self.is_on else text
+
+
+PLAIN: Final = Colours(is_on=False)
+
+
+def colours_for(stream: TextIO) -> Colours:
+    """Colours for a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return Colours(stream.isatty() and not os.environ.get("NO_COLOR"))
+
+
+class LineFormatter(logging.Formatter):
+    """One line a record: when, how grave, who, which invocation, what."""
+
+    def __init__(self, colours: Colours) -> None:
+        super().__init__()
+        self._colours = colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text, its traceback below it."""
+        paint = self._colours
+        level = f"{record.levelname:<7}"
+        if record.levelno >= logging.ERROR:
+            level = paint.error(level)
+        elif record.levelno >= logging.WARNING:
+            level = paint.warning(level)
+        time = paint.faint(self.formatTime(record))
+        correlation = paint.faint(getattr(record, "correlation", ""))
+        line = f"{time} {level} {record.name}: {correlation}{record.getMessage()}"
+        if record.exc_info:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return line
 
 
 @dataclass(frozen=True)
@@ -101,7 +163,8 @@ def configured(levels: Mapping[str, int]) -> Generator[None]:
     by_category = CategoryFilter({"default": root.level, **levels})
     for handler, _ in handlers:
         handler.addFilter(by_category)
-        handler.setFormatter(logging.Formatter(FORMAT))
+        writes = isinstance(handler, logging.StreamHandler)
+        handler.setFormatter(LineFormatter(colours_for(handler.stream) if writes else PLAIN))
     # Categories decide what is written; the root must only let pass what any of them may want.
     root.setLevel(min([root.level, *levels.values()]))
     for logger in quiet:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from localazure.functions.cors import CorsPolicy
 from localazure.functions.errors import AppLoadError
 from localazure.functions.json_file import read_object
 
@@ -31,6 +32,8 @@ class LocalSettings:
     """App settings, connection strings among them as `ConnectionStrings:NAME`."""
     http_port: int | None = None
     """`Host.LocalHttpPort`."""
+    cors: CorsPolicy = field(default_factory=CorsPolicy)
+    """`Host.CORS` and `Host.CORSCredentials`."""
 
     @classmethod
     def read(cls, app: Path) -> LocalSettings:
@@ -52,10 +55,16 @@ class LocalSettings:
         for name, value in _section(path, document, "ConnectionStrings"):
             text = value.get("ConnectionString") if isinstance(value, dict) else value
             values[f"ConnectionStrings:{name}"] = _as_text(path, name, text)
-        port = dict(_section(path, document, "Host")).get("LocalHttpPort")
+        host = dict(_section(path, document, "Host"))
+        port = host.get("LocalHttpPort")
         if port is not None and not isinstance(port, int):
             raise AppLoadError(f"{path}: Host.LocalHttpPort is {port!r}, not a number")
-        return cls(values, port)
+        credentials = str(host.get("CORSCredentials", False)).lower() == "true"
+        try:
+            cors = CorsPolicy.parse(str(host.get("CORS") or ""), allows_credentials=credentials)
+        except ValueError as error:
+            raise AppLoadError(f"{path}: Host: {error}") from None
+        return cls(values, port, cors)
 
 
 def _section(path: Path, document: dict[str, Any], name: str) -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ import pytest
 
 from localazure.environment import Environment, Keys, Ports
 from localazure.functions.authorization import KeyRing
+from localazure.functions.cors import CorsPolicy
 from localazure.functions.host import DRAIN_SECONDS, Host, run_app
 
 APPS = Path(__file__).parent / "apps"
@@ -38,6 +39,7 @@ async def run_in(
     *,
     port: int | None = None,
     drain_seconds: float = DRAIN_SECONDS,
+    cors: CorsPolicy | None = None,
     **settings: str,
 ) -> AsyncGenerator[tuple[Host, aiohttp.ClientSession]]:
     async with (
@@ -48,6 +50,7 @@ async def run_in(
             keys=KEYS,
             app_settings={"SEEN": str(folder / "seen.jsonl"), **settings},
             drain_seconds=drain_seconds,
+            cors=cors,
         ) as host,
         aiohttp.ClientSession(host.base_url) as client,
     ):

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from localazure.functions.cors import CorsPolicy
+
 MASTER = {"x-functions-key": "master-key"}
 
 
@@ -158,6 +160,66 @@ async def test_requests_run_side_by_side(running_app: Any) -> None:
 
         # Each waits until all three are there.
         assert await asyncio.gather(call(), call(), call()) == ["met"] * 3
+
+
+async def test_too_many_requests_are_refused(running_app: Any) -> None:
+    limits = {
+        "AzureFunctionsJobHost__extensions__http__maxOutstandingRequests": "2",
+        "AzureFunctionsJobHost__extensions__http__maxConcurrentRequests": "1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in limits.items():
+            patch.setenv(name, value)
+        async with running_app("http") as (host, client):
+
+            async def call() -> int:
+                async with client.get("/api/hello/Ann?wait=0.5") as response:
+                    return response.status
+
+            calls = [asyncio.create_task(call()) for _ in range(3)]
+            while sum(call.done() for call in calls) < 1:
+                assert host.invoker.in_flight <= 1
+                await asyncio.sleep(0.01)
+            assert sorted(await asyncio.gather(*calls)) == [200, 200, 429]
+            # Who administers the host is not kept out.
+            async with client.get("/admin/host/status", headers=MASTER) as response:
+                assert response.status == 200
+
+
+async def test_a_body_over_the_limit_is_refused(running_app: Any) -> None:
+    settings = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "1000"}
+    async with running_app("http", **settings) as (_, client):
+        for size, status in ((1000, 201), (1001, 413)):
+            body = b"1".rjust(size)
+            async with client.put("/api/items/7", data=body) as response:
+                assert response.status == status
+
+
+async def test_pages_of_other_origins(running_app: Any) -> None:
+    policy = CorsPolicy.parse("https://page.example", allows_credentials=False)
+    page = {"Origin": "https://page.example"}
+    async with running_app("http", cors=policy) as (_, client):
+        asks = {**page, "Access-Control-Request-Method": "PUT"}
+        async with client.options("/api/items/7", headers=asks) as response:
+            assert response.status == 204
+            assert response.headers["Access-Control-Allow-Methods"] == "PUT"
+        for path, status in (("/api/hello", 200), ("/api/nothing", 404), ("/api/fails", 500)):
+            async with client.get(path, headers=page) as response:
+                assert response.status == status
+                assert response.headers["Access-Control-Allow-Origin"] == "https://page.example"
+        async with client.get("/api/hello", headers={"Origin": "https://other"}) as response:
+            assert response.status == 200
+            assert "Access-Control-Allow-Origin" not in response.headers
+
+
+async def test_the_hosts_own_headers(running_app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = "AzureFunctionsJobHost__extensions__http__customHeaders__"
+    monkeypatch.setenv(f"{prefix}X-Content-Type-Options", "nosniff")
+    monkeypatch.setenv(f"{prefix}x-thread", "not over the function's own")
+    async with running_app("http") as (_, client), client.get("/api/hello") as response:
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers.getall("x-thread")[0].startswith("function-")
+        assert len(response.headers.getall("x-thread")) == 1
 
 
 async def test_the_process_is_as_before_afterwards(running_app: Any) -> None:

@@ -29,7 +29,9 @@ async def start(app: Path, state: Path, port: int = 0, **settings: str) -> None:
         pass
 
 
-async def test_all_settings_that_are_wrong_are_named_at_once(tmp_path: Path) -> None:
+async def test_functions_in_error_are_named_and_the_others_run(
+    tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
     app = write_app(
         tmp_path / "app",
         """
@@ -42,24 +44,59 @@ async def test_all_settings_that_are_wrong_are_named_at_once(tmp_path: Path) -> 
         @app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="Missing")
         def on_message(m: func.ServiceBusMessage) -> None: ...
 
-        @app.service_bus_queue_trigger(
-            arg_name="m", queue_name="q", connection="Bus", is_sessions_enabled=True
-        )
-        def in_order(m: func.ServiceBusMessage) -> None: ...
+        @app.event_hub_message_trigger(arg_name="event", event_hub_name="h", connection="c")
+        def on_event(event: func.EventHubEvent) -> None: ...
 
         @app.route(route="a/{b:strange}")
         def a(req: func.HttpRequest) -> str: ...
+
+        @app.route(route="same", methods=["GET", "POST"])
+        def one(req: func.HttpRequest) -> str:
+            return "one"
+
+        @app.route(route="/Same", methods=["POST"])
+        def two(req: func.HttpRequest) -> str: ...
+
+        @app.route(route="same", methods=["PUT"])
+        def three(req: func.HttpRequest) -> str:
+            return "three"
+
+        @app.route(route="admin/x")
+        def four(req: func.HttpRequest) -> str: ...
         """,
     )
-    with pytest.raises(AppLoadError) as caught:
-        await start(app, tmp_path / "state", Bus="Endpoint=sb://x;SharedAccessKey=hidden")
-    text = str(caught.value)
-    assert "function tick: schedule '61 * * * * *': second '61'" in text
-    assert "function never: schedule '0 0 0 31 2 *' never occurs" in text
-    assert "function on_message: the connection 'Missing' is not configured" in text
-    assert "function in_order: isSessionsEnabled" in text
-    assert "function a: route 'api/a/{b:strange}': unknown constraint 'strange'" in text
-    assert "hidden" not in text
+    async with (
+        run_app(app, port=free_port, state=tmp_path / "state", keys=KEYS, app_settings={}) as host,
+        aiohttp.ClientSession(host.base_url, headers={"x-functions-key": "m"}) as client,
+    ):
+        for method, text in (("GET", "one"), ("PUT", "three")):
+            async with client.request(method, "/api/same") as response:
+                assert await response.text() == text
+        listed = host.list_functions()
+        async with client.get("/admin/functions") as response:
+            described = {function["name"] for function in await response.json()}
+        async with client.get("/admin/functions/tick/status") as response:
+            status = await response.json()
+        async with client.post("/admin/functions/tick", json={"input": ""}) as response:
+            assert response.status == 404
+    assert "\ttick: timerTrigger (in error)" in listed
+    assert f"\tthree: [PUT] {host.base_url}/api/same" in listed
+    assert described == {
+        *("tick", "never", "on_message", "on_event", "a", "one", "two", "three", "four")
+    }
+    (error,) = status["errors"]
+    assert "schedule '61 * * * * *': second '61'" in error
+    for name, reason in (
+        ("tick", error),
+        ("never", "schedule '0 0 0 31 2 *' never occurs"),
+        ("on_message", "the connection 'Missing' is not configured"),
+        ("on_event", "of the kind eventHubTrigger, which this host does not cover"),
+        ("a", "route 'api/a/{b:strange}': unknown constraint 'strange'"),
+        ("two", "The route specified conflicts with the route defined by function 'one'."),
+        ("four", "The specified route conflicts with one or more built in routes."),
+    ):
+        (line,) = (text for text in caplog.messages if f"The '{name}' function is in error" in text)
+        assert reason in line
 
 
 async def test_a_disabled_function_may_be_wrong(tmp_path: Path) -> None:
@@ -100,6 +137,14 @@ async def test_a_port_that_is_taken_with_durable_functions(tmp_path: Path) -> No
         taken.listen()
         with pytest.raises(OSError, match="address already in use"):
             await start(app, tmp_path / "state", taken.getsockname()[1])
+
+
+async def test_only_some_functions(tmp_path: Path, free_port: int) -> None:
+    app = Path(__file__).parent / "apps" / "http"
+    async with run_app(
+        app, port=free_port, state=tmp_path, keys=KEYS, app_settings={}, only=["Hello", "item"]
+    ) as host:
+        assert sorted(function.name for function in host.functions) == ["hello", "item"]
 
 
 async def test_an_unknown_time_zone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localazure.functions.errors import AppLoadError
-from localazure.functions.host_json import BlobOptions, HostOptions, QueueOptions
+from localazure.functions.host_json import BlobOptions, HostOptions, HttpOptions, QueueOptions
 
 
 def read(folder: Path, document: dict[str, Any]) -> HostOptions:
@@ -19,7 +19,7 @@ def read(folder: Path, document: dict[str, Any]) -> HostOptions:
 
 def test_defaults_are_those_of_the_real_host(tmp_path: Path) -> None:
     options = read(tmp_path, {})
-    assert options.route_prefix == "api"
+    assert options.http == HttpOptions(route_prefix="api")
     assert options.function_timeout == timedelta(minutes=30)
     assert options.service_bus.max_concurrent_calls == 16
     assert options.service_bus.max_auto_lock_renewal == timedelta(minutes=5)
@@ -36,7 +36,14 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
             "extensionBundle": {"id": "x", "version": "[4.*, 5.0.0)"},
             "logging": {"logLevel": {"default": "Warning", "Function.hello": "Trace"}},
             "extensions": {
-                "http": {"routePrefix": ""},
+                "http": {
+                    "routePrefix": "",
+                    "maxOutstandingRequests": 20,
+                    "maxConcurrentRequests": 5,
+                    "dynamicThrottlesEnabled": False,
+                    "hsts": {"isEnabled": True, "maxAge": "10"},
+                    "customHeaders": {"X-Content-Type-Options": "nosniff"},
+                },
                 "serviceBus": {
                     "prefetchCount": 5,
                     "maxConcurrentCalls": 2,
@@ -58,7 +65,12 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
     assert options.function_timeout == timedelta(minutes=10)
     assert options.functions == ("one",)
     assert options.log_levels == {"default": logging.WARNING, "Function.hello": logging.DEBUG}
-    assert options.route_prefix == ""
+    assert options.http == HttpOptions(
+        route_prefix="",
+        max_outstanding_requests=20,
+        max_concurrent_requests=5,
+        custom_headers={"X-Content-Type-Options": "nosniff"},
+    )
     assert options.service_bus.prefetch_count == 5
     assert options.service_bus.max_concurrent_calls == 2
     assert not options.service_bus.auto_complete_messages
@@ -77,13 +89,22 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
 
 
 def test_no_limit(tmp_path: Path) -> None:
+    unlimited = {"maxOutstandingRequests": -1, "maxConcurrentRequests": "-1"}
+    assert read(tmp_path, {"extensions": {"http": unlimited}}).http == HttpOptions()
     assert read(tmp_path, {"functionTimeout": "-1"}).function_timeout is None
 
 
 def test_what_has_no_effect_is_warned_about_not_refused(tmp_path: Path) -> None:
-    options = read(tmp_path, {"extensions": {"eventHubs": {}}, "functionTimeOut": "00:01:00"})
+    options = read(
+        tmp_path,
+        {
+            "extensions": {"eventHubs": {}, "http": {"dynamicThrottlesEnabled": True}},
+            "functionTimeOut": "00:01:00",
+        },
+    )
     assert options.warnings == (
         "host.json: functionTimeOut is not a setting of the host",
+        "host.json: extensions.http.dynamicThrottlesEnabled has no effect here",
         "host.json: extensions.eventHubs has no effect here, this host does not cover it",
     )
 
@@ -103,6 +124,14 @@ def test_what_has_no_effect_is_warned_about_not_refused(tmp_path: Path) -> None:
         (
             {"extensions": {"queues": {"messageEncoding": "utf-7"}}},
             "extensions.queues.messageEncoding is 'utf-7'",
+        ),
+        (
+            {"extensions": {"http": {"maxConcurrentRequests": 0}}},
+            "extensions.http.maxConcurrentRequests is 0",
+        ),
+        (
+            {"extensions": {"http": {"maxOutstandingRequests": -2}}},
+            "extensions.http.maxOutstandingRequests is -2",
         ),
         (
             {"extensions": {"serviceBus": {"maxConcurrentCalls": 0}}},

@@ -137,8 +137,8 @@ def test_an_output_must_be_annotated_out(tmp_path: Path) -> None:
     assert "out is an output, but it is not annotated" in fault(tmp_path, body)
 
 
-def test_kinds_that_are_not_covered_are_named(tmp_path: Path) -> None:
-    text = fault(
+def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: Path) -> None:
+    functions = load_text(
         tmp_path,
         """
         @app.event_hub_message_trigger(arg_name="event", event_hub_name="h", connection="c")
@@ -147,10 +147,24 @@ def test_kinds_that_are_not_covered_are_named(tmp_path: Path) -> None:
         @app.route()
         @app.event_hub_output(arg_name="event", event_hub_name="h", connection="c")
         def send(req: func.HttpRequest, event: func.Out[str]) -> str: ...
+
+        @app.route(route="%NONE%")
+        def unset(req: func.HttpRequest) -> str: ...
+
+        @app.timer_trigger(arg_name="timer", schedule="0 * * * * *")
+        @app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="soon")
+        def tick(timer: func.TimerRequest) -> None: ...
+
+        @app.route()
+        def fine(req: func.HttpRequest) -> str: ...
         """,
     )
-    assert "function on_event: its trigger binding event is of the kind eventHubTrigger" in text
-    assert "function send: its output binding event is of the kind eventHub, which" in text
+    faults = {function.name: "; ".join(function.faults) for function in functions}
+    assert "its trigger binding event is of the kind eventHubTrigger" in faults["on_event"]
+    assert "its output binding event is of the kind eventHub, which" in faults["send"]
+    assert "route of req: %NONE% refers to an app setting that is not set" in faults["unset"]
+    assert "retry: delay_interval: 'soon'" in faults["tick"]
+    assert faults["fine"] == ""
 
 
 @pytest.mark.parametrize(
@@ -163,7 +177,6 @@ def test_kinds_that_are_not_covered_are_named(tmp_path: Path) -> None:
             "does not have a unique function name",
         ),
         ("@app.function_name('a')\ndef a(req): ...", "does not have a trigger"),
-        ("@app.route(route='%NONE%')\ndef a(req): ...", "%NONE% refers to an app setting"),
     ],
 )
 def test_apps_that_cannot_be_indexed(tmp_path: Path, body: str, message: str) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import logging
+import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -71,3 +73,35 @@ def test_lines_tell_what_they_belong_to() -> None:
     assert one.endswith("WARNING app: [hello id-1] one")
     assert two.endswith("WARNING app: [hello id-1 instance-7] two")
     assert three == "three"
+
+
+def test_a_terminal_shows_colours_and_a_file_does_not() -> None:
+    warned = record("app", logging.WARNING)
+    in_a_file = logs.LineFormatter(logs.PLAIN).format(warned)
+    on_a_terminal = logs.LineFormatter(logs.Colours(is_on=True)).format(warned)
+    assert "\x1b" not in in_a_file
+    assert "\x1b[33mWARNING\x1b[0m" in on_a_terminal
+    assert re.sub(r"\x1b\[\d+m", "", on_a_terminal) == in_a_file
+
+
+def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert logs.colours_for(Terminal()).is_on
+    assert not logs.colours_for(io.StringIO()).is_on
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not logs.colours_for(Terminal()).is_on
+
+
+def test_a_traceback_follows_its_line() -> None:
+    try:
+        int("x")
+    except ValueError:
+        failed = record("app", logging.ERROR)
+        failed.exc_info = sys.exc_info()
+    lines = logs.LineFormatter(logs.PLAIN).format(failed).splitlines()
+    assert lines[0].endswith("ERROR   app: text")
+    assert lines[-1] == "ValueError: invalid literal for int() with base 10: 'x'"

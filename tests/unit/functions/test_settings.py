@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from localazure.functions.cors import CorsPolicy
 from localazure.functions.errors import AppLoadError
 from localazure.functions.settings import LocalSettings, is_disabled, resolve_references
 
@@ -22,10 +23,13 @@ def test_the_file(tmp_path: Path) -> None:
             "IsEncrypted": False,
             "Values": {"A": "text", "B": True, "C": 3},
             "ConnectionStrings": {"db": "x", "other": {"ConnectionString": "y"}},
-            "Host": {"LocalHttpPort": 8080, "CORS": "*"},
+            "Host": {"LocalHttpPort": 8080, "CORS": "https://a,https://b", "CORSCredentials": True},
         },
     )
     assert settings.http_port == 8080
+    assert settings.cors == CorsPolicy(
+        frozenset({"https://a", "https://b"}), allows_credentials=True
+    )
     assert settings.values == {
         "A": "text",
         "B": "true",
@@ -36,7 +40,7 @@ def test_the_file(tmp_path: Path) -> None:
 
 
 def test_no_file_says_nothing(tmp_path: Path) -> None:
-    assert LocalSettings.read(tmp_path) == LocalSettings({}, None)
+    assert LocalSettings.read(tmp_path) == LocalSettings()
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,7 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
         ({"Values": {"A": ["secret"]}}, "the value of A is not a string"),
         ({"Values": ["x"]}, "Values is not an object"),
         ({"Host": {"LocalHttpPort": "x"}}, "Host.LocalHttpPort is 'x'"),
+        ({"Host": {"CORS": "*", "CORSCredentials": True}}, "origins by name, not *"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, document: dict[str, Any], message: str) -> None:

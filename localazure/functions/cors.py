@@ -1,0 +1,81 @@
+"""Cross-origin requests: which origins a browser may call this host from.
+
+Off unless local.settings.json or the command line names origins, as in `func`; on Azure the
+platform does it, before the host.
+
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-develop-local#local-settings-file,
+https://fetch.spec.whatwg.org/#http-cors-protocol
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from aiohttp import web
+
+ANY_ORIGIN: Final = "*"
+_REQUEST_METHOD: Final = "Access-Control-Request-Method"
+
+
+@dataclass(frozen=True)
+class CorsPolicy:
+    """Origins that may call, with any method and any header."""
+
+    origins: frozenset[str] = frozenset()
+    """Empty for none, `*` for all."""
+    allows_credentials: bool = False
+
+    @classmethod
+    def parse(cls, origins: str, *, allows_credentials: bool) -> Self:
+        """Read `func`'s comma-separated list.
+
+        Raises:
+            ValueError: any origin, with credentials: no browser takes that.
+        """
+        parsed = frozenset(one.strip().rstrip("/") for one in origins.split(",") if one.strip())
+        if ANY_ORIGIN in parsed and allows_credentials:
+            raise ValueError("CORS with credentials needs origins by name, not *")
+        return cls(parsed, allows_credentials)
+
+    def headers(self, method: str, request: Mapping[str, str]) -> dict[str, str]:
+        """What an answer to a request says; nothing to an origin that may not call.
+
+        Args:
+            method: the request's.
+            request: its headers.
+        """
+        origin = request.get("Origin")
+        if origin is None or not self.origins & {origin, ANY_ORIGIN}:
+            return {}
+        allowed = ANY_ORIGIN if ANY_ORIGIN in self.origins else origin
+        headers = {"Access-Control-Allow-Origin": allowed}
+        if allowed != ANY_ORIGIN:
+            headers["Vary"] = "Origin"
+        if self.allows_credentials:
+            headers["Access-Control-Allow-Credentials"] = "true"
+        if _is_preflight(method, request):
+            headers["Access-Control-Allow-Methods"] = request[_REQUEST_METHOD]
+            if asked := request.get("Access-Control-Request-Headers"):
+                headers["Access-Control-Allow-Headers"] = asked
+        return headers
+
+    @web.middleware
+    async def answer_preflight(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Asks no function about what only the browser wants to know."""
+        if self.origins and _is_preflight(request.method, request.headers):
+            return web.Response(status=204)
+        return await handler(request)
+
+    async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Lets the page read an answer that is about to be sent."""
+        response.headers.update(self.headers(request.method, request.headers))
+
+
+def _is_preflight(method: str, headers: Mapping[str, str]) -> bool:
+    return method == "OPTIONS" and "Origin" in headers and _REQUEST_METHOD in headers

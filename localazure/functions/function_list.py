@@ -1,0 +1,64 @@
+"""The functions of an app as a developer wants to see them: names, URLs, and which cannot run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from localazure.functions import bindings, logs
+from localazure.functions.http_trigger import url_path
+from localazure.functions.loader import LoadedFunction
+
+_LOG = logging.getLogger(logs.HOST_LOGGER)
+
+
+def list_functions(
+    functions: Iterable[LoadedFunction],
+    faults: Mapping[str, str],
+    *,
+    base_url: str,
+    route_prefix: str,
+    colours: logs.Colours = logs.PLAIN,
+) -> str:
+    """The list that `func start` prints: HTTP functions with their URLs, then the others.
+
+    Args:
+        functions: all of the app's.
+        faults: by the names of those in error.
+        base_url: of the host, without a trailing slash.
+        route_prefix: host.json's.
+        colours: PLAIN for a log or a file.
+    """
+    lines = [colours.warning("Functions:")]
+    for function in sorted(
+        functions, key=lambda one: (one.trigger.kind != bindings.HTTP_TRIGGER, one.name)
+    ):
+        kind = function.trigger.kind
+        name = colours.name(f"{function.name}:")
+        if function.is_disabled:
+            lines.append(f"\t{name} {kind} (disabled)")
+        elif function.name in faults:
+            lines.append(f"\t{name} {kind} {colours.error('(in error)')}")
+        elif kind == bindings.HTTP_TRIGGER:
+            methods = ",".join(
+                str(method).upper() for method in function.trigger.settings.get("methods") or ()
+            )
+            prefix = f"[{methods}] " if methods else ""
+            url = f"{base_url}/{url_path(function, route_prefix)}"
+            lines.append(f"\t{name} {colours.link(prefix + url)}")
+        else:
+            lines.append(f"\t{name} {kind}")
+    return "\n\n".join(lines)
+
+
+def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str]) -> None:
+    """Say which functions are in error, as the real host words it, and which settings are idle."""
+    for name, fault in sorted(faults.items()):
+        _LOG.error("The '%s' function is in error: %s", name, fault)
+    for function in functions:
+        if function.retry_policy and function.trigger.kind not in bindings.RETRIED_BY_POLICY:
+            _LOG.warning(
+                "the retry policy of '%s' has no effect: as on Azure, a %s is not retried by one",
+                function.name,
+                function.trigger.kind,
+            )
