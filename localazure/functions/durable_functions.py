@@ -10,14 +10,14 @@ from typing import Any
 from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
 
-from localazure.functions import bindings
+from localazure.functions import bindings, replay
 from localazure.functions.durable.extension import DurableExtension
-from localazure.functions.durable.invocation import FunctionFailed
+from localazure.functions.durable.invocation import FunctionFailed, Trigger
 from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.errors import AppLoadError
 from localazure.functions.invocation import Invoker, TriggerData, describe_failure
 from localazure.functions.loader import LoadedFunction
-from localazure.functions.replay import ReplayCache
 
 
 class DurableFunctions:
@@ -48,7 +48,6 @@ class DurableFunctions:
         """
         self._invoker = invoker
         self._functions: dict[str, LoadedFunction] = {}
-        replays = ReplayCache()
         for function in functions:
             name = function.durable_name.lower()
             if name in self._functions:
@@ -57,7 +56,7 @@ class DurableFunctions:
                     f"both go by the name {function.durable_name!r}"
                 )
             if function.trigger.kind == bindings.ORCHESTRATION_TRIGGER and not function.is_async:
-                function = replace(function, call=replays.wrap(function.call))  # noqa: PLW2901
+                function = replace(function, call=replay.wrap(function.call))  # noqa: PLW2901
             self._functions[name] = function
         try:
             options = DurableOptions.parse(settings)
@@ -88,12 +87,14 @@ class DurableFunctions:
     def _names(self, kind: str) -> list[str]:
         return [one.durable_name for one in self._functions.values() if one.trigger.kind == kind]
 
-    async def _invoke(self, name: str, trigger_json: str) -> str | None:
+    async def _invoke(self, name: str, trigger: Trigger) -> str | None:
         function = self._functions[name.lower()]
+        if isinstance(trigger, OrchestratorTrigger):
+            data = TriggerData(None, argument=replay.TriggerContext(trigger))
+        else:
+            data = TriggerData(Datum(trigger, "string"))
         try:
-            outcome = await self._invoker.invoke(
-                function, TriggerData(Datum(trigger_json, "string"))
-            )
+            outcome = await self._invoker.invoke(function, data)
         except Exception as error:
             raise FunctionFailed(
                 type(error).__name__, str(error), describe_failure(error)

@@ -62,6 +62,8 @@ class TriggerData:
     trace: TraceContext = field(default_factory=TraceContext)
     binding_data: BindingData = dict
     """What expressions in the settings of other bindings may name; made when they do."""
+    argument: object = None
+    """What the trigger's parameter is given, where there is nothing to convert."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,9 @@ class Invoker:
             if binding.is_output:
                 continue
             metadata: Mapping[str, Datum] = {}
+            if binding is function.trigger and data.argument is not None:
+                arguments[binding.name] = data.argument
+                continue
             if binding is function.trigger:
                 datum, metadata = data.datum, data.metadata
             elif binding.kind == bindings.DURABLE_CLIENT:

@@ -1,115 +1,183 @@
-"""Runs an orchestrator as the SDK does, with history events that are parsed once instead of always.
+"""Runs an orchestrator as the SDK does, without making anew what has not changed.
 
 Each episode replays an orchestrator from its beginning, here as on Azure: that is what finds out
 code that is not deterministic, and nothing is saved on it. But the SDK also parses the whole
-history anew each time, and `dateutil` takes half of a short chain's CPU for the timestamps alone
-(docs/benchmarks.md). An event never changes once it is history. So the events of the last episode
-are kept, and every one that is equal in the next is used again. And so is the SDK's executor, which
-makes a class each time that it is made.
+history anew each time, timestamps above all (docs/benchmarks.md), makes a class for each executor,
+and is told the same of every instance. So here
+
+* an event is made once, for the life of its history in memory, and its timestamp is read by the
+  standard library: it is one that the engine wrote;
+* a context is a copy of one that the SDK made, with what is the instance's own set;
+* the SDK's executor is used again.
 
 What runs is the SDK's own context, executor and code, in the way of the function that
 `azure.durable_functions.Orchestrator.create` makes; any other function is called as it is.
 """
 
+# The SDK has no public way to hand it events and contexts that are made already; the tests compare
+# all that it makes itself with what is made here, attribute by attribute.
+# pyright: reportPrivateUsage=false
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
+import copy
 import json
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationContext, Orchestrator
 from azure.durable_functions.models.history import HistoryEvent
 from azure.functions import OrchestrationContext
 
-# Bounds memory, not correctness: what is dropped is parsed again. In characters of histories;
-# parsed events take several times as much, unless large payloads make up the most of them.
-MAX_CACHED_CHARACTERS = 16 * 1024 * 1024
-
-# What a context's constructor looks at: OrchestratorStarted and ExecutionStarted.
-_HEAD = 2
+from localazure.functions.durable import history
+from localazure.functions.durable.history import Event
+from localazure.functions.durable.orchestrator_trigger import CONSTANTS, OrchestratorTrigger
 
 
-@dataclass(frozen=True)
-class _History:
-    """An instance's history, as it came and as parsed."""
+class TriggerContext(OrchestrationContext):
+    """An `OrchestrationContext` that writes its body out when somebody reads it."""
 
-    documents: list[dict[str, Any]]
-    events: list[HistoryEvent]
-    characters: int
+    def __init__(self, trigger: OrchestratorTrigger) -> None:
+        self.trigger = trigger
+
+    @property
+    def body(self) -> str:
+        """The orchestrator-in document."""
+        return self.trigger.body
+
+    def __str__(self) -> str:
+        return self.body
 
 
-class ReplayCache:
-    """Parsed histories of the instances that ran last."""
+def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An orchestrator that gives the same answers sooner.
 
-    def __init__(self, max_characters: int = MAX_CACHED_CHARACTERS) -> None:
-        self._max_characters = max_characters
-        self._by_instance: OrderedDict[str, _History] = OrderedDict()
-        self._characters = 0
+    Args:
+        function: of one argument, a `TriggerContext`.
+    """
+    # functools.wraps copies attributes too: a decorated function is not the SDK's own.
+    if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
+        return function
 
-    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """An orchestrator that gives the same answers sooner.
+    orchestrator = Orchestrator(function.orchestrator_function)  # pyright: ignore[reportFunctionMemberAccess] - see above
+    input_type = getattr(function, "_df_input_type", None)
+    executor = orchestrator.task_orchestration_executor
 
-        Args:
-            function: of one argument, an `azure.functions.OrchestrationContext`.
-        """
-        # functools.wraps copies attributes too: a decorated function is not the SDK's own.
-        if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
-            return function
-
-        orchestrator = Orchestrator(function.orchestrator_function)  # pyright: ignore[reportFunctionMemberAccess] - see above
-        input_type = getattr(function, "_df_input_type", None)
-
-        def call(**arguments: OrchestrationContext) -> str:
-            (context,) = arguments.values()
-            return self._run(orchestrator, input_type, context.body)
-
-        return call
-
-    def _run(self, orchestrator: Orchestrator, input_type: type | None, body: str) -> str:
-        document: dict[str, Any] = json.loads(body)
-        instance_id: str = document["instanceId"]
-        history: list[dict[str, Any]] = document["history"]
-        document["history"] = history[:_HEAD]
-        context = DurableOrchestrationContext(**document)
-        # The SDK sets the second one so too; the first one has no public way.
-        context._histories = self._parse(instance_id, history, len(body)).events  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        context._input_expected_type = input_type  # noqa: SLF001 # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-        executor = orchestrator.task_orchestration_executor
+    def call(**arguments: TriggerContext) -> str:
+        (context,) = arguments.values()
         executor.initialize()
-        try:
-            return orchestrator.handle(context)
-        finally:
-            if executor.has_execution_completed:
-                self._forget(instance_id)
+        return orchestrator.handle(_context(context.trigger, input_type))
 
-    def _parse(
-        self, instance_id: str, documents: list[dict[str, Any]], characters: int
-    ) -> _History:
-        known = self._forget(instance_id)
-        history = _History(documents, [], characters)
-        for index, document in enumerate(documents):
-            is_played = document.pop("IsPlayed")
-            # The engine's own remark on an event, made when its episode has ended.
-            remark = document.pop("Actions", None)
-            if known and index < len(known.documents) and known.documents[index] == document:
-                event = known.events[index]
-                event.is_processed = False
-                event._is_played = is_played  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public way
-            else:
-                event = HistoryEvent(IsPlayed=is_played, **document)
-            if remark is not None:
-                event.Actions = remark  # pyright: ignore[reportAttributeAccessIssue] - any key is one
-            history.events.append(event)
-        self._by_instance[instance_id] = history
-        self._characters += characters
-        while self._characters > self._max_characters:
-            self._forget(next(iter(self._by_instance)))
-        return history
+    return call
 
-    def _forget(self, instance_id: str) -> _History | None:
-        history = self._by_instance.pop(instance_id, None)
-        if history is not None:
-            self._characters -= history.characters
-        return history
+
+_EPISODE_STARTED: Final = history.orchestrator_started("2026-01-01T00:00:00.000000Z")
+_ENGINE_TIMESTAMP_LENGTH: Final = len(_EPISODE_STARTED["Timestamp"])
+
+
+# --- contexts ----------------------------------------------------------------------------------
+
+
+def _attributes_of_a_context() -> dict[str, Any]:
+    """What the SDK's constructor makes of that which all instances have in common."""
+    events: list[Any] = history.played([_EPISODE_STARTED], is_played=False)
+    return vars(
+        DurableOrchestrationContext(history=events, instanceId="", parentInstanceId="", **CONSTANTS)
+    )
+
+
+_COMMON: Final = _attributes_of_a_context()
+_CONTAINERS: Final = [
+    name
+    for name, value in _COMMON.items()
+    if isinstance(value, (list, dict)) or name == "_function_context"
+]
+
+
+def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOrchestrationContext:
+    """What `DurableOrchestrationContext.from_json(trigger.body)` gives."""
+    execution = trigger.execution
+    given: Any = json.loads(execution.input_json or "null")
+    histories = _histories(trigger)
+    episode_started, execution_started = histories[:2]
+    context = DurableOrchestrationContext.__new__(DurableOrchestrationContext)
+    attributes = vars(context)
+    attributes.update(_COMMON)
+    for name in _CONTAINERS:
+        attributes[name] = copy.copy(_COMMON[name])
+    attributes.update(
+        _histories=histories,
+        _instance_id=execution.instance_id,
+        _parent_instance_id=execution.parent and execution.parent.instance_id,
+        _input=json.dumps(given) if isinstance(given, dict) else given,
+        _version=vars(execution_started)["Version"],
+        decision_started_event=episode_started,
+        _current_utc_datetime=episode_started.timestamp,
+        # Orchestrator.create's function sets it.
+        _input_expected_type=input_type,
+    )
+    return context
+
+
+# --- events ------------------------------------------------------------------------------------
+
+
+class _Known:
+    """The events of an instance, each beside the document that it was made of."""
+
+    def __init__(self) -> None:
+        self.documents: list[Event] = []
+        self.events: list[HistoryEvent] = []
+        self.past = 0
+        """How many of them were in the history before the last episode."""
+
+
+def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
+    known: _Known | None = trigger.memo.get("replay")
+    if known is None:
+        known = trigger.memo["replay"] = _Known()
+    past, events = trigger.past, known.events
+    for event in events:
+        event.is_processed = False  # the one thing about an event that user code may set
+    for index in range(known.past, len(past)):
+        document = past[index]
+        if index < len(events) and known.documents[index] is document:
+            event = events[index]  # it had just arrived then
+            event._is_played = True
+            if "Actions" in document:  # the engine's own remark, made when its episode ended
+                event.Actions = document["Actions"]  # pyright: ignore[reportAttributeAccessIssue] - any key is one
+        else:
+            del events[index:], known.documents[index:]
+            events.append(_event(document, is_played=True))
+            known.documents.append(document)
+    known.past = len(past)
+    del events[len(past) :], known.documents[len(past) :]
+    events += [_event(document, is_played=False) for document in trigger.arrived]
+    known.documents += trigger.arrived
+    return events.copy()
+
+
+_EXAMPLE: Final = HistoryEvent(IsPlayed=False, **_EPISODE_STARTED)
+_UTC: Final = _EXAMPLE.timestamp.tzinfo
+_DEFAULTS: Final = {name: value for name, value in vars(_EXAMPLE).items() if value is None}
+
+
+def _event(document: Event, *, is_played: bool) -> HistoryEvent:
+    """What `HistoryEvent(IsPlayed=is_played, **document)` gives."""
+    text: str = document["Timestamp"]
+    if len(text) != _ENGINE_TIMESTAMP_LENGTH or text[-1] != "Z":
+        return HistoryEvent(IsPlayed=is_played, **document)
+    event = HistoryEvent.__new__(HistoryEvent)
+    attributes = vars(event)
+    attributes.update(_DEFAULTS)
+    attributes.update(document)
+    attributes["_event_type"] = attributes.pop("EventType")
+    attributes["_event_id"] = attributes.pop("EventId")
+    attributes["_timestamp"] = datetime.fromisoformat(attributes.pop("Timestamp")[:-1]).replace(
+        tzinfo=_UTC
+    )
+    attributes["_is_played"] = is_played
+    attributes["_is_processed"] = False
+    return event

@@ -24,6 +24,7 @@ from localazure.functions.durable.invocation import FunctionFailed, Invoke, Know
 from localazure.functions.durable.live_instances import LiveInstance, LiveInstances
 from localazure.functions.durable.mailboxes import Mailboxes
 from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.records import Message, Turn
 from localazure.functions.durable.store import Store
 from localazure.functions.durable.timers import TimerQueue
@@ -159,10 +160,10 @@ class Dispatcher:
         consumed = [messages[index] for index in batch]
         if instance.started and not consumed:
             return
-        effects = await self._effects(live, [message.event for message in consumed])
-        if effects is None:
-            return
         try:
+            effects = await self._effects(live, [message.event for message in consumed])
+            if effects is None:
+                return
             await self._commit(live, consumed, effects)
         except BaseException:
             self._live.drop(instance_id)  # the store decides what is true
@@ -201,7 +202,12 @@ class Dispatcher:
                 execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
             )
         with logs.working_for(execution.instance_id):
-            answer = await self._ask(name, episode.trigger(execution, live.pieces, arrived))
+            answer = await self._ask(
+                name,
+                OrchestratorTrigger(
+                    execution=execution, past=live.events, arrived=arrived, memo=live.memo
+                ),
+            )
         return episode.conclude(
             execution,
             live.events,
@@ -209,9 +215,10 @@ class Dispatcher:
             answer,
             known=self._known,
             default_version=self._options.default_version,
+            cursor=live.cursor,
         )
 
-    async def _ask(self, name: str, trigger: str) -> Decision:
+    async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
         try:
             return decision.from_answer(await self._invoke(name, trigger))
         except FunctionFailed as failure:

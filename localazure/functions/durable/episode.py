@@ -7,7 +7,7 @@ history so far + messages that arrived + the orchestrator's answer
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,8 @@ from localazure.functions.durable.decision import Decision
 from localazure.functions.durable.history import Event, EventType
 from localazure.functions.durable.instance import Execution, Status
 from localazure.functions.durable.invocation import KnownFunctions
-from localazure.functions.durable.replay import Replay, ReplayFailed
-
-# What the real extension tells the SDK about timers: they live in queue messages of 7 days there.
-MAXIMUM_SHORT_TIMER = "6.00:00:00"
-LONG_TIMER_INTERVAL = "3.00:00:00"
+from localazure.functions.durable.replay import ReplayFailed
+from localazure.functions.durable.replay_cursor import ReplayCursor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,28 +44,6 @@ class Effects:
     parent_event: Event | None = None
 
 
-def trigger(execution: Execution, past: Iterable[str], arrived: Sequence[Event]) -> str:
-    """The orchestrator-in document.
-
-    Args:
-        execution: what is being run.
-        past: pieces of encoded history, each as `history.encode(..., played=True)` gives it.
-        arrived: the events of this episode.
-    """
-    events = ",".join([*past, history.encode(arrived, played=False)])
-    parent = execution.parent.instance_id if execution.parent else None
-    rest = {
-        "instanceId": execution.instance_id,
-        "isReplaying": False,
-        "parentInstanceId": parent,
-        "upperSchemaVersion": 1,
-        "upperSchemaVersionNew": 2,
-        "maximumShortTimerDuration": MAXIMUM_SHORT_TIMER,
-        "longRunningTimerIntervalDuration": LONG_TIMER_INTERVAL,
-    }
-    return f'{{"history":[{events}],"input":{execution.input_json or "null"},{json.dumps(rest)[1:]}'
-
-
 def begin(
     execution: Execution, at: str, *, started: bool, messages: Sequence[Event]
 ) -> list[Event]:
@@ -91,12 +66,13 @@ def begin(
 
 def conclude(
     execution: Execution,
-    past: Iterable[Event],
+    past: Sequence[Event],
     arrived: list[Event],
     decision: Decision,
     *,
     known: KnownFunctions,
     default_version: str | None,
+    cursor: ReplayCursor | None = None,
 ) -> Effects:
     """Draw the consequences of an orchestrator's answer.
 
@@ -107,21 +83,14 @@ def conclude(
         decision: the answer to both.
         known: the functions that may be called.
         default_version: version of sub-orchestrations that name none.
+        cursor: has seen all of `past`, or nothing; None: nothing.
     """
     at: str = arrived[0]["Timestamp"]
     arrived[0]["Actions"] = len(decision.actions)
-    replay = Replay(
-        instance_id=execution.instance_id,
-        execution_id=execution.execution_id,
-        decision=decision,
-        known=known,
-        default_version=default_version,
-    )
     try:
-        for event in past:
-            replay.feed(event)
-        for event in arrived:
-            replay.feed(event)
+        replay = (cursor or ReplayCursor()).run(
+            execution, past, arrived, decision, known=known, default_version=default_version
+        )
     except ReplayFailed as failure:
         return fail(execution, arrived, str(failure), custom_status=decision.custom_status)
     commands = list(replay.new.values())

@@ -10,7 +10,7 @@ orchestrator had taken when that episode ended) and `RetryOf` on whatever a retr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
@@ -201,15 +201,12 @@ def generic_event(at: str, data: str) -> Event:
     return _event(EventType.GENERIC_EVENT, at, Data=data)
 
 
-def encode(events: Iterable[Event], *, played: bool) -> str:
-    """Events as JSON objects joined by commas: the inside of a history array.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
-    Args:
-        events: in order.
-        played: whether the orchestrator has seen them in an earlier episode.
-    """
-    tail = ',"IsPlayed":true}' if played else ',"IsPlayed":false}'
-    return ",".join([json.dumps(event, separators=(",", ":"))[:-1] + tail for event in events])
+
+def encode(events: Sequence[Event]) -> str:
+    """Events as JSON objects joined by commas: the inside of an array."""
+    return _encode(events)[1:-1]
 
 
 def decode(text: str) -> list[Event]:
@@ -220,5 +217,10 @@ def decode(text: str) -> list[Event]:
     """
     events: list[Event] = json.loads(f"[{text}]")
     for event in events:
-        del event["IsPlayed"]
+        event.pop("IsPlayed", None)  # stored by earlier versions
     return events
+
+
+def played(events: Iterable[Event], *, is_played: bool) -> list[Event]:
+    """Events as the SDK reads them: each tells whether the orchestrator has seen it before."""
+    return [{**event, "IsPlayed": is_played} for event in events]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-Invoke = Callable[[str, str], Awaitable[str | None]]
-"""`invoke(function_name, trigger_json)` -> the function's encoded return value (JSON), or None.
+from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
 
-For an orchestrator the trigger is the orchestrator-in document and the answer the orchestrator-out
-document of azure-functions-durable; for an activity the JSON of its input and of its result; for an
-entity the batch document and the entity-out document. Raises FunctionFailed when user code raised;
-any other exception means that the function may not have run, and it is invoked again later.
+Trigger = str | OrchestratorTrigger
+
+Invoke = Callable[[str, Trigger], Awaitable[str | None]]
+"""`invoke(function_name, trigger)` -> the function's encoded return value (JSON), or None.
+
+For an orchestrator the trigger is an `OrchestratorTrigger` and the answer the orchestrator-out
+document of azure-functions-durable; for an activity it is the JSON of its input and of its result;
+for an entity the batch document and the entity-out document. Raises FunctionFailed when user code
+raised; any other exception means that the function may not have run, and it is invoked again later.
 """
 
 

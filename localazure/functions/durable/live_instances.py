@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
 
 from localazure.functions.durable import history
 from localazure.functions.durable.history import Event
 from localazure.functions.durable.instance import LIVE, Instance
+from localazure.functions.durable.replay_cursor import ReplayCursor
 from localazure.functions.durable.store import Store
 
 # Bounds memory, not correctness: what is dropped is read again. In characters of encoded history;
@@ -15,13 +18,21 @@ MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 
 
 class LiveInstance:
-    """One instance between two episodes. `pieces` is its history as encoded, `events` as parsed."""
+    """One instance between two episodes.
 
-    def __init__(self, instance: Instance, pieces: list[str]) -> None:
+    Args:
+        instance: its row.
+        pieces: its encoded history, a piece for each episode.
+    """
+
+    def __init__(self, instance: Instance, pieces: Sequence[str]) -> None:
         self.instance = instance
-        self.pieces = pieces
+        self.episodes = len(pieces)
         self.events: list[Event] = history.decode(",".join(pieces))
         self.characters = sum(map(len, pieces))
+        self.cursor = ReplayCursor()
+        self.memo: dict[str, Any] = {}
+        """See `OrchestratorTrigger.memo`."""
 
 
 class LiveInstances:
@@ -51,7 +62,7 @@ class LiveInstances:
     ) -> None:
         """Note what an episode appended."""
         live.instance = instance
-        live.pieces.append(piece)
+        live.episodes += 1
         live.events.extend(events)
         live.characters += len(piece)
         if instance.execution.instance_id in self._cached:

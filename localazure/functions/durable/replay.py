@@ -79,6 +79,13 @@ class Replay:
         self.next_input: str | None = None
         """JSON input of the next execution, once continue-as-new was called."""
 
+    def adopt(self, decision: Decision) -> bool:
+        """Go on with a later decision. False: it does not repeat the actions begun so far."""
+        if decision.actions[: self._begun] != self._actions[: self._begun]:
+            return False
+        self._actions = decision.actions
+        return True
+
     @property
     def has_open_tasks(self) -> bool:
         """Whether an activity, a sub-orchestration or an uncancelled timer has not ended."""

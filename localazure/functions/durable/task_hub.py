@@ -162,7 +162,7 @@ class TaskHub:
             instance.execution.execution_id,
         )
         await self.store.rewrite(
-            instance_id, history.encode(rewound.events, played=True), self._clock(), message
+            instance_id, history.encode(rewound.events), self._clock(), message
         )
         self._dispatcher.forget(instance_id)
         self._dispatcher.deliver(message)

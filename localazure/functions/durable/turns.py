@@ -51,8 +51,8 @@ def build(
     turn = Turn(
         execution=execution,
         at=now,
-        episode=None if following else len(live.pieces),
-        events="" if following else history.encode(effects.events, played=True),
+        episode=None if following else live.episodes,
+        events="" if following else history.encode(effects.events),
         consumed=consumed,
         activities=_activities(execution, effects),
         timers=[] if ended else _timers(execution, effects),

@@ -9,6 +9,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
+from localazure.functions.durable.invocation import Trigger
 from tests.local.functions_durable.tiny_app import RunningHub, TinyApp, running
 
 Context = df.DurableOrchestrationContext
@@ -86,7 +87,7 @@ async def test_many_callers_one_batch_at_a_time(tmp_path: Path) -> None:
     busy = 0
     invoke = app.invoke
 
-    async def watched(name: str, trigger: str) -> str | None:
+    async def watched(name: str, trigger: Trigger) -> str | None:
         nonlocal busy
         if name != "counter":
             return await invoke(name, trigger)

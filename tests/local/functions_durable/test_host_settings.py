@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from localazure.functions.durable import work_queue
+from localazure.functions.durable.invocation import Trigger
 from localazure.functions.durable.versioning import FailureStrategy, MatchStrategy
 from tests.local.functions_durable.tiny_app import TinyApp, running
 
@@ -92,7 +93,7 @@ async def test_a_worker_that_breaks_down_is_asked_again(
 
     invoke, broken = app.invoke, {"step": 2, "fragile": 2}
 
-    async def unreliable(name: str, trigger: str) -> str | None:
+    async def unreliable(name: str, trigger: Trigger) -> str | None:
         if broken[name]:
             broken[name] -= 1
             raise ConnectionError("the worker is gone")

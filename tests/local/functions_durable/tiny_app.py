@@ -24,6 +24,7 @@ from localazure.functions.durable.extension import (
     DurableOptions,
     FunctionFailed,
 )
+from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
 
 SYSTEM_KEY = "system key/with+odd=characters"
 DEADLINE_SECONDS = 20.0
@@ -37,7 +38,7 @@ class TinyApp:
     orchestrators: dict[str, Callable[..., Any]] = field(default_factory=dict)
     activities: dict[str, Callable[..., Any]] = field(default_factory=dict)
     entities: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    invoked: list[tuple[str, str]] = field(default_factory=list)
+    invoked: list[str] = field(default_factory=list)
 
     def orchestrator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         self.orchestrators[function.__name__] = function
@@ -52,11 +53,13 @@ class TinyApp:
         return function
 
     def count(self, name: str) -> int:
-        return sum(invoked == name for invoked, _ in self.invoked)
+        return self.invoked.count(name)
 
-    async def invoke(self, name: str, trigger: str) -> str | None:
-        self.invoked.append((name, trigger))
+    async def invoke(self, name: str, trigger: str | OrchestratorTrigger) -> str | None:
+        self.invoked.append(name)
         try:
+            if isinstance(trigger, OrchestratorTrigger):
+                trigger = trigger.body
             if name in self.activities:
                 result = self.activities[name](json.loads(trigger))
                 if inspect.isawaitable(result):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ from localazure.functions.durable.episode import Effects
 from localazure.functions.durable.history import Event
 from localazure.functions.durable.instance import Execution, Parent, Status
 from localazure.functions.durable.invocation import FunctionFailed, KnownFunctions
+from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.replay_cursor import ReplayCursor
 
 AT = "2026-01-01T00:00:00.000000Z"
 LATER = "2026-01-01T00:00:09.000000Z"
@@ -70,19 +73,25 @@ class Story:
 
     def __init__(self) -> None:
         self.past: list[Event] = []
+        self.cursor = ReplayCursor()
 
     def episode(self, *messages: Event, **decided: Any) -> Effects:
-        arrived = episode.begin(EXECUTION, AT, started=bool(self.past), messages=messages)
-        effects = episode.conclude(
-            EXECUTION,
-            self.past,
-            arrived,
-            Decision(**decided),
-            known=known(),
-            default_version="1.0",
+        """The episode's effects: whether replay goes on or begins anew makes no difference."""
+        anew, gone_on = (
+            episode.conclude(
+                EXECUTION,
+                self.past,
+                episode.begin(EXECUTION, AT, started=bool(self.past), messages=messages),
+                Decision(**copy.deepcopy(decided)),
+                known=known(),
+                default_version="1.0",
+                cursor=cursor,
+            )
+            for cursor in (None, self.cursor)
         )
-        self.past += effects.events
-        return effects
+        assert gone_on == anew
+        self.past += gone_on.events
+        return gone_on
 
 
 def ids(commands: list[Command]) -> list[tuple[type, int]]:
@@ -263,9 +272,10 @@ def test_control_messages_are_episodes_of_their_own() -> None:
 
 def test_trigger_is_the_document_of_the_sdk() -> None:
     arrived = episode.begin(EXECUTION, AT, started=False, messages=[])
-    document = json.loads(episode.trigger(EXECUTION, [], arrived))
-    assert [event["EventType"] for event in document["history"]] == [12, 0]
-    assert document["history"][0]["IsPlayed"] is False
+    trigger = OrchestratorTrigger(execution=EXECUTION, past=arrived, arrived=[arrived[0]])
+    document = json.loads(trigger.body)
+    assert [event["EventType"] for event in document["history"]] == [12, 0, 12]
+    assert [event["IsPlayed"] for event in document["history"]] == [True, True, False]
     assert (document["instanceId"], document["parentInstanceId"]) == ("i", "p")
     assert document["input"] is None
 

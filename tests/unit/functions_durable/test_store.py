@@ -61,7 +61,7 @@ def turn(store: Store, status: Status = Status.RUNNING, **changes: object) -> Tu
         execution=execution(),
         at=NOW,
         episode=0,
-        events=history.encode([history.orchestrator_started(AT)], played=True),
+        events=history.encode([history.orchestrator_started(AT)]),
         instance=now_in(store, status),
         ended=status is Status.COMPLETED,
     )
