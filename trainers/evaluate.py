@@ -56,6 +56,8 @@ class Evaluation:
 def evaluate(model: Model, images: ImageSource, classes: Sequence[str], world: World) -> Evaluation:
     """Score `model` on images labelled by `classes`, each rank a part of them.
 
+    Every rank does as many forward passes as the others, so that the network may be in shards.
+
     The model may know other classes: what it calls by a name that is not the label is wrong, so a
     champion that never saw a class has every image of it wrong.
     """
@@ -67,10 +69,10 @@ def evaluate(model: Model, images: ImageSource, classes: Sequence[str], world: W
     loss = torch.zeros(1, dtype=torch.float64)
     model.network.eval()
     with torch.inference_mode():
-        for numbers in world.share(torch.arange(len(images))).split(_BATCH):
-            batch = images.take(numbers)
-            labels = batch.labels
-            logits = model.network(to_input(batch.pixels, world.device)).cpu()
+        for numbers in _passes(len(images), world):
+            batch = images.take(numbers if len(numbers) else torch.tensor([0]))
+            logits = model.network(to_input(batch.pixels, world.device)).cpu()[: len(numbers)]
+            labels = batch.labels[: len(numbers)]
             confusion.index_put_(
                 (labels, to_ours[logits.argmax(dim=1)]), torch.ones_like(labels), accumulate=True
             )
@@ -82,6 +84,13 @@ def evaluate(model: Model, images: ImageSource, classes: Sequence[str], world: W
         loss=loss.item() / len(images),
         confusion=confusion,
     )
+
+
+def _passes(images: int, world: World) -> list[Tensor]:
+    """What this rank scores in each pass; in the last, it may be nothing."""
+    largest_share = -(-images // world.size)
+    mine = world.share(torch.arange(images))
+    return [mine[first : first + _BATCH] for first in range(0, largest_share, _BATCH)]
 
 
 def evaluate_champion(

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.checkpoints import CheckpointFolder, RunIdentity
 from trainers.errors import Stopped, TrainingDiverged
+from trainers.evaluate import Evaluation, evaluate
 from trainers.images import Dataset, Images, to_input
+from trainers.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
 from trainers.model_folder import Model, new_model
 from trainers.order import Order, shifted, shifts
 from trainers.parallel import Parallel
@@ -53,6 +55,9 @@ class Run:
             samples=len(dataset.train), batch_size=settings.batch_size, seed=settings.seed
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
+        self.warm_up = warm_up_steps(
+            self.steps, self.order.steps_per_epoch, settings.warm_up_epochs
+        )
         torch.use_deterministic_algorithms(mode=True)
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
@@ -75,15 +80,17 @@ class Run:
         self.resumed_from_step = 0
         self.saved_step = 0
         self.speed = Speed(devices=world.size)
-        self.curve: list[tuple[int, float]] = []
-        """Steps done and the mean loss of the last of them's batch, since the last start."""
+        self.curve = LearningCurve()
 
     def resume(self) -> None:
         """Go on from the newest checkpoint, if there is one."""
-        self.step = self.saver.resume(self.parallel.network, self.optimizer)
-        self.resumed_from_step = self.saved_step = self.step
-        if self.step:
-            self.say(f"resumed from step {self.step}")
+        resumed = self.saver.resume(self.parallel.network, self.optimizer)
+        if resumed is None:
+            return
+        self.step = self.resumed_from_step = self.saved_step = resumed.step
+        if resumed.notes:
+            self.curve = LearningCurve.from_bytes(resumed.notes)
+        self.say(f"resumed from step {self.step}")
 
     def fit(self, stop: StopRequest) -> None:
         """Train to the last step, saving as it goes.
@@ -105,12 +112,41 @@ class Run:
             self.step += 1
             self.speed.count(self.settings.batch_size)
             if self.step % self.settings.log_every == 0 or self.step == self.steps:
-                self.curve.append((self.step, mean_loss))
+                self.curve.train.append(
+                    TrainPoint(step=self.step, loss=mean_loss, learning_rate=self._rate())
+                )
                 rate = self.speed.images_per_second_since_asked()
                 self.say(f"step {self.step}/{self.steps} loss {mean_loss:.6f} images/s {rate:.0f}")
+            if self._is_to_be_evaluated():
+                self.evaluate()
             if self.step % self.settings.checkpoint_every == 0 or self.step == self.steps:
                 self._save()
         self.saver.finish()
+
+    def evaluate(self) -> Evaluation:
+        """Score the network as it is on what is held out; sharded, if that is how it is trained.
+
+        Raises:
+            TrainingDiverged: the loss is not finite.
+        """
+        self.parallel.unify_buffers()
+        self.parallel.module.eval()
+        evaluation = evaluate(
+            self._model(self.parallel.network),
+            self.dataset.held_out,
+            self.dataset.classes,
+            self.world,
+        )
+        self.parallel.module.train()
+        if not math.isfinite(evaluation.loss):
+            raise TrainingDiverged(
+                f"step {self.step} left weights that are not finite: lower --learning-rate "
+                f"(its peak is {self.settings.peak_learning_rate:g})"
+            )
+        self.curve.held_out.append(
+            HeldOutPoint(step=self.step, loss=evaluation.loss, accuracy=evaluation.accuracy)
+        )
+        return evaluation
 
     def rehearse(self, steps: int) -> float:
         """Seconds that so many steps take, at a rate of 0: nothing is learned, saved or said."""
@@ -127,12 +163,29 @@ class Run:
             self.step += 1
         return time.perf_counter() - began
 
-    def trained(self) -> Model:
-        """The whole model, in plain tensors and to be evaluated, on every rank."""
+    def trained(self) -> Model | None:
+        """The whole model in the CPU's memory of rank 0; None on other ranks."""
+        state = self.parallel.whole_state()
+        if not self.world.is_first:
+            return None
         whole = new_model(self.settings.model, self.dataset.classes, self.settings.image_format)
-        whole.network.load_state_dict(self.parallel.whole_state())
-        whole.network.to(self.world.device)
+        whole.network.load_state_dict(state)
         return whole
+
+    def _model(self, network: nn.Module) -> Model:
+        return Model(
+            network=network,
+            architecture=self.settings.model,
+            classes=self.dataset.classes,
+            image_format=self.settings.image_format,
+        )
+
+    def _is_to_be_evaluated(self) -> bool:
+        """After so many epochs; after the last one the caller does it."""
+        every = self.settings.evaluate_every
+        if every is None or self.step == self.steps:
+            return False
+        return self.step % (every * self.order.steps_per_epoch) == 0
 
     def _batch_loss(self) -> Tensor:
         """Forward and backward passes of the step's batch; this rank's part of its mean loss."""
@@ -192,21 +245,25 @@ class Run:
         return mean_loss, stopping > 0
 
     def _update(self) -> None:
-        steps_per_epoch = self.order.steps_per_epoch
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(
                 self.step,
                 steps=self.steps,
                 peak=self.settings.peak_learning_rate,
-                warm_up=warm_up_steps(self.steps, steps_per_epoch, self.settings.warm_up_epochs),
+                warm_up=self.warm_up,
             )
         self.optimizer.step()
+
+    def _rate(self) -> float:
+        """What the last step was done at."""
+        return self.optimizer.param_groups[0]["lr"]
 
     def _save(self) -> None:
         if self.step == self.saved_step:
             return  # a checkpoint that counts is not written over; at 0 there is nothing to save
         self.parallel.unify_buffers()
-        self.saver.start(self.step, self.parallel.network, self.optimizer)
+        notes = self.curve.to_bytes() if self.world.is_first else b""
+        self.saver.start(self.step, self.parallel.network, self.optimizer, notes)
         self.saved_step = self.step
 
 

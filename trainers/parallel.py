@@ -103,17 +103,18 @@ class Parallel:
                 dist.broadcast(buffer, src=0)
 
     def whole_state(self) -> dict[str, Tensor]:
-        """The state dict in plain tensors, on every rank."""
+        """The state dict in plain tensors in the CPU's memory of rank 0; empty on other ranks."""
         self.unify_buffers()
-        state = self.network.state_dict()
         if not self._sharded:
-            return state
+            if not self._world.is_first:
+                return {}
+            return {name: value.cpu() for name, value in self.network.state_dict().items()}
         from torch.distributed.checkpoint.state_dict import (  # noqa: PLC0415  # a second of import
             StateDictOptions,
             get_model_state_dict,
         )
 
-        options = StateDictOptions(full_state_dict=True)
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         return cast("dict[str, Tensor]", get_model_state_dict(self.network, options=options))
 
 

@@ -4,26 +4,31 @@
 |---|---|
 | model/ | the model, see `trainers.model_folder` |
 | metrics.json | flat: name → number |
-| report.json | for people: classes, confusion matrix, speed, loss curve, quarantined files |
+| report.json | for people: classes, confusion matrix, speed, learning curve, quarantined files |
+| learning_curve.png, confusion_matrix.png | the same as pictures, see `trainers.charts` |
 | error.json | on failure only: type, message, files (path and reason), files_total |
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainers import charts
 from trainers.errors import TrainingError
 from trainers.evaluate import Evaluation
-from trainers.files import write_json_atomically
+from trainers.files import write_atomically, write_json_atomically
 from trainers.images import Dataset
+from trainers.learning_curve import LearningCurve
 
 MODEL_NAME = "model"
 METRICS_NAME = "metrics.json"
 REPORT_NAME = "report.json"
 ERROR_NAME = "error.json"
+CURVE_NAME = "learning_curve.png"
+CONFUSION_NAME = "confusion_matrix.png"
 
 
 def write_metrics(output: Path, metrics: dict[str, float]) -> None:
@@ -36,7 +41,7 @@ def write_report(
     dataset: Dataset,
     evaluation: Evaluation,
     speed: Mapping[str, Any],
-    curve: Sequence[tuple[int, float]],
+    curve: LearningCurve,
 ) -> None:
     """Write report.json.
 
@@ -45,7 +50,7 @@ def write_report(
         dataset: what was trained on.
         evaluation: of the held-out images.
         speed: from `trainers.scaling.figures`.
-        curve: steps done and the loss of the batch then.
+        curve: of all starts of the run.
     """
     write_json_atomically(
         output / REPORT_NAME,
@@ -54,10 +59,27 @@ def write_report(
             "classes": list(dataset.classes),
             "confusion": evaluation.confusion[:, :-1].tolist(),
             "speed": dict(speed),
-            "curve": [{"step": step, "loss": loss} for step, loss in curve],
+            "curve": curve.to_dict(),
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
         },
     )
+
+
+def write_pictures(
+    output: Path, model: str, dataset: Dataset, evaluation: Evaluation, curve: LearningCurve
+) -> None:
+    """Write learning_curve.png and confusion_matrix.png.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    about = f"{model} on dataset {dataset.version}"
+    figure = charts.learning_curve_figure(curve, title=about)
+    write_atomically(output / CURVE_NAME, charts.png(figure))
+    figure = charts.confusion_figure(
+        evaluation.confusion[:, :-1], dataset.classes, title=f"{about}, held-out images"
+    )
+    write_atomically(output / CONFUSION_NAME, charts.png(figure))
 
 
 def clear_error(output: Path) -> None:

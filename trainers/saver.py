@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,19 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainers.checkpoints import Checkpoint, CheckpointFolder, sha256_of
+from trainers.files import write_atomically
 from trainers.world import World
+
+# What rank 0 keeps beside the tensors; one of the checkpoint's files, with its hash in the record.
+_NOTES_NAME = "notes.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """Where a run goes on: the steps done, and rank 0's notes of then (empty on other ranks)."""
+
+    step: int
+    notes: bytes
 
 
 class Saver:
@@ -31,8 +44,16 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
-    def start(self, step: int, network: nn.Module, optimizer: Optimizer) -> None:
+    def start(
+        self, step: int, network: nn.Module, optimizer: Optimizer, notes: bytes = b""
+    ) -> None:
         """Copy the state, and write it while training goes on.
+
+        Args:
+            step: the steps done.
+            network: its parameters and buffers are saved.
+            optimizer: its tensors are saved.
+            notes: of rank 0, given back by `resume`; none if empty.
 
         Raises:
             Exception: what the save before this one failed with.
@@ -42,7 +63,7 @@ class Saver:
         self.finish()
         state = sharded_state.staged(sharded_state.state_of(network, optimizer))
         self._thread = threading.Thread(
-            target=self._save, args=(step, state), name="checkpoint", daemon=True
+            target=self._save, args=(step, state, notes), name="checkpoint", daemon=True
         )
         self._thread.start()
 
@@ -58,8 +79,8 @@ class Saver:
         if self._failure is not None:
             raise self._failure
 
-    def resume(self, network: nn.Module, optimizer: Optimizer) -> int:
-        """Load the newest checkpoint that is whole; returns the steps done, 0 if there is none.
+    def resume(self, network: nn.Module, optimizer: Optimizer) -> Resumed | None:
+        """Load the newest checkpoint that is whole, if there is one.
 
         Rank 0 lists, since mounts of one folder on several machines may lag behind each other;
         every rank verifies a part of the files.
@@ -76,21 +97,24 @@ class Saver:
                 continue
             from trainers import sharded_state  # noqa: PLC0415  # as above
 
-            sharded_state.read(self._folder.content(step), network, optimizer, self._group)
-            return step
-        return 0
+            content = self._folder.content(step)
+            sharded_state.read(content, network, optimizer, self._group)
+            has_notes = self._world.is_first and _NOTES_NAME in checkpoint.files
+            notes = (content / _NOTES_NAME).read_bytes() if has_notes else b""
+            return Resumed(step=step, notes=notes)
+        return None
 
-    def _save(self, step: int, state: dict[str, Any]) -> None:
+    def _save(self, step: int, state: dict[str, Any], notes: bytes) -> None:
         from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415  # as above
 
         try:
-            self._write(step, state)
+            self._write(step, state, notes)
         except CheckpointException as error:  # not an Exception: it holds one for each failed rank
             self._failure = next(iter(error.failures.values()))[0]
         except Exception as error:  # noqa: BLE001  # told by the next start or finish
             self._failure = error
 
-    def _write(self, step: int, state: dict[str, Any]) -> None:
+    def _write(self, step: int, state: dict[str, Any], notes: bytes) -> None:
         from trainers import sharded_state  # noqa: PLC0415  # as above
 
         content = self._folder.content(step)
@@ -99,6 +123,9 @@ class Saver:
         mine = [path for path in content.iterdir() if path.name.startswith(prefix)]
         if self._world.is_first:
             mine.append(content / sharded_state.INDEX_NAME)
+            if notes:
+                mine.append(content / _NOTES_NAME)
+                write_atomically(mine[-1], notes)
         hashes = {path.name: sha256_of(path) for path in mine}
         by_rank: list[dict[str, str] | None] = [hashes]
         if self._group is not None:

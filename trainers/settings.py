@@ -69,6 +69,7 @@ class Settings:
     compile: str | None
     channels_last: bool
     checkpoint_activations: bool
+    evaluate_every: int | None
     checkpoint_every: int
     log_every: int
     max_bad_fraction: float
@@ -161,6 +162,13 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         "--checkpoint-activations",
         action="store_true",
         help="compute blocks again in the backward pass, to save memory",
+    )
+    add(
+        "--evaluate-every",
+        type=_positive_integer,
+        default=None,
+        metavar="EPOCHS",
+        help="score the held-out images this often, for the learning curve; at the end in any case",
     )
     add("--checkpoint-every", type=_positive_integer, default=100, help="steps")
     add("--log-every", type=_positive_integer, default=10, help="steps")

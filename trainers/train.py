@@ -22,7 +22,6 @@ other failure. On failure error.json in the output folder tells which; see docs/
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 import platform
 import signal
@@ -37,10 +36,9 @@ from trainers.errors import (
     EX_FAILURE,
     LaunchInvalid,
     PeerFailed,
-    TrainingDiverged,
     TrainingError,
 )
-from trainers.evaluate import Evaluation, evaluate, evaluate_champion
+from trainers.evaluate import Evaluation, evaluate_champion
 from trainers.images import Dataset
 from trainers.loop import Run
 from trainers.model_folder import Model, save_model
@@ -73,17 +71,15 @@ def train(settings: Settings, world: World) -> None:
     run = Run(settings, dataset, world, say)
     run.resume()
     run.fit(stop)
+    evaluation = run.evaluate()
     model = run.trained()
-    evaluation = evaluate(model, dataset.held_out, dataset.classes, world)
-    if not math.isfinite(evaluation.loss):
-        raise TrainingDiverged("the last step left weights that are not finite: lower the rate")
     metrics = _metrics(run, evaluation)
     if settings.champion is not None:
         champion = evaluate_champion(
             settings.champion, dataset, settings.image_format, settings.model, world
         )
         metrics["champion_accuracy"] = champion.accuracy
-    if world.is_first:
+    if model is not None:
         speed = figures(run.speed, settings, dataset, world.device, scaling)
         _leave(run, model, evaluation, metrics, speed)
     say(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
@@ -146,6 +142,10 @@ def _leave(
     output = run.settings.output_dir
     save_model(output / results.MODEL_NAME, model, about)
     results.write_report(output, run.dataset, evaluation, speed, run.curve)
+    try:
+        results.write_pictures(output, model.architecture, run.dataset, evaluation, run.curve)
+    except Exception as error:  # noqa: BLE001  # a picture never costs a trained model
+        run.say(f"warning: no pictures: {type(error).__name__}: {error}")
     results.write_metrics(output, metrics)
 
 

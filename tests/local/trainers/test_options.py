@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 # The losses of the run without options, as one x86-64 machine had them with torch 2.13; see
 # test_train.py about the tolerance and about renewing the file.
@@ -136,8 +137,12 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     assert speed["devices"] == 2
     assert speed["images_per_second"] == pytest.approx(2 * speed["images_per_second_per_device"])
     assert 0 < speed["data_wait_seconds"] < speed["train_seconds"]
-    assert [point["step"] for point in report["curve"]] == list(range(1, 9))
-    assert {p["step"]: round(p["loss"], 6) for p in report["curve"]} == plain.losses
+    curve = report["curve"]["train"]
+    assert [point["step"] for point in curve] == list(range(1, 9))
+    assert {p["step"]: round(p["loss"], 6) for p in curve} == plain.losses
+    held_out = report["curve"]["held_out"]
+    metrics = plain.result("metrics")
+    assert [(p["step"], p["accuracy"]) for p in held_out] == [(8, metrics["accuracy"])]
 
 
 @pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
@@ -159,6 +164,29 @@ def test_what_was_not_measured_is_null_and_says_why(plain: Any) -> None:
     assert speed["model_flops_utilisation"] is speed["scaling"] is None
     assert "CPU" in speed["model_flops_utilisation_is_null_because"]
     assert "--measure-scaling" in speed["scaling_is_null_because"]
+
+
+def test_the_pictures_are_there(plain: Any) -> None:
+    for name in ("learning_curve.png", "confusion_matrix.png"):
+        with Image.open(plain.folder / "results" / name, formats=["PNG"]) as picture:
+            assert min(picture.size) > 500
+
+
+@pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
+def test_a_curve_goes_on_where_it_was_and_evaluating_changes_no_bit(
+    options: tuple[str, ...], train: Any, plain: Any
+) -> None:
+    often = (*options, *EVERY_4, "--evaluate-every", "1")
+    done = train(*often)
+    assert done.weights == plain.weights
+    curve = done.result("report")["curve"]
+    assert [point["step"] for point in curve["held_out"]] == [4, 8]
+    for record in (done.folder / "checkpoints").glob("step-00000008-*.json"):
+        record.unlink()
+    again = train(*often, folder=done.folder)
+    assert "resumed from step 4\n" in again.seen
+    assert min(again.losses) == 5
+    assert again.result("report")["curve"] == curve
 
 
 def test_a_save_that_fails_ends_the_run_with_its_reason(train: Any, tmp_path: Path) -> None:

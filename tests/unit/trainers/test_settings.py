@@ -65,6 +65,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "compile": "eager",
         "channels_last": True,
         "checkpoint_activations": True,
+        "evaluate_every": 7,
         "checkpoint_every": 7,
         "log_every": 7,
         "max_bad_fraction": 0.5,
