@@ -10,6 +10,7 @@ from typing import ClassVar
 EX_DATAERR = 65  # sysexits.h: the input data was incorrect in some way
 EX_STOPPED = 128 + signal.SIGTERM  # what a shell reports for a process that SIGTERM ended
 EX_FAILURE = 1
+EX_HUNG = 124  # what timeout(1) reports for a program that took too long
 
 # Whoever starts the next run leaves the files in error.json out, so that all of them count. This
 # bounds the file to some 10 MB; a dataset with more bad files than that is not mended file by file.
@@ -73,6 +74,16 @@ class LaunchInvalid(TrainingError):
 
 class PeerFailed(TrainingError):
     """Another rank died, is silent, or failed with an exception that has no class here."""
+
+
+class OutOfMemory(TrainingError):
+    """A device or the machine has too little memory for what the settings ask for."""
+
+
+class TrainingHung(TrainingError):
+    """No step was done for too long. The stacks of all ranks tell where each of them is."""
+
+    exit_code: ClassVar[int] = EX_HUNG
 
 
 class Stopped(TrainingError):

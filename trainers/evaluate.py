@@ -23,7 +23,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,13 +53,26 @@ class Evaluation:
     does not have."""
 
 
-def evaluate(model: Model, images: ImageSource, classes: Sequence[str], world: World) -> Evaluation:
+def evaluate(
+    model: Model,
+    images: ImageSource,
+    classes: Sequence[str],
+    world: World,
+    progress: Callable[[], object] = lambda: None,
+) -> Evaluation:
     """Score `model` on images labelled by `classes`, each rank a part of them.
 
     Every rank does as many forward passes as the others, so that the network may be in shards.
 
     The model may know other classes: what it calls by a name that is not the label is wrong, so a
     champion that never saw a class has every image of it wrong.
+
+    Args:
+        model: what is scored.
+        images: what it is scored on.
+        classes: the names of the labels.
+        world: the ranks.
+        progress: is called after each pass.
     """
     ours = {label: number for number, label in enumerate(classes)}
     theirs = {label: number for number, label in enumerate(model.classes)}
@@ -77,6 +90,7 @@ def evaluate(model: Model, images: ImageSource, classes: Sequence[str], world: W
                 (labels, to_ours[logits.argmax(dim=1)]), torch.ones_like(labels), accumulate=True
             )
             loss += _cross_entropy(logits, to_theirs[labels])
+            progress()
     confusion = world.sum(confusion.to(world.device)).cpu()
     loss = world.sum(loss.to(world.device)).cpu()
     return Evaluation(

@@ -45,12 +45,18 @@ class Run:
     """The state of training: model, optimizer and the number of steps done."""
 
     def __init__(
-        self, settings: Settings, dataset: Dataset, world: World, say: Callable[[str], None]
+        self,
+        settings: Settings,
+        dataset: Dataset,
+        world: World,
+        say: Callable[[str], None],
+        beat: Callable[[str], object] = lambda done: None,  # noqa: ARG005  # its parameter
     ) -> None:
         self.settings = settings
         self.dataset = dataset
         self.world = world
         self.say = say
+        self.beat = beat
         self.order = Order(
             samples=len(dataset.train), batch_size=settings.batch_size, seed=settings.seed
         )
@@ -110,6 +116,7 @@ class Run:
                 raise Stopped(f"stopped by SIGTERM after step {self.step}, which is saved")
             self._update()
             self.step += 1
+            self.beat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
             if self.step % self.settings.log_every == 0 or self.step == self.steps:
                 self.curve.train.append(
@@ -136,6 +143,7 @@ class Run:
             self.dataset.held_out,
             self.dataset.classes,
             self.world,
+            lambda: self.beat(f"a pass of evaluation after step {self.step}"),
         )
         self.parallel.module.train()
         if not math.isfinite(evaluation.loss):

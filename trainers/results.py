@@ -7,6 +7,7 @@
 | report.json | for people: classes, confusion matrix, speed, learning curve, quarantined files |
 | learning_curve.png, confusion_matrix.png | the same as pictures, see `trainers.charts` |
 | error.json | on failure only: type, message, files (path and reason), files_total |
+| stacks-rank-<n>.txt | after a hang only, see `trainers.watchdog` |
 """
 
 from __future__ import annotations
@@ -83,8 +84,10 @@ def write_pictures(
 
 
 def clear_error(output: Path) -> None:
-    """Remove error.json of an earlier start: a requeued job has the same output folder."""
+    """Remove what an earlier start failed with: a requeued job has the same output folder."""
     (output / ERROR_NAME).unlink(missing_ok=True)
+    for stacks in output.glob("stacks-rank-*.txt"):
+        stacks.unlink(missing_ok=True)
 
 
 def write_error(output: Path, error: Exception) -> None:

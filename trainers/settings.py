@@ -18,6 +18,7 @@ from trainers.schedule import scaled
 PARALLEL = ("ddp", "fsdp")
 PRECISIONS = ("fp32", "bf16")
 _NO_CHAMPION = "none"
+_STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
 
 # Settings that decide the weights. A checkpoint of others is not resumed from.
 _DECISIVE = (
@@ -74,6 +75,7 @@ class Settings:
     log_every: int
     max_bad_fraction: float
     peer_timeout_seconds: float
+    step_timeout_seconds: float | None
     measure_scaling: int
 
     @property
@@ -85,6 +87,11 @@ class Settings:
     def dataset_request(self) -> DatasetRequest:
         """What the dataset is made from."""
         return dataset_request(self, self.image_format)
+
+    @property
+    def longest_step_seconds(self) -> float:
+        """How long a step may take: before others give this rank up, so that it can tell why."""
+        return self.step_timeout_seconds or _STEP_TIMEOUT_PART * self.peer_timeout_seconds
 
     @property
     def peak_learning_rate(self) -> float:
@@ -173,6 +180,12 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--checkpoint-every", type=_positive_integer, default=100, help="steps")
     add("--log-every", type=_positive_integer, default=10, help="steps")
     add("--peer-timeout-seconds", type=_positive_number, default=300.0, help="for a silent rank")
+    add(
+        "--step-timeout-seconds",
+        type=_positive_number,
+        default=None,
+        help="longer steps are taken for a hang (default: 0.8 of --peer-timeout-seconds)",
+    )
     add(
         "--measure-scaling",
         type=_count,

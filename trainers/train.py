@@ -15,8 +15,9 @@ PyTorch distribution does. GPUs (NCCL) are used where each rank of a machine has
 Start the same command again after a crash: it goes on from the newest checkpoint, and ends in the
 weights that an undisturbed run ends in. SIGTERM saves a checkpoint first.
 
-Exit codes: 0; 65 the data is at fault (DataRejected, DataChanged); 143 stopped by SIGTERM; 1 any
-other failure. On failure error.json in the output folder tells which; see docs/trainers.md.
+Exit codes: 0; 65 the data is at fault (DataRejected, DataChanged); 124 no progress for too long;
+143 stopped by SIGTERM; 1 any other failure. On failure error.json in the output folder tells
+which; see docs/trainers.md.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ from trainers.errors import (
 from trainers.evaluate import Evaluation, evaluate_champion
 from trainers.images import Dataset
 from trainers.loop import Run
+from trainers.memory import is_out_of_memory, out_of_memory
 from trainers.model_folder import Model, save_model
 from trainers.plugins import load_dataset
 from trainers.scaling import figures, measure
 from trainers.settings import Settings, parse_settings
+from trainers.watchdog import Watchdog
 from trainers.world import Launch, World, is_loss_of_peer
 
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors")
@@ -68,10 +71,17 @@ def train(settings: Settings, world: World) -> None:
     )
     world.connect()
     scaling = measure(settings, dataset, world) if settings.measure_scaling else None
-    run = Run(settings, dataset, world, say)
+    watchdog = Watchdog(
+        limit_seconds=settings.longest_step_seconds,
+        rank=world.rank,
+        output=settings.output_dir,
+        tell=lambda error: _tell(settings.output_dir, error),
+    )
+    run = Run(settings, dataset, world, say, watchdog.beat)
     run.resume()
-    run.fit(stop)
-    evaluation = run.evaluate()
+    with watchdog:
+        run.fit(stop)
+        evaluation = run.evaluate()
     model = run.trained()
     metrics = _metrics(run, evaluation)
     if settings.champion is not None:
@@ -159,7 +169,7 @@ def _silent(line: str) -> None:
 
 
 def _fail(output: Path, error: Exception) -> int:
-    """Tell a failure on stderr and in error.json; returns the exit code."""
+    """Tell a failure; returns the exit code."""
     if not isinstance(error, TrainingError):
         traceback.print_exception(error)
     if is_loss_of_peer(error):
@@ -167,12 +177,17 @@ def _fail(output: Path, error: Exception) -> int:
             "another rank died or did not answer in time: its own log has the cause; start again "
             "to go on from the last checkpoint"
         )
+    _tell(output, error)
+    return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
+
+
+def _tell(output: Path, error: Exception) -> None:
+    """On stderr and in error.json."""
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
     try:
         results.write_error(output, error)
     except OSError:  # the exit code still tells
         traceback.print_exc()
-    return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -180,7 +195,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = parse_settings(__doc__ or "", arguments)
     try:
         launch = Launch.from_environment(os.environ)
-        train(settings, World.join(launch, timeout_seconds=settings.peer_timeout_seconds))
+        world = World.join(launch, timeout_seconds=settings.peer_timeout_seconds)
+        try:
+            train(settings, world)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise out_of_memory(error, settings, world) from error
+            raise
     except Exception as error:  # noqa: BLE001  # the edge of the process
         return _fail(settings.output_dir, error)
     return 0

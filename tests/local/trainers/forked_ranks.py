@@ -11,9 +11,14 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import matplotlib.figure
 import torch
 
+import trainers.sharded_state
 import trainers.train
+
+# A run imports these when it draws and when it saves: here, once for all.
+PRELOADED = (matplotlib.figure, trainers.sharded_state)
 
 _DEADLINE_SECONDS = 100
 

@@ -98,7 +98,8 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
 def test_three_ranks_resume_to_the_same_bits(start: Any, job: Any) -> None:
     """Sums of three depend on their order, unlike sums of two."""
     job.epochs = 6
-    assert start(job, ranks=3).wait() == [0, 0, 0]
+    first = start(job, ranks=3)
+    assert first.wait() == [0, 0, 0], first.seen
     undisturbed = job.weights
     for path in job.checkpoints.glob("step-00000042-*.json"):
         path.unlink()

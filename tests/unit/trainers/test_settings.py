@@ -70,6 +70,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "log_every": 7,
         "max_bad_fraction": 0.5,
         "peer_timeout_seconds": 7.0,
+        "step_timeout_seconds": 7.0,
         "measure_scaling": 7,
     }
     other = {

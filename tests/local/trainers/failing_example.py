@@ -1,0 +1,53 @@
+"""What goes wrong in real runs, on demand: a rank that hangs, a network that is too large."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import threading
+
+import torch
+from torch import Tensor, nn
+
+from tests.local.trainers.own_example import stripes
+from trainers.images import Dataset, DatasetRequest, Images, ImageSource
+
+HANGS_IN_BATCH = 5  # the first one is taken twice
+_NEVER = threading.Event()
+_ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address space
+
+
+class _Hanging:
+    def __init__(self, images: ImageSource) -> None:
+        self._images = images
+        self._batches = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def take(self, numbers: Tensor) -> Images:
+        if next(self._batches) == HANGS_IN_BATCH and os.environ["RANK"] == "1":
+            wait_for_an_annotation_that_never_comes()
+        return self._images.take(numbers)
+
+
+def wait_for_an_annotation_that_never_comes() -> None:
+    _NEVER.wait()
+
+
+def hanging_stripes(request: DatasetRequest) -> Dataset:
+    """`stripes`, but rank 1 waits for ever for one batch."""
+    dataset = stripes(request)
+    return dataclasses.replace(dataset, train=_Hanging(dataset.train))
+
+
+class Greedy(nn.Module):
+    """Wants as many activations as no machine can hold."""
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(images.mean(dim=(2, 3))) + torch.empty(_ALL_MEMORY // 4)[0]

@@ -1,0 +1,68 @@
+"""Hangs and exhausted memory, in two real ranks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[3]
+FAILING = "tests.local.trainers.failing_example"
+
+
+def test_a_hang_ends_every_rank_with_the_stack_that_tells_the_cause(train: Any) -> None:
+    options = ("--dataset", f"{FAILING}:hanging_stripes", "--step-timeout-seconds", "3")
+    ended = train(*options, code=124)
+    error = ended.result("error")
+    assert error["type"] == "TrainingHung"
+    assert "no progress for 3 s since step 3 (--step-timeout-seconds)" in error["message"]
+    waiting, hanging = (
+        (ended.folder / "results" / f"stacks-rank-{rank}.txt").read_text() for rank in (0, 1)
+    )
+    assert waiting.startswith("rank 0 has made no progress for 3 s since step 3")
+    assert hanging.startswith("rank 1 has made no progress for 3 s since step 3")
+    assert "in wait_for_an_annotation_that_never_comes" in hanging
+    assert "in wait_for_an_annotation_that_never_comes" not in waiting
+    assert "loop.py" in waiting
+    # Each rank's own log has its stacks, too.
+    logs = [(ended.folder / f"rank-{rank}.log").read_text() for rank in (0, 1)]
+    assert waiting in logs[0]
+    assert hanging in logs[1]
+
+
+HOLDS_THE_LOCK = """
+import ctypes, pathlib, sys
+from trainers.watchdog import Watchdog
+folder = pathlib.Path(sys.argv[1])
+with Watchdog(limit_seconds=0.2, rank=3, output=folder, tell=print):
+    ctypes.PyDLL(None).sleep(60)  # PyDLL: with the interpreter's lock
+"""
+
+
+def test_native_code_that_keeps_the_interpreters_lock_is_ended_too(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", HOLDS_THE_LOCK, tmp_path],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Timeout (")
+    assert 'File "<string>", line 6 in <module>' in ended.stderr
+
+
+def test_exhausted_memory_says_what_to_lower(train: Any) -> None:
+    options = ("--model", f"{FAILING}:Greedy", "--accumulate", "2", "--precision", "bf16")
+    failed = train(*options, code=1)
+    error = failed.result("error")
+    assert error["type"] == "OutOfMemory"
+    message = error["message"]
+    assert "ran out of memory on cpu" in message
+    assert "you tried to allocate 70368744177664 bytes" in message
+    assert "--accumulate (now 2: 4 images of 8 x 8 at once on each of 2)" in message
+    assert "--checkpoint-activations" in message
+    assert "--parallel fsdp" in message
+    assert "--batch-size (now 16, over all devices)" in message
+    assert "bf16" not in message  # it is on already

@@ -1,0 +1,116 @@
+"""Ends a rank that makes no progress, with the stacks of its threads.
+
+Ranks wait for each other in every step, so that one that hangs has all of them hang: each one's
+watchdog then tells where its own rank is, and the odd one out is the cause.
+
+A hang that keeps Python's interpreter lock, as native code may, stops the watchdog's thread too.
+faulthandler's timer needs no lock: armed again at each look, it prints the stacks on stderr and
+ends the process with 1 (docs.python.org, faulthandler.dump_traceback_later).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from trainers.errors import TrainingHung
+
+_STDERR = 2
+# Launchers end all ranks when the first one ends: so long the others have to tell theirs, too.
+_GRACE_SECONDS = 1.0
+_LOOKS = 10  # at the clock within the limit, but at least one in each second
+
+
+class Watchdog:
+    """Watches this rank inside a `with` block.
+
+    Args:
+        limit_seconds: between two beats.
+        rank: told with the stacks.
+        output: where `stacks-rank-<rank>.txt` is written.
+        tell: is given the error before the process ends.
+        end: ends the process with an exit code.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit_seconds: float,
+        rank: int,
+        output: Path,
+        tell: Callable[[TrainingHung], object],
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._limit_seconds = limit_seconds
+        self._look_seconds = min(1.0, limit_seconds / _LOOKS)
+        self._rank = rank
+        self._path = output / f"stacks-rank-{rank}.txt"
+        self._tell = tell
+        self._end = end
+        self._last = (time.monotonic(), "the start")
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def beat(self, done: str) -> None:
+        """There was progress: `done` is done."""
+        self._last = (time.monotonic(), done)
+
+    def __enter__(self) -> Self:
+        self.beat("the start")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Found already: what a peer's end raised here is a consequence. Leave it to the watchdog.
+        self._stopped.set()
+        self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
+
+    def _watch(self) -> None:
+        native_limit = self._limit_seconds + 2 * self._look_seconds + _GRACE_SECONDS
+        while not self._stopped.is_set():
+            faulthandler.dump_traceback_later(native_limit, exit=True, file=_STDERR)
+            since, done = self._last
+            if time.monotonic() - since > self._limit_seconds:
+                faulthandler.cancel_dump_traceback_later()
+                self._give_up(done)
+                return
+            self._stopped.wait(self._look_seconds)
+
+    def _give_up(self, done: str) -> None:
+        headline = (
+            f"rank {self._rank} has made no progress for {self._limit_seconds:g} s since {done}"
+        )
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("w+") as stream:
+                stream.write(f"{headline}; the stacks of its threads:\n")
+                stream.flush()
+                faulthandler.dump_traceback(file=stream, all_threads=True)
+                stream.seek(0)
+                sys.stderr.write(stream.read())
+        except OSError:
+            sys.stderr.write(f"{headline}; the stacks of its threads:\n")
+            sys.stderr.flush()
+            faulthandler.dump_traceback(file=_STDERR, all_threads=True)
+        error = TrainingHung(
+            f"{headline} (--step-timeout-seconds): each rank's stacks are in {self._path.parent}/"
+            "stacks-rank-<rank>.txt and on its stderr; the rank that is not waiting for others is "
+            "the cause. Start again to go on from the last checkpoint"
+        )
+        self._tell(error)
+        sys.stderr.flush()
+        time.sleep(_GRACE_SECONDS)
+        self._end(error.exit_code)
