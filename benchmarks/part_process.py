@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from benchmarks.host_process import REPOSITORY
-from localazure.environment import LOOPBACK, Environment, Keys, Ports
+from localazure.environment import LOOPBACK, Environment
 
 READY_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
@@ -29,22 +29,7 @@ def draw_environment(state: Path, config: Path) -> Environment:
         config: folder with the files of `infra/local`; a missing one means nothing of that kind.
     """
     state.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(socket.create_server((LOOPBACK, 0))) for name in Ports.OFFSETS
-        }
-        ports = Ports(**{name: server.getsockname()[1] for name, server in servers.items()})
-    environment = Environment(
-        state=state,
-        app=REPOSITORY,
-        ports=ports,
-        keys=Keys.draw(),
-        storage_config=config / "storage.json",
-        service_bus_config=config / "Config.json",
-        event_grid_config=config / "event-grid.json",
-        azure_ml_config=config / "azure-ml.json",
-        app_settings={},
-    )
+    environment = Environment.draw(state, app=REPOSITORY, config=config)
     environment.save()
     return environment
 

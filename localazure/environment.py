@@ -8,10 +8,12 @@ and kept, so that URLs and connection strings that programs wrote down stay true
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import os
 import secrets
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -61,6 +63,17 @@ class Ports:
         """All ports at their fixed offsets from base (7070 puts functions on func's own 7071)."""
         return cls(**{name: base + offset for name, offset in cls.OFFSETS.items()})
 
+    @classmethod
+    def draw(cls) -> Self:
+        """Ports that nobody listens on now."""
+        with contextlib.ExitStack() as stack:
+            # All are held until the last is drawn, so that no two are the same.
+            servers = {
+                name: stack.enter_context(socket.create_server((LOOPBACK, 0)))
+                for name in cls.OFFSETS
+            }
+            return cls(**{name: server.getsockname()[1] for name, server in servers.items()})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
@@ -108,6 +121,32 @@ class Environment:
     resource_group: str = "local"
     workspace: str = "local"
     location: str = "localhost"
+
+    @classmethod
+    def draw(
+        cls, state: Path, *, app: Path, config: Path | None = None, ports: Ports | None = None
+    ) -> Self:
+        """A new environment, with keys of its own.
+
+        Args:
+            state: the folder for all state.
+            app: the app's folder.
+            config: where the parts' files are, each under its usual name; a file that is not
+                there says that there is nothing of its kind. By default `<app>/infra/local`.
+            ports: by default some that nobody listens on now.
+        """
+        files = config or app / "infra" / "local"
+        return cls(
+            state=state,
+            app=app,
+            ports=ports or Ports.draw(),
+            keys=Keys.draw(),
+            service_bus_config=files / "Config.json",
+            event_grid_config=files / "event-grid.json",
+            azure_ml_config=files / "azure-ml.json",
+            storage_config=files / "storage.json",
+            app_settings={},
+        )
 
     def part_folder(self, part: str) -> Path:
         """The folder that a part keeps its state in, made when missing."""

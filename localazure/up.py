@@ -129,7 +129,7 @@ def draw_environment(options: Options) -> Environment:
     except FileNotFoundError:
         known = None
     if options.port_base is not None:
-        ports = Ports.from_base(options.port_base) if options.port_base else _free_ports()
+        ports = Ports.from_base(options.port_base) if options.port_base else Ports.draw()
     else:
         ports = known.ports if known else Ports.from_base(DEFAULT_PORT_BASE)
     _refuse_ports_in_use(ports)
@@ -145,15 +145,6 @@ def draw_environment(options: Options) -> Environment:
         app_settings={},
     )
     return replace(environment, app_settings=expand_app_settings(environment, options.app_settings))
-
-
-def _free_ports() -> Ports:
-    with contextlib.ExitStack() as stack:
-        # All are held until the last is drawn, so that no two are the same.
-        sockets = {
-            name: stack.enter_context(socket.create_server((LOOPBACK, 0))) for name in Ports.OFFSETS
-        }
-        return Ports(**{name: each.getsockname()[1] for name, each in sockets.items()})
 
 
 def _refuse_ports_in_use(ports: Ports) -> None:

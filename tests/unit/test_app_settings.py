@@ -6,22 +6,12 @@ from pathlib import Path
 import pytest
 
 from localazure.app_settings import AppSettingsError, expand_app_settings
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment, Ports
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    return Environment(
-        state=tmp_path,
-        app=tmp_path,
-        ports=Ports.from_base(7070),
-        keys=Keys.draw(),
-        service_bus_config=tmp_path,
-        event_grid_config=tmp_path,
-        azure_ml_config=tmp_path,
-        storage_config=tmp_path,
-        app_settings={},
-    )
+    return Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
 
 
 @pytest.fixture

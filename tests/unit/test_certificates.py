@@ -16,24 +16,14 @@ from localazure.certificates import (
     ensure_certificates,
     server_context,
 )
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment, Ports
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    return Environment(
-        state=tmp_path,
-        app=tmp_path,
-        ports=Ports.from_base(7070),
-        keys=Keys.draw(),
-        service_bus_config=tmp_path,
-        event_grid_config=tmp_path,
-        azure_ml_config=tmp_path,
-        storage_config=tmp_path,
-        app_settings={},
-    )
+    return Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
 
 
 def test_the_bundle_holds_the_public_roots_and_the_ca(environment: Environment) -> None:

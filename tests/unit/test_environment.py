@@ -11,17 +11,8 @@ from localazure.environment import STORAGE_KEY, Environment, Keys, Ports
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    return Environment(
-        state=tmp_path / "state",
-        app=tmp_path / "app",
-        ports=Ports.from_base(7070),
-        keys=Keys.draw(),
-        service_bus_config=tmp_path / "Config.json",
-        event_grid_config=tmp_path / "event-grid.json",
-        azure_ml_config=tmp_path / "azure-ml.json",
-        storage_config=tmp_path / "storage.json",
-        app_settings={"DataStorage": "somewhere"},
-    )
+    drawn = Environment.draw(tmp_path / "state", app=tmp_path / "app", ports=Ports.from_base(7070))
+    return dataclasses.replace(drawn, app_settings={"DataStorage": "somewhere"})
 
 
 def test_it_is_read_back_as_it_was_saved(environment: Environment) -> None:

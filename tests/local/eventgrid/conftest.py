@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from localazure.environment import Environment, Keys, Ports
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+from localazure.environment import Environment, Ports
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    names = list(Ports.OFFSETS)
-    environment = Environment(
-        state=tmp_path / "state",
-        app=tmp_path,
-        ports=Ports(**dict(zip(names, free_ports(len(names)), strict=True))),
-        keys=Keys.draw(),
-        service_bus_config=tmp_path / "Config.json",
-        event_grid_config=tmp_path / "event-grid.json",
-        azure_ml_config=tmp_path / "azure-ml.json",
-        storage_config=tmp_path / "storage.json",
-        app_settings={},
-    )
+    environment = Environment.draw(tmp_path / "state", app=tmp_path, config=tmp_path)
     environment.save()
     return environment
 
@@ -57,7 +35,7 @@ class Receiver:
     """A webhook: keeps what it gets, answers as it is told."""
 
     def __init__(self) -> None:
-        (self.port,) = free_ports(1)
+        self.port = Ports.draw().functions
         self.requests: list[tuple[dict[str, str], Any]] = []
         self.answers: list[int] = []
         self.handshakes = 0

@@ -7,14 +7,14 @@ import json
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment
 from localazure.functions.authorization import KeyRing
 from localazure.functions.cors import CorsPolicy
 from localazure.functions.host import DRAIN_SECONDS, Host, run_app
@@ -113,23 +113,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
 
 def make_environment(folder: Path) -> Environment:
     """A whole environment on free ports; its app is yet to be set."""
-    sockets = [socket.socket() for _ in Ports.OFFSETS]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return Environment(
-        state=folder / "localazure",
-        app=folder,
-        ports=Ports(**dict(zip(Ports.OFFSETS, ports, strict=True))),
-        keys=Keys.draw(),
-        service_bus_config=folder / "Config.json",
-        event_grid_config=folder / "event-grid.json",
-        azure_ml_config=folder / "azure-ml.json",
-        storage_config=folder / "storage.json",
-        app_settings={"SEEN": str(folder / "seen.jsonl")},
-    )
+    drawn = Environment.draw(folder / "localazure", app=folder, config=folder)
+    return replace(drawn, app_settings={"SEEN": str(folder / "seen.jsonl")})
 
 
 @pytest.fixture

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from localazure.certificates import ensure_certificates
-from localazure.environment import Environment, Keys
+from localazure.environment import Environment
 from localazure.machinelearning.client_settings import app_settings
 from tests.local.machinelearning.local_workspace import (
     AZURE_ML,
     EventGridTopic,
     Local,
-    Part,
-    free_ports,
 )
+from tests.local.part_process import PartProcess
 
 with warnings.catch_warnings():
     # The SDK defines schemas in ways that marshmallow announces the end of.
@@ -30,43 +29,27 @@ with warnings.catch_warnings():
 @pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     state = tmp_path_factory.mktemp("state")
-    config = state / "azure-ml.json"
-    config.write_text(json.dumps(AZURE_ML))
-    storage_config = state / "storage.json"
-    storage_config.write_text(json.dumps({"containers": ["landing"]}))
-    environment = Environment(
-        state=state,
-        app=state,
-        ports=free_ports(),
-        keys=Keys.draw(),
-        service_bus_config=state / "none",
-        event_grid_config=state / "none",
-        azure_ml_config=config,
-        storage_config=storage_config,
-        app_settings={},
-    )
+    (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
+    (state / "storage.json").write_text(json.dumps({"containers": ["landing"]}))
+    environment = Environment.draw(state, app=state, config=state)
     environment.save()
     ensure_certificates(environment)
-    storage, workspace = Part("storage", state), Part("machinelearning", state)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in app_settings(environment).items():
             patch.setenv(name, value)
         patch.setenv("AZUREML_RUN_POLLING_INTERVAL_MIN", "1")
-        storage.start()
-        workspace.start()
-        try:
+        blobs = BlobServiceClient.from_connection_string(environment.storage_connection_string())
+        with (
+            PartProcess("storage", state) as storage,
+            PartProcess("machinelearning", state) as workspace,
+            blobs,
+            EventGridTopic(environment.ports.event_grid).open() as topic,
+        ):
+            # Not before: it asks for the cloud's metadata when it is made.
             ml = MLClient(
                 DefaultAzureCredential(),
                 environment.subscription_id,
                 environment.resource_group,
                 environment.workspace,
             )
-            blobs = BlobServiceClient.from_connection_string(
-                environment.storage_connection_string()
-            )
-            topic = EventGridTopic(environment.ports.event_grid)
-            with blobs, topic.open():
-                yield Local(environment, ml, blobs, workspace, storage, topic)
-        finally:
-            workspace.end()
-            storage.end()
+            yield Local(environment, ml, blobs, workspace, storage, topic)

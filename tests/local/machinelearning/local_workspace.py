@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -20,8 +15,8 @@ from typing import Any, TypeVar
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from localazure.environment import Environment, Ports
-from localazure.part import READY_FD_VARIABLE
+from localazure.environment import Environment
+from tests.local.part_process import PartProcess
 
 T = TypeVar("T")
 SDK_WARNINGS = pytest.mark.filterwarnings(
@@ -48,51 +43,6 @@ def until(condition: Callable[[], T | None], *, seconds: float = 40.0) -> T:
         if time.monotonic() > deadline:
             raise AssertionError(f"not so within {seconds} s")
         time.sleep(0.2)
-
-
-def free_ports() -> Ports:
-    sockets = {name: socket.socket() for name in Ports.OFFSETS}
-    try:
-        for entry in sockets.values():
-            entry.bind(("127.0.0.1", 0))
-        return Ports(**{name: entry.getsockname()[1] for name, entry in sockets.items()})
-    finally:
-        for entry in sockets.values():
-            entry.close()
-
-
-@dataclass
-class Part:
-    """One part of localazure as a process of its own."""
-
-    name: str
-    state: Path
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        ready, told = os.pipe()
-        with (self.state / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "localazure.part", self.name, str(self.state)],
-                cwd=REPOSITORY,
-                env={**os.environ, READY_FD_VARIABLE: str(told)},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[told],
-            )
-        os.close(told)
-        with os.fdopen(ready, "rb") as channel:
-            answer = channel.readline()
-        log_text = (self.state / f"{self.name}.log").read_text()
-        assert answer == b"ready\n", f"{self.name} did not start:\n{log_text}"
-
-    def end(self, signum: signal.Signals = signal.SIGTERM) -> None:
-        assert self.process is not None
-        self.process.send_signal(signum)
-        self.process.wait(timeout=START_SECONDS)
-        assert self.process.stdin is not None
-        self.process.stdin.close()
 
 
 @dataclass
@@ -139,8 +89,8 @@ class Local:
     ml: Any
     """The MLClient; its entities are typed as wide unions, which say little here."""
     blobs: BlobServiceClient
-    workspace: Part
-    storage: Part
+    workspace: PartProcess
+    storage: PartProcess
     topic: EventGridTopic
 
     def read_blob(self, container: str, path: str) -> bytes:

@@ -16,7 +16,8 @@ from azure.ai.ml.entities import AmlCompute
 from azure.identity import DefaultAzureCredential
 
 from localazure.machinelearning.processes import FOLDER_VARIABLE
-from tests.local.machinelearning.local_workspace import SDK_WARNINGS, Local, Part, until
+from tests.local.machinelearning.local_workspace import SDK_WARNINGS, Local, until
+from tests.local.part_process import PartProcess
 
 pytestmark = SDK_WARNINGS
 
@@ -100,7 +101,7 @@ def preempt(local: Local, compute: str, node: int) -> requests.Response:
 
 
 @contextmanager
-def restarting(part: Part, signum: signal.Signals) -> Generator[None]:
+def restarting(part: PartProcess, signum: signal.Signals) -> Generator[None]:
     """End a part, and start it again after the block."""
     part.end(signum)
     try:
@@ -149,8 +150,7 @@ def test_nothing_is_lost_when_the_workspace_is_killed(local: Local) -> None:
 
 def test_nothing_is_left_when_workspace_and_runner_are_killed_at_once(local: Local) -> None:
     start(local, "both", "dedicated")
-    assert local.workspace.process is not None
-    pids = [runner(local, "both").pid, local.workspace.process.pid]
+    pids = [runner(local, "both").pid, local.workspace.pid]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     with restarting(local.workspace, signal.SIGKILL):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment
 from localazure.servicebus import serve
 
 # Short times, so that tests can wait for what time decides.
@@ -78,27 +76,9 @@ CONFIG = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def draw_up(folder: Path) -> Environment:
-    ports = Ports(**{**dataclasses.asdict(Ports.from_base(0)), "service_bus": free_port()})
-    entities = folder / "Config.json"
-    entities.write_text(json.dumps(CONFIG))
-    return Environment(
-        state=folder / "state",
-        app=folder,
-        ports=ports,
-        keys=Keys.draw(),
-        service_bus_config=entities,
-        event_grid_config=folder / "none",
-        azure_ml_config=folder / "none",
-        storage_config=folder / "none",
-        app_settings={},
-    )
+    (folder / "Config.json").write_text(json.dumps(CONFIG))
+    return Environment.draw(folder / "state", app=folder, config=folder)
 
 
 class Running:

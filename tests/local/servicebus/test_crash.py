@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +15,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
-from localazure.environment import LOOPBACK, Environment
+from localazure.environment import Environment
+from tests.local.part_process import PartProcess
 
 # The SDK leaves the sockets of connections that died to the garbage collector.
 pytestmark = [
@@ -31,31 +27,6 @@ pytestmark = [
 START_TIMEOUT_S = 30.0
 ROUNDS = 3
 SENDERS = 3
-
-
-@contextmanager
-def broker_process(environment: Environment) -> Generator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "localazure.part", "servicebus", str(environment.state)]
-    process = subprocess.Popen(command, env={**os.environ, "LOCALAZURE_LOG_LEVEL": "ERROR"})
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def until_it_listens(environment: Environment) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while True:
-        try:
-            _, writer = await asyncio.open_connection(LOOPBACK, environment.ports.service_bus)
-        except OSError:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
-            continue
-        writer.close()
-        await writer.wait_closed()
-        return
 
 
 class Load:
@@ -120,8 +91,7 @@ async def test_kill_9_under_load_loses_and_resurrects_nothing(
     load = Load(environment)
     chance = random.Random(20)
     for round_ in range(ROUNDS):
-        with broker_process(environment) as process:
-            await until_it_listens(environment)
+        with PartProcess("servicebus", environment.state) as broker:
             work = [load.send(f"{round_}-{number}") for number in range(SENDERS)]
             tasks = [asyncio.create_task(item) for item in (*work, load.receive())]
             enough = len(load.completed) + chance.randint(40, 120)
@@ -129,10 +99,9 @@ async def test_kill_9_under_load_loses_and_resurrects_nothing(
             while len(load.completed) < enough:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.005)
-            process.send_signal(signal.SIGKILL)
+            broker.kill()
             await asyncio.gather(*tasks)
-    with broker_process(environment):
-        await until_it_listens(environment)
+    with PartProcess("servicebus", environment.state):
         remaining = await load.what_remains()
     assert len(load.sent) > ROUNDS * 40
     assert len(remaining) == len(set(remaining))

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import sys
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
@@ -14,20 +12,10 @@ import pytest_asyncio
 from aiohttp import web
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment
 from localazure.storage import serve
 
 ROOT = Path(__file__).parents[3]
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Topic:
@@ -65,18 +53,7 @@ class Topic:
 
 
 def make_environment(folder: Path) -> Environment:
-    names = list(Ports.OFFSETS)
-    environment = Environment(
-        state=folder / "state",
-        app=folder,
-        ports=Ports(**dict(zip(names, free_ports(len(names)), strict=True))),
-        keys=Keys.draw(),
-        service_bus_config=folder / "Config.json",
-        event_grid_config=folder / "event-grid.json",
-        azure_ml_config=folder / "azure-ml.json",
-        storage_config=folder / "storage.json",
-        app_settings={},
-    )
+    environment = Environment.draw(folder / "state", app=folder, config=folder)
     environment.save()
     environment.storage_config.write_text('{"containers": ["landing"]}')
     return environment
@@ -144,40 +121,6 @@ class Events:
 @pytest_asyncio.fixture(loop_scope="session")
 async def events(shared_topic: Topic, container: ContainerClient) -> Events:
     return Events(shared_topic, container.container_name)
-
-
-PartProcess = Callable[
-    [Environment], contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]
-]
-
-
-@pytest.fixture
-def part_process() -> PartProcess:
-    """Starts the part as a process of its own; on leaving it is killed with kill -9."""
-
-    @contextlib.asynccontextmanager
-    async def start(environment: Environment) -> AsyncGenerator[asyncio.subprocess.Process]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "localazure.part", "storage", environment.state), cwd=ROOT
-        )
-        try:
-            async with asyncio.timeout(60):
-                while process.returncode is None:
-                    with contextlib.suppress(OSError):
-                        _, writer = await asyncio.open_connection(
-                            "127.0.0.1", environment.ports.blob
-                        )
-                        writer.close()
-                        await writer.wait_closed()
-                        break
-                    await asyncio.sleep(0.02)
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-
-    return start
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 from http import HTTPStatus
 from typing import Any
@@ -18,6 +19,7 @@ from azure.storage.blob.aio import ContainerClient
 from localazure.environment import STORAGE_ACCOUNT, Environment
 from localazure.storage import serve
 from localazure.storage.shared_key import signed_headers
+from tests.local.part_process import PartProcess
 
 
 def landing(environment: Environment) -> ContainerClient:
@@ -36,25 +38,26 @@ async def names_in(container: ContainerClient) -> set[str]:
 
 
 async def test_events_wait_for_event_grid_over_restarts(
-    environment: Environment, part_process: Any, new_topic: Any
+    environment: Environment, new_topic: Any
 ) -> None:
-    async with part_process(environment), landing(environment) as container:
-        await container.upload_blob("early", b"x")
-        azurite = azurite_of(environment)
+    with PartProcess("storage", environment.state) as part:
+        async with landing(environment) as container:
+            await container.upload_blob("early", b"x")
+            azurite = azurite_of(environment)
+        part.end(signal.SIGKILL)
     # Nobody was there to end it but the kernel.
     await asyncio.to_thread(psutil.wait_procs, [azurite], 10)
     assert not azurite.is_running()
-    async with part_process(environment), new_topic(environment).listening() as topic:
-        await topic.wait_for(lambda: len(topic.events) == 1)
+    with PartProcess("storage", environment.state):
+        async with new_topic(environment).listening() as topic:
+            await topic.wait_for(lambda: len(topic.events) == 1)
     assert topic.events[0]["subject"].endswith("/blobs/early")
 
 
-async def test_kill_9_of_the_part_under_load(
-    environment: Environment, part_process: Any, topic: Any
-) -> None:
+async def test_kill_9_of_the_part_under_load(environment: Environment, topic: Any) -> None:
     acknowledged: set[str] = set()
 
-    async def write_until_it_dies(process: asyncio.subprocess.Process, prefix: str) -> None:
+    async def write_until_it_dies(part: PartProcess, prefix: str) -> None:
         async with landing(environment) as container:
             for number in range(1000):
                 name = f"{prefix}/{number}"
@@ -64,22 +67,24 @@ async def test_kill_9_of_the_part_under_load(
                     return
                 acknowledged.add(name)
                 if number == 15:
-                    process.kill()
+                    part.kill()
 
-    async with part_process(environment) as process, asyncio.TaskGroup() as group:
-        for writer in range(3):
-            group.create_task(write_until_it_dies(process, str(writer)))
-    async with part_process(environment), landing(environment) as container:
-        assert len(acknowledged) > 30
-        assert acknowledged <= await names_in(container)
-        for name in sorted(acknowledged)[::7]:
-            downloader = await container.download_blob(name)
-            assert await downloader.readall() == name.encode()
+    with PartProcess("storage", environment.state) as part:
+        async with asyncio.TaskGroup() as group:
+            for writer in range(3):
+                group.create_task(write_until_it_dies(part, str(writer)))
+    with PartProcess("storage", environment.state):
+        async with landing(environment) as container:
+            assert len(acknowledged) > 30
+            assert acknowledged <= await names_in(container)
+            for name in sorted(acknowledged)[::7]:
+                downloader = await container.download_blob(name)
+                assert await downloader.readall() == name.encode()
 
-        def announced() -> set[str]:
-            return {event["subject"].partition("/blobs/")[2] for event in topic.events}
+            def announced() -> set[str]:
+                return {event["subject"].partition("/blobs/")[2] for event in topic.events}
 
-        await topic.wait_for(lambda: acknowledged <= announced())
+            await topic.wait_for(lambda: acknowledged <= announced())
     sequencer_of = {event["id"]: event["data"]["sequencer"] for event in topic.events}
     assert len(set(sequencer_of.values())) == len(sequencer_of)
 

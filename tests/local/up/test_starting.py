@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment, Ports
 from localazure.up import PART_OF_PORT
 from tests.local.up.runtime import ROOT, processes_of
 
@@ -113,17 +113,8 @@ def test_a_part_says_short_what_is_wrong_with_its_file(
     local = app / "infra" / "local"
     target = app / file if part == "functions" else local / file
     target.write_text(content)
-    environment = Environment(
-        state=tmp_path / "state",
-        app=app,
-        ports=Ports.from_base(0),  # none is ever bound
-        keys=Keys.draw(),
-        storage_config=local / "storage.json",
-        service_bus_config=local / "Config.json",
-        event_grid_config=local / "event-grid.json",
-        azure_ml_config=local / "azure-ml.json",
-        app_settings={},
-    )
+    ports = Ports.from_base(0)  # none is ever bound
+    environment = Environment.draw(tmp_path / "state", app=app, ports=ports)
     environment.save()
     status, said = localazure(part, str(environment.state), module="localazure.part")
     assert status == 1

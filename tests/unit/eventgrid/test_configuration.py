@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment, Ports
 from localazure.eventgrid.configuration import (
     AzureFunction,
     Configuration,
@@ -58,28 +58,17 @@ FULL: dict[str, Any] = {
 }
 
 
-def environment(path: Path) -> Environment:
-    return Environment(
-        state=path.parent,
-        app=path.parent,
-        ports=Ports.from_base(7070),
-        keys=Keys.draw(),
-        service_bus_config=path,
-        event_grid_config=path,
-        azure_ml_config=path,
-        storage_config=path,
-        app_settings={},
-    )
+def environment(folder: Path) -> Environment:
+    return Environment.draw(folder, app=folder, config=folder, ports=Ports.from_base(7070))
 
 
 def read(tmp_path: Path, document: object) -> Configuration:
-    path = tmp_path / "event-grid.json"
-    path.write_text(json.dumps(document))
-    return load(environment(path))
+    (tmp_path / "event-grid.json").write_text(json.dumps(document))
+    return load(environment(tmp_path))
 
 
 def test_file_of_this_repository() -> None:
-    there = environment(ROOT / "infra" / "local" / "event-grid.json")
+    there = environment(ROOT / "infra" / "local")
     configuration = load(there)
     assert set(configuration.topics) == {"storage", "azure-ml", "landfall"}
     assert configuration.topics["landfall"].input_schema is Schema.CLOUD_EVENTS
@@ -97,7 +86,7 @@ def test_file_of_this_repository() -> None:
 
 
 def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:
-    configuration = load(environment(tmp_path / "absent.json"))
+    configuration = load(environment(tmp_path / "absent"))
     assert set(configuration.topics) == {"storage", "azure-ml"}
     assert configuration.subscriptions == {}
 
@@ -215,7 +204,6 @@ def test_error_names_file_path_and_value(
 
 
 def test_file_that_is_not_json(tmp_path: Path) -> None:
-    path = tmp_path / "event-grid.json"
-    path.write_text("{")
+    (tmp_path / "event-grid.json").write_text("{")
     with pytest.raises(EventGridConfigurationError, match="not JSON"):
-        load(environment(path))
+        load(environment(tmp_path))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localazure.environment import Environment, Keys, Ports
+from localazure.environment import Environment, Ports
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import (
@@ -53,17 +53,7 @@ SPEC = JobSpec(
 
 
 def plan(tmp_path: Path, machine: Machine = MACHINE, **fields: Any) -> list[Process]:
-    environment = Environment(
-        state=tmp_path,
-        app=tmp_path,
-        ports=Ports.from_base(7070),
-        keys=Keys.draw(),
-        service_bus_config=tmp_path,
-        event_grid_config=tmp_path,
-        azure_ml_config=tmp_path,
-        storage_config=tmp_path,
-        app_settings={},
-    )
+    environment = Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
     spec = replace(SPEC, **fields)
     return plan_processes(spec, JobFolder(tmp_path / "job"), environment, machine)
 

@@ -13,9 +13,9 @@ import pytest
 from handlers.clients import Clients
 from handlers.settings import Settings
 from localazure.certificates import ensure_certificates
-from localazure.environment import Environment, Keys
+from localazure.environment import Environment
 from localazure.machinelearning.client_settings import app_settings
-from tests.local.machinelearning.local_workspace import Part, free_ports
+from tests.local.part_process import PartProcess
 
 with warnings.catch_warnings():
     # azure.ai.ml defines schemas in ways that marshmallow announces the end of.
@@ -45,17 +45,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     pipelines = tmp_path_factory.mktemp("pipelines")
     (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
     (state / "storage.json").write_text(json.dumps({"containers": ["landing", "landfall"]}))
-    environment = Environment(
-        state=state,
-        app=state,
-        ports=free_ports(),
-        keys=Keys.draw(),
-        service_bus_config=state / "none",
-        event_grid_config=state / "none",
-        azure_ml_config=state / "azure-ml.json",
-        storage_config=state / "storage.json",
-        app_settings={},
-    )
+    environment = Environment.draw(state, app=state, config=state)
     environment.save()
     ensure_certificates(environment)
     clients = Clients(
@@ -70,17 +60,13 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
             }
         )
     )
-    storage, workspace = Part("storage", state), Part("machinelearning", state)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in app_settings(environment).items():
             patch.setenv(name, value)
-        storage.start()
-        try:
-            workspace.start()
-            try:
-                with clients.blobs, clients.workspace_blobs:
-                    yield Cloud(clients, pipelines)
-            finally:
-                workspace.end()
-        finally:
-            storage.end()
+        with (
+            PartProcess("storage", state),
+            PartProcess("machinelearning", state),
+            clients.blobs,
+            clients.workspace_blobs,
+        ):
+            yield Cloud(clients, pipelines)

@@ -19,7 +19,7 @@ from handlers.explain import explain
 from handlers.landing_zone import freeze_manifest, quarantine_files
 from handlers.settings import Settings
 from handlers.windows import record_window
-from localazure.environment import Environment, Keys
+from localazure.environment import Environment
 from orchestrations.contracts import (
     ClaimDataset,
     Dataset,
@@ -31,7 +31,7 @@ from orchestrations.contracts import (
 )
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
-from tests.local.handlers.messaging.conftest import Part, free_ports
+from tests.local.part_process import PartProcess
 from tests.unit.orchestrations.examples import PIPELINE
 
 WORKSPACE_CONTAINER = "workspace"
@@ -43,21 +43,10 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     state = tmp_path_factory.mktemp("landing")
     containers = ["landing", WORKSPACE_CONTAINER]
     (state / "storage.json").write_text(json.dumps({"containers": containers}))
-    environment = Environment(
-        state=state,
-        app=state,
-        ports=free_ports(),
-        keys=Keys.draw(),
-        service_bus_config=state / "none",
-        event_grid_config=state / "none",
-        azure_ml_config=state / "none",
-        storage_config=state / "storage.json",
-        app_settings={},
-    )
+    environment = Environment.draw(state, app=state, config=state)
     environment.save()
-    part = Part("storage", state)
-    yield Settings({"DataStorage": environment.storage_connection_string()})
-    part.end()
+    with PartProcess("storage", state):
+        yield Settings({"DataStorage": environment.storage_connection_string()})
 
 
 @dataclass

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,52 +16,12 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 
 from handlers.clients import Clients
 from handlers.settings import Settings
-from localazure.environment import Environment, Keys, Ports
-from localazure.part import READY_FD_VARIABLE
+from localazure.environment import Environment
+from tests.local.part_process import PartProcess
 
 ROOT = Path(__file__).parents[4]
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 WAIT_SECONDS = 5.0
-
-
-class Part:
-    """One part of localazure as a process of its own."""
-
-    def __init__(self, name: str, state: Path) -> None:
-        self.name = name
-        self.state = state
-        self.start()
-
-    def start(self) -> None:
-        ready, told = os.pipe()
-        with (self.state / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "localazure.part", self.name, str(self.state)],
-                cwd=ROOT,
-                env={**os.environ, READY_FD_VARIABLE: str(told)},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[told],
-            )
-        os.close(told)
-        with os.fdopen(ready, "rb") as channel:
-            answer = channel.readline()
-        assert answer == b"ready\n", (self.state / f"{self.name}.log").read_text()
-
-    def end(self, signum: signal.Signals = signal.SIGTERM) -> None:
-        self.process.send_signal(signum)
-        self.process.wait(timeout=60)
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-
-def free_ports() -> Ports:
-    with ExitStack() as stack:
-        sockets = {name: stack.enter_context(socket.socket()) for name in Ports.OFFSETS}
-        for each in sockets.values():
-            each.bind(("127.0.0.1", 0))
-        return Ports(**{name: each.getsockname()[1] for name, each in sockets.items()})
 
 
 @dataclass(frozen=True)
@@ -190,7 +145,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         clients = Clients(Settings(_settings(environment, receiver)))
         with ExitStack() as stack:
             for name in ("servicebus", "eventgrid", "storage"):
-                stack.callback(Part(name, state).end)
+                stack.enter_context(PartProcess(name, state))
             for client in (clients.service_bus, clients.blobs, clients.event_grid):
                 stack.enter_context(client)
             yield World(clients, Namespace(clients), receiver)
@@ -222,16 +177,9 @@ def make_environment(state: Path, receiver_url: str) -> Environment:
             }
         )
     )
-    environment = Environment(
-        state=state,
-        app=ROOT,
-        ports=free_ports(),
-        keys=Keys.draw(),
+    environment = replace(
+        Environment.draw(state, app=ROOT, config=state),
         service_bus_config=ROOT / "infra/local/Config.json",
-        event_grid_config=state / "event-grid.json",
-        azure_ml_config=state / "none",
-        storage_config=state / "storage.json",
-        app_settings={},
     )
     environment.save()
     return environment

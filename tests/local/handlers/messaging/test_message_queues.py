@@ -13,7 +13,8 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from handlers.clients import Clients
 from handlers.message_queues import Message, message_queues
 from handlers.settings import Settings
-from tests.local.handlers.messaging.conftest import Namespace, Part, World, make_environment
+from tests.local.handlers.messaging.conftest import Namespace, World, make_environment
+from tests.local.part_process import PartProcess
 
 
 def a_message(message_id: str, body: str = "{}", **more: object) -> Message:
@@ -90,17 +91,13 @@ def test_a_message_beyond_the_limit_is_refused_and_the_sender_goes_on(
 def test_sending_goes_on_after_the_broker_was_killed(tmp_path: Path) -> None:
     environment = make_environment(tmp_path, "http://127.0.0.1:1")
     clients = Clients(Settings({"ServiceBus": environment.service_bus_connection_string}))
-    broker = Part("servicebus", tmp_path)
-    try:
-        with clients.service_bus:
-            queues = message_queues(clients)
-            queues.send("retries", a_message("before-kill"))
-            broker.end(signal.SIGKILL)
-            broker.start()
-            queues.send("retries", a_message("after-kill"))
-            received = Namespace(clients).take("retries")
-    finally:
-        broker.end()
+    with PartProcess("servicebus", tmp_path) as broker, clients.service_bus:
+        queues = message_queues(clients)
+        queues.send("retries", a_message("before-kill"))
+        broker.end(signal.SIGKILL)
+        broker.start()
+        queues.send("retries", a_message("after-kill"))
+        received = Namespace(clients).take("retries")
     assert sorted(str(each.message_id) for each in received) == ["after-kill", "before-kill"]
     del queues, clients
     gc.collect()  # so that it is in this test that the socket is found
