@@ -1,4 +1,4 @@
-# make demo | test | up | check | bench. Each does the set-up that it needs.
+# make demo | test | up | check | bench | crash. Each does the set-up that it needs.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,7 +7,7 @@ STAMPS := $(VENV)/stamps
 AZURITE := localazure/storage/azurite
 REQUIREMENTS := requirements.txt requirements-dev.txt trainers/requirements.txt localazure/requirements.txt constraints.txt
 
-.PHONY: help setup demo test up check format bench clean
+.PHONY: help setup demo test up check format bench crash clean
 .DEFAULT_GOAL := help
 
 help:
@@ -62,6 +62,10 @@ $(PEERS)/installed: benchmarks/peers/requirements.txt benchmarks/peers/package.j
 # NAME="durable storage" for some, QUICK=1 to see that they work, JSON=1 for a document.
 bench: setup $(PEERS)/installed
 	@$(BIN)/python -m benchmarks $(if $(JSON),--json) $(if $(QUICK),--quick) $(NAME)
+
+# Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
+crash: $(STAMPS)/python
+	@$(BIN)/python -m tests.crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) $(AZURITE)/node_modules .localazure

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from localazure import owner_lock
+from localazure.crash_points import COMMIT_AFTER, COMMIT_BEFORE, COMMIT_WITHIN, crash_point
 from localazure.errors import StartError
 from localazure.owner_lock import OwnedElsewhere
 
@@ -125,9 +126,12 @@ class Database:
     def _commit(self, batch: list[_Job]) -> None:
         outcomes: list[tuple[_Job, Any, BaseException | None]] = []
         try:
+            crash_point(COMMIT_BEFORE)
             self._writer.execute("BEGIN IMMEDIATE")
             outcomes = [self._run(job) for job in batch]
+            crash_point(COMMIT_WITHIN)
             self._writer.execute("COMMIT")
+            crash_point(COMMIT_AFTER)
         except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")

@@ -1,0 +1,261 @@
+"""What must hold in a task hub's store whenever its host has died, and what at the very end.
+
+Reads a store that nobody writes. Each fault is a sentence; none is the good news.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from localazure.functions.durable import history
+from localazure.functions.durable.history import Event, EventType
+from localazure.functions.durable.instance import FINISHED, Instance, Status
+from localazure.functions.durable.records import Message
+from localazure.functions.durable.store import Store
+
+_SCHEDULES: Final = frozenset(
+    {
+        EventType.TASK_SCHEDULED,
+        EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
+        EventType.TIMER_CREATED,
+        EventType.EVENT_SENT,
+    }
+)
+# The end of a step, and what it may be the end of.
+_ENDS: Final = {
+    EventType.TASK_COMPLETED: EventType.TASK_SCHEDULED,
+    EventType.TASK_FAILED: EventType.TASK_SCHEDULED,
+    EventType.SUB_ORCHESTRATION_INSTANCE_COMPLETED: EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
+    EventType.SUB_ORCHESTRATION_INSTANCE_FAILED: EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
+    EventType.TIMER_FIRED: EventType.TIMER_CREATED,
+}
+
+
+@dataclass
+class Snapshot:
+    """What a store says.
+
+    Attributes:
+        faults: what must not be.
+        ended: labels of activities whose success is recorded: they must never begin again.
+        instances: all of them, by id.
+        events: how many events of history there are.
+        is_idle: nothing is under way and no message waits.
+    """
+
+    faults: list[str] = field(default_factory=list[str])
+    ended: set[str] = field(default_factory=set[str])
+    instances: dict[str, Instance] = field(default_factory=dict[str, Instance])
+    events: int = 0
+    is_idle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderWay:
+    """What the store holds of one execution beside its history."""
+
+    inbox: list[Event]
+    activities: set[int]
+    timers: set[int]
+    children: set[int]
+    """Event ids of sub-orchestrations that have not finished."""
+    asked: Counter[str]
+    """Request ids that wait for an entity."""
+
+
+def inspect(store: Store) -> Snapshot:
+    """Check a store whose host has died."""
+    found = Snapshot()
+    inbox = store.inbox()
+    activities, timers = store.activities(), store.timers()
+    found.is_idle = not inbox and not activities and not timers
+    found.instances = {one.execution.instance_id: one for one in store.query()}
+    live_children: dict[str, set[int]] = {}
+    for instance in found.instances.values():
+        parent = instance.execution.parent
+        if parent is not None and instance.status not in FINISHED:
+            live_children.setdefault(parent.execution_id, set()).add(parent.event_id)
+    asked = Counter(
+        _request(message.event).get("id", "") for message in inbox if _to_entity(message)
+    )
+    for instance in found.instances.values():
+        execution = instance.execution
+        events = history.decode(",".join(store.history(execution.execution_id)))
+        found.events += len(events)
+        under_way = UnderWay(
+            inbox=[
+                message.event
+                for message in inbox
+                if message.target == execution.instance_id
+                and message.execution_id in (None, execution.execution_id)
+            ],
+            activities={
+                one.event_id for one in activities if one.execution_id == execution.execution_id
+            },
+            timers={one.event_id for one in timers if one.execution_id == execution.execution_id},
+            children=live_children.get(execution.execution_id, set()),
+            asked=asked,
+        )
+        found.ended |= labels_of_ended(events, under_way.inbox)
+        found.faults += [
+            f"{execution.instance_id} ({execution.name}, {instance.status}): {fault}"
+            for fault in faults_of(instance, events, under_way)
+        ]
+    current = {one.execution.execution_id for one in found.instances.values()}
+    found.faults += [
+        f"{kind} {one.event_id} belongs to no execution: {one}"
+        for kind, work in (("activity", activities), ("timer", timers))
+        for one in work
+        if one.execution_id not in current
+    ]
+    return found
+
+
+def faults_of(instance: Instance, events: list[Event], under_way: UnderWay) -> list[str]:
+    """What is wrong with one execution: lost, doubled or made up."""
+    faults = [*_order_faults(instance, events)]
+    steps = {event["EventId"]: event for event in events if event["EventType"] in _SCHEDULES}
+    count = sum(event["EventType"] in _SCHEDULES for event in events)
+    if sorted(steps) != list(range(count)):
+        faults.append(f"its steps are numbered {sorted(steps)}, {count} in all")
+    ends = Counter[int]()
+    for event in [*events, *under_way.inbox]:
+        kind = _ENDS.get(event["EventType"])
+        if kind is None:
+            continue
+        number = _ended_step(event)
+        ends[number] += 1
+        if number not in steps or steps[number]["EventType"] != kind:
+            faults.append(f"the end of step {number}, which it never took: {event}")
+    faults += [f"step {number} ended {n} times" for number, n in ends.items() if n > 1]
+    if instance.status in FINISHED:
+        left = [*under_way.activities, *under_way.timers]
+        if left or under_way.inbox:
+            faults.append(f"it has finished, but there are still {left} and {under_way.inbox}")
+        if instance.status is Status.COMPLETED:
+            faults += [
+                f"it completed without the end of step {number}"
+                for number, step in steps.items()
+                if not ends[number]
+                and step["EventType"] not in (EventType.TIMER_CREATED, EventType.EVENT_SENT)
+            ]
+        return faults
+    for number, step in steps.items():
+        faults += _open_faults(number, step, ends[number], under_way)
+    open_steps = {number for number in steps if not ends[number]}
+    faults += [
+        f"step {number} is under way without being open"
+        for number in (under_way.activities | under_way.timers) - open_steps
+    ]
+    faults += _answer_faults(steps.values(), events, under_way)
+    return faults
+
+
+def _open_faults(number: int, step: Event, ends: int, under_way: UnderWay) -> list[str]:
+    """A step that has not ended is under way; one that has is not."""
+    where = {
+        EventType.TASK_SCHEDULED: under_way.activities,
+        EventType.SUB_ORCHESTRATION_INSTANCE_CREATED: under_way.children,
+        EventType.TIMER_CREATED: under_way.timers,
+    }.get(step["EventType"])
+    if where is None or (number in where) == (ends == 0):
+        return []
+    return [f"step {number} is {'lost' if ends == 0 else 'still under way after its end'}: {step}"]
+
+
+def _answer_faults(
+    steps: Iterable[Event], events: list[Event], under_way: UnderWay
+) -> Iterable[str]:
+    """A call of an entity is at one place: with the entity, on its way back, or in history."""
+    answers = Counter(
+        event["Name"]
+        for event in [*events, *under_way.inbox]
+        if event["EventType"] == EventType.EVENT_RAISED
+    )
+    for step in steps:
+        if step["EventType"] != EventType.EVENT_SENT or _request(step)["signal"]:
+            continue
+        identifier = _request(step)["id"]
+        places = answers[identifier] + under_way.asked[identifier]
+        if places != 1:
+            yield f"call {identifier} of {step['InstanceId']} is at {places} places"
+
+
+def _order_faults(instance: Instance, events: list[Event]) -> Iterable[str]:
+    if not events:
+        if instance.started:
+            yield "it has begun without history"
+        return
+    kinds = Counter(event["EventType"] for event in events)
+    if kinds[EventType.EXECUTION_STARTED] != 1:
+        yield f"it started {kinds[EventType.EXECUTION_STARTED]} times"
+    if kinds[EventType.ORCHESTRATOR_STARTED] != kinds[EventType.ORCHESTRATOR_COMPLETED]:
+        yield "it has half an episode"
+    completions = kinds[EventType.EXECUTION_COMPLETED]
+    if completions != (instance.status in (Status.COMPLETED, Status.FAILED)):
+        yield f"it completed {completions} times"
+    if kinds[EventType.EXECUTION_TERMINATED] != (instance.status is Status.TERMINATED):
+        yield f"it was terminated {kinds[EventType.EXECUTION_TERMINATED]} times"
+
+
+def labels_of_ended(events: Iterable[Event], inbox: Iterable[Event]) -> set[str]:
+    """Labels of the activities that have succeeded."""
+    scheduled = {
+        event["EventId"]: event
+        for event in events
+        if event["EventType"] == EventType.TASK_SCHEDULED
+    }
+    return {
+        _label(scheduled[event["TaskScheduledId"]])
+        for event in [*events, *inbox]
+        if event["EventType"] == EventType.TASK_COMPLETED
+    }
+
+
+def begun_after_their_end(lines: Iterable[str], ended: set[str]) -> list[str]:
+    """Which of these labels the journal's `lines` say to have begun (again)."""
+    begun = Counter(line.removeprefix("began ") for line in lines if line.startswith("began "))
+    return sorted(begun.keys() & ended)
+
+
+def wrong_results(
+    instances: Mapping[str, Instance], expected: Mapping[str, tuple[str, Any]]
+) -> list[str]:
+    """Instances that are missing, or did not end with the status and output that they should."""
+    faults: list[str] = []
+    for instance_id, wanted in expected.items():
+        instance = instances.get(instance_id)
+        if instance is None:
+            faults.append(f"{instance_id} is gone, though its start was answered")
+            continue
+        got = (str(instance.status), json.loads(instance.output or "null"))
+        if got != wanted:
+            faults.append(f"{instance_id} ended as {got}, not as {wanted}")
+    faults += [
+        f"{one.execution.instance_id} has not ended: {one.status}"
+        for one in instances.values()
+        if one.status not in FINISHED and one.execution.instance_id not in expected
+    ]
+    return faults
+
+
+def _ended_step(event: Event) -> int:
+    is_timer = event["EventType"] == EventType.TIMER_FIRED
+    return event["TimerId" if is_timer else "TaskScheduledId"]
+
+
+def _label(step: Event) -> str:
+    work: Any = json.loads(step["Input"])
+    return (json.loads(work) if isinstance(work, str) else work)["label"]
+
+
+def _to_entity(message: Message) -> bool:
+    return message.target.startswith("@")
+
+
+def _request(event: Event) -> dict[str, Any]:
+    return json.loads(event["Input"])

@@ -1,0 +1,45 @@
+"""What is started, what its client has to do for it, and what must come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An orchestration of `app/function_app.py`.
+
+    Attributes:
+        output: its result; what it throws away is None.
+        steps: what its client does, in order: an operation, or the name of an event to raise.
+        shared_additions: how often it adds 1 to the entity `@counter@all`.
+        status: in which it ends.
+    """
+
+    output: Any
+    steps: tuple[str, ...] = ()
+    shared_additions: int = 0
+    status: str = "Completed"
+
+
+SUSPEND: Final = "suspend"
+RESUME: Final = "resume"
+TERMINATE: Final = "terminate"
+OPERATIONS: Final = frozenset({SUSPEND, RESUME, TERMINATE})
+PAYLOAD: Final = {"by": "client"}
+
+# The SDK hands an event's payload to the orchestrator as what it is in JSON text.
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "chain": Scenario(5),
+    "fan_out": Scenario([[1, 2, 3, 4, 5, 6, 7, 8], 37]),
+    "timers": Scenario(2),
+    "approval": Scenario([PAYLOAD, PAYLOAD, 2], ("first", "second")),
+    "suspended": Scenario([PAYLOAD, 2], (SUSPEND, "go", RESUME)),
+    "counting": Scenario([7, 7], shared_additions=5),
+    "family": Scenario([3, 4, 2, "failed"]),
+    "again": Scenario(4, shared_additions=4),
+    "retried": Scenario([2, "failed"]),
+    "mixed": Scenario([2, 7, 7, PAYLOAD], ("mixed",)),
+    "stopped": Scenario("enough", (TERMINATE,), status="Terminated"),
+}
