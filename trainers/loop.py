@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainers.batches import Batches
 from trainers.checkpoints import CheckpointFolder, RunIdentity
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import Evaluation, evaluate
 from trainers.images import Dataset, Images, to_input
 from trainers.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
 from trainers.model_folder import Model, new_model
-from trainers.order import Order, shifted, shifts
+from trainers.order import Order
 from trainers.parallel import Parallel
 from trainers.saver import Saver
 from trainers.schedule import learning_rate, warm_up_steps
@@ -61,6 +62,14 @@ class Run:
             samples=len(dataset.train), batch_size=settings.batch_size, seed=settings.seed
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
+        self.batches = Batches(
+            dataset.train,
+            self.order,
+            world.share,
+            passes=settings.accumulate,
+            shift_pixels=settings.shift_pixels,
+            steps=self.steps,
+        )
         self.warm_up = warm_up_steps(
             self.steps, self.order.steps_per_epoch, settings.warm_up_epochs
         )
@@ -106,7 +115,7 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
-        self.parallel.settle(lambda: self._pass(self._images(0), last=True))
+        self.parallel.settle(lambda: self._pass(self.batches.take(self.step)[0], last=True))
         self.speed.start()
         while self.step < self.steps:
             mean_loss, stopping = self._agree(self._batch_loss(), stop)
@@ -161,7 +170,7 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = 0.0
         self.parallel.module.train()
-        self.parallel.settle(lambda: self._pass(self._images(0), last=True))
+        self.parallel.settle(lambda: self._pass(self.batches.take(self.step)[0], last=True))
         began = 0.0
         for number in range(_REHEARSED_BEFORE + steps):
             if number == _REHEARSED_BEFORE:
@@ -200,11 +209,10 @@ class Run:
         torch.manual_seed(_seed(self.settings.seed, self.step, self.world.rank))
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=self.world.device)
-        last = self.settings.accumulate - 1
-        for part in range(self.settings.accumulate):
-            with self.speed.waiting_for_data():
-                images = self._images(part)
-            loss += self._pass(images, last=part == last)
+        with self.speed.waiting_for_data():
+            parts = self.batches.take(self.step)
+        for part, images in enumerate(parts, start=1):
+            loss += self._pass(images, last=part == len(parts))
         return loss
 
     def _pass(self, images: Images, *, last: bool) -> Tensor:
@@ -214,28 +222,12 @@ class Run:
         averaged. So unequal parts weigh by their size, and the gradient is the global batch's.
         """
         with self.parallel.backward_pass(last=last):
-            logits = self.parallel.logits(images.pixels)
-            loss = functional.cross_entropy(logits, images.labels, reduction="sum")
+            logits = self.parallel.logits(to_input(images.pixels, self.world.device))
+            labels = images.labels.to(self.world.device)
+            loss = functional.cross_entropy(logits, labels, reduction="sum")
             loss = loss * (self.world.size / self.settings.batch_size)
             loss.backward()
         return loss.detach()
-
-    def _images(self, part: int) -> Images:
-        """This rank's share of a part of the step's batch, as the network takes it."""
-        batch = self.order.batch(self.step)
-        offsets = shifts(
-            batch,
-            samples=self.order.samples,
-            seed=self.settings.seed,
-            pixels=self.settings.shift_pixels,
-        )
-        mine = self.world.share(torch.arange(len(batch.samples)))
-        mine = mine[part :: self.settings.accumulate]
-        images = self.dataset.train.take(batch.samples[mine])
-        pixels = shifted(images.pixels, offsets[mine])
-        return Images(
-            pixels=to_input(pixels, self.world.device), labels=images.labels.to(self.world.device)
-        )
 
     def _agree(self, loss: Tensor, stop: StopRequest) -> tuple[float, bool]:
         """The batch's mean loss, and whether any rank was told to stop: on all ranks alike.

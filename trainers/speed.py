@@ -32,7 +32,7 @@ class Speed:
 
     @contextlib.contextmanager
     def waiting_for_data(self) -> Generator[None]:
-        """Time that this rank takes to make its share of a batch ready."""
+        """Time that this rank waits for its share of a batch."""
         began = self.clock()
         yield
         self.data_seconds += self.clock() - began
