@@ -1,31 +1,26 @@
-"""Loads an app folder as the Python worker does: imports function_app.py and indexes it.
-
-Source: https://github.com/Azure/azure-functions-python-worker (loader.index_function_app)
-"""
+"""Loads an app folder as the Python worker does: by the programming model it is written in."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import inspect
-import json
 import sys
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import azure.functions
-from azure.functions.decorators.function_app import Function
-
+from localazure.functions import decorated_app, function_json
 from localazure.functions.bindings import DURABLE_TRIGGERS, INPUTS, OUTPUTS, TRIGGERS
+from localazure.functions.definition import Definition
 from localazure.functions.errors import AppLoadError
 from localazure.functions.retry_policy import RetryPolicy
 from localazure.functions.settings import is_disabled, resolve_references
 from localazure.functions.signature import RETURN, Binding, Signature, SignatureError, check
 
-MODULE: Final = "function_app"
+DEFAULT_SCRIPT: Final = "function_app.py"
+_SCRIPT_SETTING: Final = "PYTHON_SCRIPT_FILE_NAME"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +58,8 @@ def importable(app: Path) -> Generator[None]:
     added = [str(app), *([str(packages)] if packages.is_dir() else [])]
     before = dict(sys.modules)
     sys.path[:0] = added
-    sys.modules.pop(MODULE, None)
+    for name in _names_of_apps(before):
+        del sys.modules[name]
     importlib.invalidate_caches()
     try:
         yield
@@ -71,12 +67,26 @@ def importable(app: Path) -> Generator[None]:
         for path in added:
             with contextlib.suppress(ValueError):
                 sys.path.remove(path)
+        for name in _names_of_apps(sys.modules):
+            del sys.modules[name]
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if before.get(name) is not module and file and Path(file).is_relative_to(app):
+            if before.get(name) is not module and any(
+                Path(place).is_relative_to(app) for place in _places(module)
+            ):
                 del sys.modules[name]
-        if MODULE in before:
-            sys.modules[MODULE] = before[MODULE]
+        sys.modules.update({name: before[name] for name in _names_of_apps(before)})
+
+
+def _places(module: Any) -> list[str]:
+    """Where a module lies; a package without a file of its own has folders only."""
+    file = getattr(module, "__file__", None)
+    return [file] if file else list(getattr(module, "__path__", ()))
+
+
+def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
+    """Modules that every app has under the same name."""
+    of_scripts = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE)
+    return [name for name in modules if name.partition(".")[0] in of_scripts]
 
 
 def load(
@@ -84,9 +94,9 @@ def load(
 ) -> list[LoadedFunction]:
     """Import the app (see `importable`) and check each of its functions.
 
-    As on Azure, a function that the worker refuses takes the whole app with it, since the worker
-    then indexes nothing; one that only the host refuses (a setting that is missing, a kind of
-    binding that is not there) is loaded with its `faults`, and the others run.
+    As on Azure, a function of the model v2 that the worker refuses takes the whole app with it,
+    since the worker then indexes nothing. One that only the host refuses (a setting that is
+    missing, a kind of binding that is not there) is loaded with its `faults`, and the others run.
 
     Args:
         app: the app's folder, absolute.
@@ -97,107 +107,100 @@ def load(
         AppLoadError: it cannot be imported, or functions do not fit their bindings; names all
             of these at once.
     """
-    register = _find_register(_import_app(app), app)
-    try:
-        indexed: list[Function] = register.get_functions()
-    except Exception as error:  # whatever the SDK finds wrong with the author's decorators
-        raise AppLoadError(f"{app / (MODULE + '.py')}: {error}") from error
-    functions: list[LoadedFunction] = []
-    faults: list[str] = []
-    for function in indexed:
-        try:
-            functions.append(_load_function(function, app, settings))
-        except SignatureError as error:
-            faults.append(f"cannot load the function {function.get_function_name()}: {error}")
-    if faults:
-        raise AppLoadError("\n".join(faults))
+    script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
+    if script.is_file():
+        functions = _check_all(decorated_app.read(script), settings)
+    else:
+        functions = [_check_alone(one, settings) for one in function_json.read(app)]
     selected = {name.lower() for name in only}
     return [one for one in functions if not selected or one.name.lower() in selected]
 
 
-def _import_app(app: Path) -> Any:
-    path = app / f"{MODULE}.py"
-    if not path.is_file():
-        raise AppLoadError(
-            f"no {path.name} in {app}: this host runs apps of the Python v2 programming model"
-        )
+def _check_all(definitions: list[Definition], settings: Mapping[str, str]) -> list[LoadedFunction]:
+    functions: list[LoadedFunction] = []
+    refusals: list[str] = []
+    for definition in definitions:
+        try:
+            functions.append(_check(definition, settings))
+        except SignatureError as error:
+            refusals.append(f"cannot load the function {definition.name}: {error}")
+    if refusals:
+        raise AppLoadError("\n".join(refusals))
+    return functions
+
+
+def _check_alone(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
     try:
-        return importlib.import_module(MODULE)
-    except Exception as error:  # whatever the author's code raises
-        raise AppLoadError(f"importing {path} failed:\n{_users_traceback(error, app)}") from error
-
-
-def _users_traceback(error: BaseException, app: Path) -> str:
-    """The traceback from the app's first frame on; what leads there is no concern of its author."""
-    frames = traceback.extract_tb(error.__traceback__)
-    first = next(
-        (index for index, frame in enumerate(frames) if Path(frame.filename).is_relative_to(app)),
-        len(frames),
+        if definition.fault is None:
+            return _check(definition, settings)
+        fault = definition.fault
+    except SignatureError as error:
+        fault = str(error)
+    kinds = {str(binding["name"]): str(binding["type"]) for binding in definition.bindings}
+    kind = kinds.get(definition.trigger, "no trigger")
+    return LoadedFunction(
+        name=definition.name,
+        directory=definition.directory,
+        call=_cannot_run,
+        is_async=False,
+        trigger=Binding(definition.trigger, kind, is_output=False, settings={}),
+        bindings=(),
+        signature=Signature({}, {}, None, takes_context=False),
+        retry_policy=None,
+        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
+        faults=(fault,),
     )
-    lines = traceback.format_list(frames[first:]) + traceback.format_exception_only(error)
-    return "".join(lines).rstrip()
 
 
-def _find_register(module: Any, app: Path) -> azure.functions.FunctionRegister:
-    registers = {
-        id(value): value
-        for value in vars(module).values()
-        if isinstance(value, azure.functions.FunctionRegister)
-    }
-    if len(registers) != 1:
-        found = "no FunctionApp" if not registers else f"{len(registers)} FunctionApps"
-        raise AppLoadError(
-            f"{app / (MODULE + '.py')} has {found} at its top level, it needs exactly one; "
-            "put further functions into a Blueprint and register that"
-        )
-    return next(iter(registers.values()))
+def _cannot_run(**_: object) -> None:
+    raise AssertionError("a function in error was called")
 
 
-def _load_function(function: Function, app: Path, settings: Mapping[str, str]) -> LoadedFunction:
-    name = str(function.get_function_name())
-    call = function.get_user_function()
+def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
+    assert definition.call is not None
     faults: list[str] = []
-    bindings = [_read_binding(raw, settings, faults) for raw in function.get_raw_bindings()]
-    trigger_name = getattr(function.get_trigger(), "name", None)
-    (trigger,) = (one for one in bindings if one.name == trigger_name and not one.is_output)
-    signature = check(call, bindings)
+    bindings = [_read_binding(one, settings, faults) for one in definition.bindings]
+    (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
+    signature = check(definition.call, bindings)
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
     retry_policy = None
-    if retry := function.get_settings_dict("retry_policy"):
+    if definition.retry:
         try:
-            retry_policy = RetryPolicy.parse(retry)
+            retry_policy = RetryPolicy.parse(definition.retry)
         except ValueError as error:
             faults.append(str(error))
     return LoadedFunction(
-        name=name,
-        directory=app,
-        call=call,
-        is_async=inspect.iscoroutinefunction(call),
+        name=definition.name,
+        directory=definition.directory,
+        call=definition.call,
+        is_async=inspect.iscoroutinefunction(definition.call),
         trigger=trigger,
         bindings=tuple(bindings),
         signature=signature,
         retry_policy=retry_policy,
-        is_disabled=is_disabled(name, settings),
+        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
         faults=tuple(faults),
     )
 
 
-def _read_binding(raw: str, settings: Mapping[str, str], faults: list[str]) -> Binding:
+def _read_binding(
+    document: Mapping[str, Any], settings: Mapping[str, str], faults: list[str]
+) -> Binding:
     """A binding with its app settings resolved; those that are not set are added to the faults."""
-    document: dict[str, Any] = json.loads(raw)
-    direction = document["direction"]
-    name, kind = document["name"], document["type"]
+    direction = str(document.get("direction", "in")).upper()
+    name, kind = str(document["name"]), str(document["type"])
     if direction == "INOUT":
         raise SignatureError(f"{name} has the direction inout, which Python does not support")
     if name == RETURN and direction != "OUT":
         raise SignatureError("the $return binding must have the direction out")
+    resolved = dict(document)
     for key, value in document.items():
         if isinstance(value, str):
             try:
-                document[key] = resolve_references(value, settings)
+                resolved[key] = resolve_references(value, settings)
             except ValueError as error:
                 faults.append(f"{key} of {name}: {error}")
-    return Binding(name, kind, direction == "OUT", document)
+    return Binding(name, kind, direction == "OUT", resolved)
 
 
 def _uncovered(binding: Binding, trigger: Binding) -> str | None:

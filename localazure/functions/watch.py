@@ -21,7 +21,7 @@ POLL_SECONDS: Final = 0.5
 # The host itself takes 8 s at most to drain.
 STOP_SECONDS: Final = 15.0
 
-_WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json"})
+_WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json", "function.json"})
 _WATCHED_SUFFIXES: Final = frozenset({".py", ".pyi", ".env"})
 # Where an app's dependencies and leftovers lie. Names that begin with a dot are never followed.
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})

@@ -206,3 +206,64 @@ async def test_web_frameworks(tmp_path: Path, free_port: int, web_app: str) -> N
     ):
         assert response.status == 203
         assert await response.text() == "/some/where"
+
+
+# The SDK asks for types that this programming model has no place for.
+@pytest.mark.filterwarnings("ignore:azure.functions df_loads was called without")
+async def test_the_programming_model_v1(tmp_path: Path, free_port: int) -> None:
+    app = tmp_path / "app"
+    (app / "shared").mkdir(parents=True)
+    (app / "shared" / "greeting.py").write_text("def greet(name):\n    return f'Hello, {name}!'\n")
+    (app / "host.json").write_text('{"version": "2.0", "extensions": {"durableTask": {}}}')
+
+    def write(name: str, bindings: str, script: str) -> None:
+        (app / name).mkdir()
+        (app / name / "function.json").write_text(f'{{"bindings": [{bindings}]}}')
+        (app / name / "__init__.py").write_text(textwrap.dedent(script))
+
+    write(
+        "Start",
+        """
+        {"name": "req", "type": "httpTrigger", "direction": "in", "authLevel": "anonymous",
+         "route": "start/{name}", "methods": ["post"]},
+        {"name": "$return", "type": "http", "direction": "out"},
+        {"name": "starter", "type": "durableClient", "direction": "in"}
+        """,
+        """
+        import azure.durable_functions as df
+        import azure.functions as func
+
+        async def main(req: func.HttpRequest, starter: str) -> func.HttpResponse:
+            client = df.DurableOrchestrationClient(starter)
+            instance = await client.start_new("Sequence", None, req.route_params["name"])
+            return await client.wait_for_completion_or_create_check_status_response(req, instance)
+        """,
+    )
+    write(
+        "Sequence",
+        '{"name": "context", "type": "orchestrationTrigger", "direction": "in"}',
+        """
+        import azure.durable_functions as df
+
+        def orchestrate(context: df.DurableOrchestrationContext):
+            return (yield context.call_activity("Greet", context.get_input()))
+
+        main = df.Orchestrator.create(orchestrate)
+        """,
+    )
+    write(
+        "Greet",
+        '{"name": "name", "type": "activityTrigger", "direction": "in"}',
+        """
+        from ..shared.greeting import greet
+
+        def main(name: str) -> str:
+            return greet(name)
+        """,
+    )
+    async with (
+        run_app(app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}) as host,
+        aiohttp.ClientSession(host.base_url) as client,
+        client.post("/api/start/Ann") as response,
+    ):
+        assert await response.text() == "Hello, Ann!"

@@ -97,10 +97,10 @@ def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.Mon
 
 
 def test_a_traceback_follows_its_line() -> None:
+    failed = record("app", logging.ERROR)
     try:
         int("x")
     except ValueError:
-        failed = record("app", logging.ERROR)
         failed.exc_info = sys.exc_info()
     lines = logs.LineFormatter(logs.PLAIN).format(failed).splitlines()
     assert lines[0].endswith("ERROR   app: text")

@@ -1,0 +1,40 @@
+"""What a programming model says of a function, before anything of it is checked."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """One function as its author wrote it."""
+
+    name: str
+    directory: Path
+    """Of `context.function_directory`."""
+    call: Callable[..., Any] | None
+    """None where it could not be imported; `fault` says why."""
+    bindings: tuple[Mapping[str, Any], ...]
+    """Each as function.json has it."""
+    trigger: str
+    """Name of the binding that is the trigger."""
+    retry: Mapping[str, Any]
+    """Settings of `@app.retry`; empty for no policy."""
+    is_disabled: bool = False
+    fault: str | None = None
+    """Why it cannot run."""
+
+
+def users_traceback(error: BaseException, app: Path) -> str:
+    """The traceback from the app's first frame on; what leads there is no concern of its author."""
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next(
+        (index for index, frame in enumerate(frames) if Path(frame.filename).is_relative_to(app)),
+        len(frames),
+    )
+    lines = traceback.format_list(frames[first:]) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
