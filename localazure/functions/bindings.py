@@ -25,6 +25,8 @@ DURABLE_CLIENT: Final = "durableClient"
 HTTP: Final = "http"
 SERVICE_BUS: Final = "serviceBus"
 EVENT_GRID: Final = "eventGrid"
+TWILIO_SMS: Final = "twilioSms"
+SEND_GRID: Final = "sendGrid"
 BLOB: Final = "blob"
 QUEUE: Final = "queue"
 TABLE: Final = "table"
@@ -41,7 +43,12 @@ TRIGGERS: Final = frozenset(
     }
 )
 INPUTS: Final = frozenset({DURABLE_CLIENT, BLOB, TABLE})
-OUTPUTS: Final = frozenset({HTTP, SERVICE_BUS, EVENT_GRID, BLOB, QUEUE, TABLE})
+OUTPUTS: Final = frozenset(
+    {HTTP, SERVICE_BUS, EVENT_GRID, BLOB, QUEUE, TABLE, TWILIO_SMS, SEND_GRID}
+)
+
+ALIASES: Final = {"orchestrationClient": DURABLE_CLIENT}
+"""Names of old that the real host still takes."""
 
 # Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
 RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})

@@ -11,6 +11,7 @@ from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
 
 from localazure.functions import bindings, replay
+from localazure.functions.authorization import KeyRing
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.invocation import FunctionFailed, Trigger
 from localazure.functions.durable.options import DurableOptions
@@ -30,7 +31,7 @@ class DurableFunctions:
         invoker: Invoker,
         database_path: Path,
         base_url: str,
-        system_key: str,
+        keys: KeyRing,
         settings: dict[str, Any],
     ) -> None:
         """An engine that is yet to be started.
@@ -40,7 +41,7 @@ class DurableFunctions:
             invoker: runs them.
             database_path: where the engine keeps its state.
             base_url: of this host, without a trailing slash.
-            system_key: opens the management API.
+            keys: open the management API.
             settings: host.json's `extensions.durableTask`.
 
         Raises:
@@ -65,7 +66,8 @@ class DurableFunctions:
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,
-            system_key=system_key,
+            system_key=keys.system,
+            opens_webhook=keys.opens_webhook,
             invoke=self._invoke,
             options=options,
         )

@@ -123,7 +123,7 @@ class Host:
                     invoker=self.invoker,
                     database_path=state / "durable.db",
                     base_url=self.base_url,
-                    system_key=keys.system,
+                    keys=keys,
                     settings=options.durable_task,
                 )
         except BaseException:
@@ -299,7 +299,6 @@ async def run_app(
         )
         try:
             await host.start()
-            _LOG.info("%s", host.list_functions())
             function_list.log_findings(functions, host.faults)
             yield host
         finally:
@@ -320,7 +319,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         state=environment.part_folder("functions"),
         keys=keys,
         app_settings=environment.app_settings,
-    ):
+    ) as host:
+        _LOG.info("%s", host.list_functions())
         yield
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from localazure.functions import decorated_app, function_json
-from localazure.functions.bindings import DURABLE_TRIGGERS, INPUTS, OUTPUTS, TRIGGERS
+from localazure.functions.bindings import ALIASES, DURABLE_TRIGGERS, INPUTS, OUTPUTS, TRIGGERS
 from localazure.functions.definition import Definition
 from localazure.functions.errors import AppLoadError
 from localazure.functions.retry_policy import RetryPolicy
@@ -189,6 +189,7 @@ def _read_binding(
     """A binding with its app settings resolved; those that are not set are added to the faults."""
     direction = str(document.get("direction", "in")).upper()
     name, kind = str(document["name"]), str(document["type"])
+    kind = ALIASES.get(kind, kind)
     if direction == "INOUT":
         raise SignatureError(f"{name} has the direction inout, which Python does not support")
     if name == RETURN and direction != "OUT":

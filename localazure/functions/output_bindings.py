@@ -1,5 +1,7 @@
 """Output bindings: sends what functions returned or set.
 
+Messages to people (Twilio, SendGrid) leave the machine for nobody: they are written to the log.
+
 A value that cannot be sent fails the invocation, as on Azure. Clients are opened when first needed
 and kept: the SDK takes up to a second to close one.
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -21,12 +24,14 @@ from azure.functions.meta import Datum
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
 
-from localazure.functions import bindings, connections
+from localazure.functions import bindings, connections, logs
 from localazure.functions.binding_expressions import resolve
 from localazure.functions.input_bindings import Setting
 from localazure.functions.invocation import BindingData
 from localazure.functions.signature import Binding
 from localazure.functions.storage_outputs import StorageOutputs
+
+_LOG = logging.getLogger(logs.HOST_LOGGER)
 
 
 class OutputBindings:
@@ -43,6 +48,8 @@ class OutputBindings:
             bindings.BLOB: storage.write_blob,
             bindings.QUEUE: storage.put_messages,
             bindings.TABLE: storage.insert_entities,
+            bindings.TWILIO_SMS: self._show,
+            bindings.SEND_GRID: self._show,
         }
 
     async def send(self, binding: Binding, value: Datum, data: BindingData, function: str) -> None:
@@ -111,6 +118,9 @@ class OutputBindings:
             ("eventGrid", endpoint_name), open_publisher
         )
         await publisher.send(events)
+
+    async def _show(self, binding: Binding, value: Datum, _: Setting) -> None:
+        _LOG.warning("%s is not sent from this machine: %s", binding.kind, value.value)
 
     async def _client(self, key: tuple[str, ...], open_client: Callable[[], Awaitable[Any]]) -> Any:
         async with self._opening:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from aiohttp import web
 
 from localazure.functions.durable.dispatcher import Clock, Dispatcher
-from localazure.functions.durable.http_api import HttpApi
+from localazure.functions.durable.http_api import HttpApi, OpensWebhook
 from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.links import Links
 from localazure.functions.durable.options import DurableOptions
@@ -17,6 +18,10 @@ from localazure.functions.durable.store import Store
 from localazure.functions.durable.task_hub import TaskHub
 
 __all__ = ["DurableExtension", "DurableOptions", "FunctionFailed", "Invoke"]
+
+
+def _opened_by(system_key: str) -> OpensWebhook:
+    return lambda key: hmac.compare_digest((key or "").encode(), system_key.encode())
 
 
 def _utc_now() -> datetime:
@@ -29,7 +34,8 @@ class DurableExtension:
     Args:
         database_path: the SQLite file that holds it, made when missing.
         base_url: where `routes()` are reached, without a trailing slash.
-        system_key: the key of the public management API.
+        system_key: the key in the links that instances are managed by.
+        opens_webhook: whether a key opens the management API; None for that key only.
         invoke: runs a function of the app.
         options: settings of host.json.
         clock: the current time, UTC.
@@ -41,6 +47,7 @@ class DurableExtension:
         database_path: Path,
         base_url: str,
         system_key: str,
+        opens_webhook: OpensWebhook | None = None,
         invoke: Invoke,
         options: DurableOptions,
         clock: Clock = _utc_now,
@@ -60,7 +67,7 @@ class DurableExtension:
                 clock=clock,
             ),
             links=self._links,
-            system_key=system_key,
+            opens_webhook=opens_webhook or _opened_by(system_key),
         )
 
     def routes(self) -> list[web.RouteDef]:

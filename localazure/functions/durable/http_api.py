@@ -1,14 +1,14 @@
 """The HTTP API: once for the SDK's client (`/durabletask`), once public (`/runtime/webhooks/…`).
 
-As in the real extension both are the same requests and answers; the public one wants the system
-key, the other one is for programs on this machine only.
+As in the real extension both are the same requests and answers; the public one wants a key, the
+other one is for programs on this machine only.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import hmac
 import ipaddress
 import json
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from localazure.functions.durable import entities, history, status
-from localazure.functions.durable.instance import FINISHED, Status
+from localazure.functions.durable.instance import FINISHED, Instance, Status
 from localazure.functions.durable.links import RPC_PATH, WEBHOOK_PATH, Links
 from localazure.functions.durable.records import (
     InstanceExists,
@@ -40,15 +40,17 @@ DEFAULT_PAGE_SIZE = 100
 CONTINUATION_HEADER = "x-ms-continuation-token"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OpensWebhook = Callable[[str | None], bool]
+"""Whether a key, None for no key, opens the public API."""
 
 
 class HttpApi:
     """Request handlers of one task hub."""
 
-    def __init__(self, *, hub: TaskHub, links: Links, system_key: str) -> None:
+    def __init__(self, *, hub: TaskHub, links: Links, opens_webhook: OpensWebhook) -> None:
         self._hub = hub
         self._links = links
-        self._system_key = system_key
+        self._opens_webhook = opens_webhook
 
     def routes(self) -> list[web.RouteDef]:
         """All routes, under both prefixes."""
@@ -91,8 +93,8 @@ class HttpApi:
 
     def _with_key(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
-            key = request.query.get("code") or request.headers.get("x-functions-key", "")
-            if not hmac.compare_digest(key.encode(), self._system_key.encode()):
+            key = request.query.get("code") or request.headers.get("x-functions-key")
+            if not self._opens_webhook(key):
                 return web.Response(status=401)
             return await handler(request)
 
@@ -101,13 +103,34 @@ class HttpApi:
     # --- orchestrations ------------------------------------------------------------------------
 
     async def _start(self, request: web.Request) -> web.Response:
+        patience = _patience(request)
         instance_id = await self._hub.start(
             request.match_info["name"],
             instance_id=request.match_info.get("instance"),
             input_json=await _json_body(request),
             version=request.query.get("version"),
         )
-        return self._started(instance_id)
+        if patience is None:
+            return self._started(instance_id)
+        return await self._finished_or_started(request, instance_id, *patience)
+
+    async def _finished_or_started(
+        self, request: web.Request, instance_id: str, timeout_s: float, interval_s: float
+    ) -> web.Response:
+        """The output of an instance that completes in time, else where to ask for it later."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            instance = self._hub.instance(instance_id)
+            if instance.status is Status.COMPLETED:
+                view = status.view(instance, show_input=False, show_output=False)
+                return web.json_response(view["output"])
+            if instance.status in FINISHED:
+                return self._describe(request, instance)
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                return self._started(instance_id)
+            await asyncio.sleep(min(left_s, interval_s))
 
     def _started(self, instance_id: str) -> web.Response:
         payload = self._links.management(instance_id)
@@ -118,7 +141,9 @@ class HttpApi:
         return web.json_response(payload, status=202, headers=headers)
 
     async def _status(self, request: web.Request) -> web.Response:
-        instance = self._hub.instance(request.match_info["instance"])
+        return self._describe(request, self._hub.instance(request.match_info["instance"]))
+
+    def _describe(self, request: web.Request, instance: Instance) -> web.Response:
         events = None
         if _flag(request, "showHistory", default=False):
             pieces = self._hub.store.history(instance.execution.execution_id)
@@ -306,6 +331,20 @@ def _moment(request: web.Request, name: str) -> datetime | None:
         return history.parse_timestamp(text) if text else None
     except ValueError as error:
         raise _BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
+
+
+def _patience(request: web.Request) -> tuple[float, float] | None:
+    """How long a start waits for the end, and how often it looks, s; None if it does not wait."""
+    given = [request.query.get(name) for name in ("timeout", "pollingInterval")]
+    if None in given:
+        return None
+    try:
+        timeout_s, interval_s = (float(text or "") for text in given)
+    except ValueError as error:
+        raise _BadRequest("timeout and pollingInterval must be numbers of seconds") from error
+    if not 0 <= interval_s <= timeout_s < float("inf"):
+        raise _BadRequest("timeout must not be shorter than pollingInterval")
+    return timeout_s, interval_s
 
 
 def _page_size(request: web.Request) -> int:

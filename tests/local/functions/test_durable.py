@@ -137,3 +137,12 @@ async def test_lines_carry_the_instance_that_they_belong_to(
     assert correlations("] greeting") == {status["instanceId"]}
     assert correlations("Executed 'greet'") == {status["instanceId"]}
     assert correlations("] counting") == {"@counter@one"}
+
+
+async def test_keys_of_the_management_api(running_app: Any) -> None:
+    async with running_app("durable") as (_, client):
+        for key, status in (("system-key", 200), ("master-key", 200), ("host-key", 401), ("", 401)):
+            async with client.get(
+                "/runtime/webhooks/durabletask/instances", headers={"x-functions-key": key}
+            ) as response:
+                assert response.status == status

@@ -10,7 +10,7 @@ from localazure.functions.listeners import BY_HAND, LISTENERS
 
 CALLED_OVER_HTTP = {bindings.HTTP_TRIGGER, bindings.EVENT_GRID_TRIGGER, bindings.BLOB_TRIGGER}
 # The SDK has no converter of its own for these: they are text or bytes.
-GENERIC = {bindings.TABLE}
+GENERIC = {bindings.TABLE, bindings.TWILIO_SMS, bindings.SEND_GRID}
 
 
 def test_every_trigger_has_something_that_makes_it_run() -> None:
