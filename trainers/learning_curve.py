@@ -15,6 +15,10 @@ class TrainPoint:
     loss: float
     learning_rate: float
 
+    def numbers(self) -> dict[str, float]:
+        """By the names that they are tracked under."""
+        return {"train_loss": self.loss, "learning_rate": self.learning_rate}
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutPoint:
@@ -23,6 +27,10 @@ class HeldOutPoint:
     step: int
     loss: float
     accuracy: float
+
+    def numbers(self) -> dict[str, float]:
+        """By the names that they are tracked under."""
+        return {"held_out_loss": self.loss, "held_out_accuracy": self.accuracy}
 
 
 @dataclass(kw_only=True)

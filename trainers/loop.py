@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -84,18 +84,20 @@ class Run:
             weight_decay=settings.weight_decay,
             nesterov=settings.momentum > 0,
         )
-        identity = RunIdentity(
+        self.identity = RunIdentity(
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,
             settings_fingerprint=settings.fingerprint(),
             seed=settings.seed,
         )
-        self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, identity, say), world)
+        self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, self.identity, say), world)
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
         self.speed = Speed(devices=world.size)
         self.curve = LearningCurve()
+        self.track: Callable[[int, Mapping[str, float]], object] = lambda step, numbers: None  # noqa: ARG005
+        """Is told numbers as they come: steps done, and value by name."""
 
     def resume(self) -> None:
         """Go on from the newest checkpoint, if there is one."""
@@ -128,11 +130,11 @@ class Run:
             self.beat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
             if self.step % self.settings.log_every == 0 or self.step == self.steps:
-                self.curve.train.append(
-                    TrainPoint(step=self.step, loss=mean_loss, learning_rate=self._rate())
-                )
+                point = TrainPoint(step=self.step, loss=mean_loss, learning_rate=self._rate())
+                self.curve.train.append(point)
                 rate = self.speed.images_per_second_since_asked()
                 self.say(f"step {self.step}/{self.steps} loss {mean_loss:.6f} images/s {rate:.0f}")
+                self.track(self.step, point.numbers() | {"images_per_second": rate})
             if self._is_to_be_evaluated():
                 self.evaluate()
             if self.step % self.settings.checkpoint_every == 0 or self.step == self.steps:
@@ -160,9 +162,9 @@ class Run:
                 f"step {self.step} left weights that are not finite: lower --learning-rate "
                 f"(its peak is {self.settings.peak_learning_rate:g})"
             )
-        self.curve.held_out.append(
-            HeldOutPoint(step=self.step, loss=evaluation.loss, accuracy=evaluation.accuracy)
-        )
+        point = HeldOutPoint(step=self.step, loss=evaluation.loss, accuracy=evaluation.accuracy)
+        self.curve.held_out.append(point)
+        self.track(self.step, point.numbers())
         return evaluation
 
     def rehearse(self, steps: int) -> float:

@@ -22,6 +22,7 @@ which; see docs/trainers.md.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -29,6 +30,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ from trainers.model_folder import Model, save_model
 from trainers.plugins import load_dataset
 from trainers.scaling import figures, measure
 from trainers.settings import Settings, parse_settings
+from trainers.tracking import Tracking
 from trainers.watchdog import Watchdog
 from trainers.world import Launch, World, is_loss_of_peer
 
@@ -79,21 +82,38 @@ def train(settings: Settings, world: World) -> None:
     )
     run = Run(settings, dataset, world, say, watchdog.beat)
     run.resume()
-    with watchdog:
-        run.fit(stop)
-        evaluation = run.evaluate()
-    model = run.trained()
-    metrics = _metrics(run, evaluation)
-    if settings.champion is not None:
-        champion = evaluate_champion(
-            settings.champion, dataset, settings.image_format, settings.model, world
-        )
-        metrics["champion_accuracy"] = champion.accuracy
+    with _tracking(run):
+        with watchdog:
+            run.fit(stop)
+            evaluation = run.evaluate()
+        model = run.trained()
+        metrics = _metrics(run, evaluation)
+        if settings.champion is not None:
+            champion = evaluate_champion(
+                settings.champion, dataset, settings.image_format, settings.model, world
+            )
+            metrics["champion_accuracy"] = champion.accuracy
+        run.track(run.step, metrics)
     if model is not None:
         speed = figures(run.speed, settings, dataset, world.device, scaling)
         _leave(run, model, evaluation, metrics, speed)
     say(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     world.disconnect()
+
+
+def _tracking(run: Run) -> AbstractContextManager[object]:
+    """Rank 0's numbers go to whoever listens, as long as this is open."""
+    if not run.world.is_first:
+        return contextlib.nullcontext()
+    tracking = Tracking.begin(
+        run.settings.output_dir,
+        fingerprint=run.identity.fingerprint(),
+        resumed_from_step=run.resumed_from_step,
+        curve=run.curve,
+        say=run.say,
+    )
+    run.track = tracking.log
+    return tracking
 
 
 class StopRequest:

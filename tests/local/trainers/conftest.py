@@ -195,7 +195,13 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
     server = context()
     started: list[Any] = []
 
-    def train(*options: str, ranks: int = 2, folder: Path | None = None, code: int = 0) -> Outcome:
+    def train(
+        *options: str,
+        ranks: int = 2,
+        folder: Path | None = None,
+        code: int = 0,
+        further: dict[str, str] | None = None,
+    ) -> Outcome:
         folder = folder or tmp_path_factory.mktemp("forked")
         arguments = [
             *("--dataset", "synthetic", "--synthetic-images", "64", "--synthetic-classes", "4"),
@@ -212,7 +218,9 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
                 target=run_rank,
                 args=(
                     arguments,
-                    variables("azure-ml", rank, ranks, port) | {"OMP_NUM_THREADS": "1"},
+                    variables("azure-ml", rank, ranks, port)
+                    | {"OMP_NUM_THREADS": "1"}
+                    | (further or {}),
                     log,
                 ),
             )
