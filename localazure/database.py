@@ -24,7 +24,7 @@ from localazure.owner_lock import OwnedElsewhere
 
 T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
-_Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, "Lane | None"]
 
 # Bounds how long the first of a burst waits for the last of it.
 MAX_TRANSACTIONS_PER_COMMIT = 1000
@@ -46,6 +46,26 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for number, script in enumerate(migrations[version:], start=version + 1):
         connection.executescript(f"BEGIN;\n{script}\n;PRAGMA user_version={number};\nCOMMIT;")
+
+
+class Refused(Exception):
+    """What a transaction that changed nothing tells its caller; whatever follows it may go on."""
+
+
+class LaneBroken(Exception):
+    """An earlier transaction of the same lane failed, so that this one was not run."""
+
+
+class Lane:
+    """Transactions that are handed in before the ones that they build upon are durable.
+
+    A transaction is never durable without those that were handed in before it, as long as all of
+    them succeed. Once one fails (anything but `Refused`), none of the later ones of its lane is
+    run, so that this holds even then. The lane stays broken; what follows takes another one.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
 
 
 class DatabaseInUse(StartError):
@@ -89,12 +109,19 @@ class Database:
         An exception that it raises undoes it alone and is raised here; transactions that share
         its commit are not touched.
         """
+        return await self.submit(transaction)
+
+    def submit(self, transaction: Transaction[T], lane: Lane | None = None) -> asyncio.Future[T]:
+        """Hand a transaction in; the future is what `write` would return or raise.
+
+        Transactions are run in the order in which they are handed in.
+        """
         if self._closed:  # nobody would ever answer
             raise sqlite3.ProgrammingError("the database is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((transaction, future, loop))
-        return await future
+        self._jobs.put((transaction, future, loop, lane))
+        return future
 
     def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         """Rows of a query over everything committed so far. Short queries only: it blocks."""
@@ -136,6 +163,9 @@ class Database:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
             outcomes = [(job, None, error) for job in batch]
+            for *_, lane in batch:
+                if lane is not None:
+                    lane.error = lane.error or error
         # One wake-up for a run of callers of the same loop, not one each.
         loops = {job[2] for job, _, _ in outcomes}
         for loop in loops:
@@ -146,19 +176,24 @@ class Database:
                 continue
 
     def _run(self, job: _Job) -> tuple[_Job, Any, BaseException | None]:
+        transaction, *_, lane = job
+        if lane is not None and lane.error is not None:
+            return job, None, LaneBroken(f"an earlier transaction failed: {lane.error}")
         self._writer.execute("SAVEPOINT one")
         try:
-            result = job[0](self._writer)
+            result = transaction(self._writer)
         except Exception as error:  # noqa: BLE001 - handed to the caller who waits
             self._writer.execute("ROLLBACK TO one")
             self._writer.execute("RELEASE one")
+            if lane is not None and not isinstance(error, Refused):
+                lane.error = error
             return job, None, error
         self._writer.execute("RELEASE one")
         return job, result, None
 
 
 def _resolve(outcomes: list[tuple[_Job, Any, BaseException | None]]) -> None:
-    for (_, future, _), result, error in outcomes:
+    for (_, future, *_), result, error in outcomes:
         if future.cancelled():
             continue
         if error is None:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from localazure.functions import logs
 from localazure.functions.durable import history, http_activity
-from localazure.functions.durable.history import Event
+from localazure.functions.durable.history import NO_EVENT_ID, Event
 from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.records import Activity, Message, microseconds
 from localazure.functions.durable.replay import HTTP_ACTIVITY
 from localazure.functions.durable.store import Store
-from localazure.functions.durable.work_queue import RETRY_SECONDS, WorkQueue
+from localazure.functions.durable.work_queue import WorkQueue
 
 _logger = logging.getLogger(__name__)
 
@@ -56,8 +55,8 @@ class ActivityRunner:
         self._options = options
         self._deliver = deliver
         self._clock = clock
-        self._activities: dict[_Key, Activity] = {}
-        self._writing: set[asyncio.Task[None]] = set()
+        self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
+        self._ended: dict[str, dict[int, tuple[Activity, Event]]] = {}  # ends not durable yet
         self._queue = WorkQueue[_Key](
             "activity", options.max_concurrent_activity_functions, self._run
         )
@@ -65,54 +64,78 @@ class ActivityRunner:
     async def stop(self, drain_seconds: float) -> None:
         """Begin nothing more, wait so long for what runs, then cancel it."""
         await self._queue.stop(drain_seconds)
-        for task in self._writing:
-            task.cancel()  # the transaction itself was handed in and is finished by the store
-        await asyncio.gather(*self._writing, return_exceptions=True)
 
     def add(self, activity: Activity) -> None:
         """Have an activity run, not before its time."""
         key = (activity.execution_id, activity.event_id)
-        self._activities[key] = activity
+        self._scheduled.setdefault(activity.execution_id, {})[activity.event_id] = activity
         delay_us = activity.not_before_us and activity.not_before_us - microseconds(self._clock())
         if delay_us > 0:
             self._queue.request_later(key, delay_us / 1e6)
         else:
             self._queue.request(key)
 
+    def take_up(self, activities: list[Activity]) -> None:
+        """Have these run, and nothing else; but what has ended already is not run again."""
+        ended, self._ended = self._ended, {}
+        self._scheduled = {}
+        for activity in activities:
+            end = ended.get(activity.execution_id, {}).get(activity.event_id)
+            if end is not None and end[0] == activity:
+                self._end(*end)
+            else:
+                self.add(activity)
+
+    def has_scheduled(self, execution_id: str) -> bool:
+        """Whether activities of an execution wait or run."""
+        return execution_id in self._scheduled
+
+    def drop(self, execution_id: str) -> None:
+        """Do not begin what an execution that is over still had scheduled."""
+        self._scheduled.pop(execution_id, None)
+
+    def settle(self, messages: Sequence[Message]) -> None:
+        """Note that these became durable: the ends of activities among them."""
+        for message in messages:
+            ended = self._ended.get(message.execution_id or "")
+            if ended is not None and message.sequence is None:
+                ended.pop(message.event.get("TaskScheduledId", NO_EVENT_ID), None)
+                if not ended:
+                    del self._ended[message.execution_id or ""]
+
+    def forget(self, execution_id: str) -> None:
+        """Note that it is durable that an execution is over."""
+        self._ended.pop(execution_id, None)
+
     async def _run(self, key: _Key) -> None:
-        activity = self._activities.get(key)
+        activity = self._find(key)
         if activity is None:
             return  # its orchestration ended before its turn came
         if activity.name == HTTP_ACTIVITY:
             event = await self._call_http(activity)
         else:
             event = await self._call(activity)
-        self._activities.pop(key, None)
+        # The store may have been read anew meanwhile. If it has the same activity then, this was
+        # its run; if it has another one in its place, that is requested already.
+        if self._find(key) != activity:
+            return
+        siblings = self._scheduled[activity.execution_id]
+        del siblings[activity.event_id]
+        if not siblings:
+            del self._scheduled[activity.execution_id]
         if event is not None:
-            message = self._store.message(activity.instance_id, event, activity.execution_id)
-            # The orchestrator may begin at once, while this is being written: transactions are
-            # committed in the order in which they are handed in, so its episode, which consumes
-            # the message, cannot become durable without it.
-            task = asyncio.get_running_loop().create_task(self._record_end(activity, message))
-            self._writing.add(task)
-            task.add_done_callback(self._writing.discard)
-            await asyncio.sleep(0)  # hand the transaction in first
-            self._deliver(message)
+            self._end(activity, event)
 
-    def drop(self, execution_id: str) -> None:
-        """Do not begin what an execution that is over still had scheduled."""
-        for key in [key for key in self._activities if key[0] == execution_id]:
-            del self._activities[key]
+    def _find(self, key: _Key) -> Activity | None:
+        execution_id, event_id = key
+        return self._scheduled.get(execution_id, {}).get(event_id)
 
-    async def _record_end(self, activity: Activity, message: Message) -> None:
-        while True:
-            try:
-                await self._store.complete_activity(activity, message)
-            except sqlite3.Error:
-                _logger.exception("the end of activity %s cannot be recorded yet", activity.name)
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                return
+    def _end(self, activity: Activity, event: Event) -> None:
+        """Tell the orchestration. Its episode records the end; until then the activity stands."""
+        self._ended.setdefault(activity.execution_id, {})[activity.event_id] = (activity, event)
+        self._deliver(
+            Message(target=activity.instance_id, execution_id=activity.execution_id, event=event)
+        )
 
     async def _call(self, activity: Activity) -> Event:
         name = self._known.resolve("activity", activity.name)

@@ -1,31 +1,41 @@
 """Runs the task hub: brings messages, activities and timers to the functions that they are for.
 
 Everything here runs on the event loop and holds nothing that the store could not give back:
-`start` rebuilds it. SQLite is never polled. An episode's consequences are handed out only when the
-episode is durable.
+`start` rebuilds it. SQLite is never polled.
+
+An episode is handed in to the store, and what follows from it within the instance goes on at once:
+its activities and timers, and its next episode. Transactions become durable in the order in which
+they are handed in, so that the store holds at any moment what could have been at some moment of a
+slower host. Whatever leaves the instance (messages, children, answers to clients) waits until the
+turn is durable. When a transaction fails, all later ones fail with it, everything in memory is
+dropped, and the store is read anew (docs/durable-engine.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from localazure.functions import logs
-from localazure.functions.durable import decision, episode, history, turns
+from localazure.functions.durable import decision, episode, history, turns, work_queue
 from localazure.functions.durable.activities import ActivityRunner
 from localazure.functions.durable.decision import Decision
 from localazure.functions.durable.entities import EntityRunner
 from localazure.functions.durable.episode import Effects
-from localazure.functions.durable.history import Event
-from localazure.functions.durable.instance import FINISHED, Execution, Status
+from localazure.functions.durable.history import Event, EventType
+from localazure.functions.durable.instance import FINISHED, Execution, Instance, Status
 from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.live_instances import LiveInstance, LiveInstances
 from localazure.functions.durable.mailboxes import Mailboxes
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.durable.records import Message, Turn
+from localazure.functions.durable.records import Delivery, Message, Turn
 from localazure.functions.durable.store import Store
 from localazure.functions.durable.timers import TimerQueue
 from localazure.functions.durable.versioning import FailureStrategy, accepts
@@ -35,6 +45,11 @@ _logger = logging.getLogger(__name__)
 
 # The wall clock may jump (a laptop wakes up), so that no sleep before a timer is longer than this.
 MAX_TIMER_SLEEP_SECONDS = 60.0
+
+# A replay of more events than these takes longer than a commit (some 5 us an event, 0.3 ms). It pays
+# to let messages gather while a turn is made durable, and while activities are at work, for as long
+# as the last replay took. Otherwise a fan-out would be replayed for each of its ends.
+SHORT_HISTORY_EVENTS = 64
 
 Clock = Callable[[], datetime]
 
@@ -68,6 +83,8 @@ class Dispatcher:
         self._live = LiveInstances(store)
         self._timers = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
+        self._reload: asyncio.TimerHandle | None = None  # set: the store has to be read anew first
+        store.on_failure = self._on_failure
         self._orchestrations = WorkQueue[str](
             "orchestration", options.max_concurrent_orchestrator_functions, self._run_episode
         )
@@ -96,8 +113,7 @@ class Dispatcher:
         """Take up whatever the store says is not finished."""
         for timer in self._store.timers():
             self._timers.add(timer)
-        for activity in self._store.activities():
-            self._activities.add(activity)
+        self._activities.take_up(self._store.activities())
         for instance_id in self._store.to_start():
             self.wake(instance_id)
         for message in self._store.inbox():
@@ -106,13 +122,22 @@ class Dispatcher:
 
     async def stop(self, drain_seconds: float) -> None:
         """Let what runs finish for so long; whatever is left will be taken up by the next start."""
+        self._store.on_failure = lambda _: None  # the next start reads the store anew anyway
         parts = (self._orchestrations, self._activities, self._entity_queue)
         await asyncio.gather(*(part.stop(drain_seconds) for part in parts))
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for handle in (self._alarm, self._reload):
+            if handle is not None:
+                handle.cancel()
+        for target in self._mail.targets():
+            self._record_ends(target)
+
+    def begin(self, execution: Execution) -> None:
+        """Run an instance that was created; that is durable."""
+        self._live.begin(Instance.created(execution))
+        self.wake(execution.instance_id)
 
     def deliver(self, message: Message) -> None:
-        """Bring a message that is durable, or about to be, to its receiver."""
+        """Bring a message that is durable, or stands for a row that is, to its receiver."""
         self._mail.put(message)
         self.wake(message.target)
 
@@ -124,6 +149,34 @@ class Dispatcher:
     def forget(self, instance_id: str) -> None:
         """Read an instance anew: its history was rewritten."""
         self._live.drop(instance_id)
+
+    # --- failures ------------------------------------------------------------------------------
+
+    def _on_failure(self, error: BaseException) -> None:
+        if self._reload is None:
+            _logger.error(
+                "the task hub cannot be written to: reading it anew in %g s",
+                work_queue.RETRY_SECONDS,
+                exc_info=error,
+            )
+            self._reload_later()
+
+    def _reload_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._reload = loop.call_later(work_queue.RETRY_SECONDS, self._read_anew)
+
+    def _read_anew(self) -> None:
+        self._mail.reset()
+        self._live.reset()
+        self._timers = TimerQueue()
+        self._store.renew()
+        try:
+            self.start()
+        except sqlite3.Error:
+            _logger.exception("the task hub cannot be read either")
+            self._reload_later()
+        else:
+            self._reload = None
 
     # --- timers --------------------------------------------------------------------------------
 
@@ -146,10 +199,37 @@ class Dispatcher:
     # --- orchestrations ------------------------------------------------------------------------
 
     async def _run_episode(self, instance_id: str) -> None:
+        if self._reload is not None:
+            return  # which will wake it
         live = self._live.load(instance_id)
         if live is None:
             self._mail.clear(instance_id)
             return
+        if len(live.events) > SHORT_HISTORY_EVENTS and self._gathers(live):
+            return
+        began = time.monotonic()
+        try:
+            await self._run_live(live)
+        except BaseException:
+            live.replay_anew()
+            raise
+        finally:
+            self._record_ends(instance_id)
+            ended = time.monotonic()
+            live.replay_again_at = ended + (ended - began)
+
+    def _gathers(self, live: LiveInstance) -> bool:
+        """Whether a long replay should rather wait for more messages; it is woken then."""
+        if live.pending:
+            return True  # `_on_durable` wakes it
+        execution = live.instance.execution
+        left_seconds = live.replay_again_at - time.monotonic()
+        if left_seconds <= 0 or not self._activities.has_scheduled(execution.execution_id):
+            return False
+        self._orchestrations.request_later(execution.instance_id, left_seconds)
+        return True
+
+    async def _run_live(self, live: LiveInstance) -> None:
         messages = self._current_mail(live)
         instance = live.instance
         batch = episode.next_batch(
@@ -160,16 +240,30 @@ class Dispatcher:
         consumed = [messages[index] for index in batch]
         if instance.started and not consumed:
             return
-        try:
-            effects = await self._effects(live, [message.event for message in consumed])
-            if effects is None:
-                return
-            await self._commit(live, consumed, effects)
-        except BaseException:
-            self._live.drop(instance_id)  # the store decides what is true
-            raise
+        events = [message.event for message in consumed]
+        if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
+            return  # its children are in the store only then; it is woken
+        effects = await self._effects(live, events)
+        if effects is None or not self._live.holds(live):
+            return
+        self._commit(live, consumed, effects)
+        instance_id = instance.execution.instance_id
         if self._mail.of(instance_id):
             self.wake(instance_id)
+
+    def _record_ends(self, instance_id: str) -> None:
+        """Record those ends of activities that the orchestration does not take up by now."""
+        for message in list(self._mail.of(instance_id)):
+            event = message.event
+            if message.sequence is None and event["EventType"] != EventType.TIMER_FIRED:
+                recorded = self._store.message(instance_id, event, message.execution_id)
+                self._mail.replace(message, recorded)
+                future = self._store.complete_activity(event["TaskScheduledId"], recorded)
+                future.add_done_callback(partial(self._on_recorded, message))
+
+    def _on_recorded(self, message: Message, future: asyncio.Future[bool]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._activities.settle([message])
 
     def _current_mail(self, live: LiveInstance) -> list[Message]:
         """Messages of the current execution; timers of an earlier one are dropped on the way."""
@@ -239,34 +333,43 @@ class Dispatcher:
         _logger.warning("%s: it waits for one that does", message)
         return None
 
-    async def _commit(self, live: LiveInstance, consumed: list[Message], effects: Effects) -> None:
+    def _commit(self, live: LiveInstance, consumed: list[Message], effects: Effects) -> None:
+        """Hand the turn in, and go on as if it were durable."""
         execution = live.instance.execution
         turn, after = turns.build(self._store, live, consumed, effects, self._clock())
-        delivery = await self._store.commit(turn)
+        future = self._store.commit(turn)
+        future.add_done_callback(partial(self._on_durable, live, turn))
         self._mail.remove(execution.instance_id, consumed)
         if turn.ended:
             self._timers.forget(execution.execution_id)
-            self._live.drop(execution.instance_id)
-        else:
+            self._activities.drop(execution.execution_id)
+        if turn.next_execution is None:
             self._live.extend(live, after, turn.events, effects.events)
+        else:
+            self._live.renew(live, replace(after, execution=turn.next_execution))
+            self.wake(execution.instance_id)
         if effects.status in FINISHED:
             self._mail.clear(execution.instance_id)
-            if effects.status is not Status.COMPLETED:  # else none is open
-                self._activities.drop(execution.execution_id)
-        elif turn.next_execution is not None:
-            self.wake(execution.instance_id)
-        self._hand_out(turn, delivery.started, delivery.messages)
-
-    def _hand_out(self, turn: Turn, started: list[str], messages: list[Message]) -> None:
         for activity in turn.activities:
             self._activities.add(activity)
         for timer in turn.timers:
             self._timers.add(timer)
         if turn.timers:
             self.fire_timers()
-        for instance_id in started:
+
+    def _on_durable(self, live: LiveInstance, turn: Turn, future: asyncio.Future[Delivery]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return  # `_on_failure` is called too
+        delivery = future.result()
+        self._activities.settle(turn.consumed)
+        if turn.ended:
+            self._activities.forget(turn.execution.execution_id)
+        self._live.settle(live)
+        if self._mail.of(turn.execution.instance_id):
+            self.wake(turn.execution.instance_id)  # what waited for it
+        for instance_id in delivery.started:
             self.wake(instance_id)
-        for message in messages:
+        for message in delivery.messages:
             self.deliver(message)
 
     def _now(self) -> str:

@@ -120,6 +120,8 @@ class EntityRunner:
             operations = [Operation.parse(message.event["Input"]) for message in messages]
             before = self._store.entity_state(identifier)
             after, answers = await self._operate(identifier, before, operations)
+            if not self._mail.holds(messages):
+                continue  # the store was read anew meanwhile: they are others
             at = self._clock()
             replies = [
                 self._store.message(

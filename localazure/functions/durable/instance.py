@@ -55,3 +55,15 @@ class Instance:
     custom_status: str | None
     output: str | None
     last_updated_at: datetime
+
+    @classmethod
+    def created(cls, execution: Execution) -> Instance:
+        """What a start makes, before anything has run."""
+        return cls(
+            execution=execution,
+            status=Status.PENDING,
+            started=False,
+            custom_status=None,
+            output=None,
+            last_updated_at=execution.created_at,
+        )

@@ -30,6 +30,24 @@ class Mailboxes:
         else:
             self._waiting.pop(target, None)
 
+    def replace(self, message: Message, other: Message) -> None:
+        """Put a message in another one's place."""
+        waiting = self._waiting[message.target]
+        waiting[next(n for n, one in enumerate(waiting) if one is message)] = other
+
+    def holds(self, messages: Sequence[Message]) -> bool:
+        """Whether these very messages to one receiver are still waiting."""
+        waiting = set(map(id, self.of(messages[0].target))) if messages else set[int]()
+        return waiting.issuperset(map(id, messages))
+
+    def targets(self) -> list[str]:
+        """Who has mail."""
+        return list(self._waiting)
+
+    def reset(self) -> None:
+        """Drop everything: the store is read anew."""
+        self._waiting.clear()
+
     def clear(self, target: str) -> None:
         """Drop everything for a receiver that is no more."""
         self._waiting.pop(target, None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from localazure.database import Refused
 from localazure.functions.durable.history import Event
 from localazure.functions.durable.instance import Execution, Instance
 
@@ -23,7 +24,7 @@ def moment(at_us: int) -> datetime:
     return _EPOCH + at_us * _MICROSECOND
 
 
-class InstanceExists(Exception):
+class InstanceExists(Refused):
     """An instance of that id has not finished."""
 
     def __init__(self, status: str) -> None:
@@ -32,11 +33,11 @@ class InstanceExists(Exception):
         self.status = status
 
 
-class InstanceMissing(Exception):
+class InstanceMissing(Refused):
     """There is no instance of that id."""
 
 
-class InstanceFinished(Exception):
+class InstanceFinished(Refused):
     """The instance has finished, so nothing can be sent to it."""
 
 
@@ -48,8 +49,10 @@ class Conflict(Exception):
 class Message:
     """An event on its way to an instance or an entity.
 
-    `execution_id` fences it: an instance that has gone on to another execution drops it. A timer's
-    firing has no row in the inbox (`sequence` None): until it is consumed, the timer itself is it.
+    `execution_id` fences it: an instance that has gone on to another execution drops it. What a
+    timer or an activity has to say needs no row in the inbox (`sequence` None): until it is
+    consumed, the row of the timer or of the activity stands for it. After a crash the timer fires
+    again, and the activity runs again.
     """
 
     target: str

@@ -2,20 +2,22 @@
 
 The store is written by one process only (`localazure.database.Database`), so sequence numbers are
 drawn in memory and in the order in which transactions are handed in. What has been awaited is
-durable.
+durable; what has been handed in is never durable without all that was handed in before it
+(`localazure.database.Lane`). Reading shows what is durable.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from localazure.database import Database
+from localazure.database import Database, Lane, Refused, Transaction
 from localazure.functions.durable import transactions
 from localazure.functions.durable.history import Event
 from localazure.functions.durable.instance import LIVE, Execution, Instance, Parent, Status
@@ -32,6 +34,8 @@ from localazure.functions.durable.records import (
 from localazure.functions.durable.schema import MIGRATIONS
 from localazure.functions.durable.transactions import marks
 
+T = TypeVar("T")
+
 _LIVE = tuple(str(status) for status in LIVE)
 
 
@@ -42,6 +46,13 @@ class Store:
         self._database = Database(path, MIGRATIONS)
         ((last,),) = self._database.read("SELECT coalesce(max(sequence), 0) FROM inbox")
         self._sequences = itertools.count(last + 1)
+        self._lane = Lane()
+        self.on_failure: Callable[[BaseException], None] = lambda _: None
+        """Called for every transaction that failed, and for every later one; not for `Refused`."""
+
+    def renew(self) -> None:
+        """Take transactions again after one failed. They may build on nothing but what is read."""
+        self._lane = Lane()
 
     def close(self) -> None:
         """Finish what was handed in, then close. Blocks."""
@@ -57,39 +68,45 @@ class Store:
 
     async def create(self, execution: Execution) -> None:
         """See `transactions.create`, as for all of the following."""
-        await self._database.write(lambda db: transactions.create(db, execution))
+        await self._submit(lambda db: transactions.create(db, execution))
 
     async def post(self, message: Message) -> None:
         """Put a message into an inbox."""
-        await self._database.write(lambda db: transactions.post(db, message))
+        await self._submit(lambda db: transactions.post(db, message))
 
-    async def complete_activity(self, activity: Activity, message: Message) -> bool:
+    def complete_activity(self, event_id: int, message: Message) -> asyncio.Future[bool]:
         """Record the end of an activity, once."""
-        return await self._database.write(
-            lambda db: transactions.complete_activity(db, activity, message)
-        )
+        return self._submit(lambda db: transactions.complete_activity(db, event_id, message))
 
     async def postpone_activity(self, activity: Activity) -> bool:
         """Have an activity go on later."""
-        return await self._database.write(lambda db: transactions.postpone_activity(db, activity))
+        return await self._submit(lambda db: transactions.postpone_activity(db, activity))
 
-    async def commit(self, turn: Turn) -> Delivery:
+    def commit(self, turn: Turn) -> asyncio.Future[Delivery]:
         """Commit an episode."""
-        return await self._database.write(lambda db: transactions.commit(db, turn))
+        return self._submit(lambda db: transactions.commit(db, turn))
 
     async def commit_entity(self, turn: EntityTurn) -> list[Message]:
         """Commit a batch of operations."""
-        return await self._database.write(lambda db: transactions.commit_entity(db, turn))
+        return await self._submit(lambda db: transactions.commit_entity(db, turn))
 
     async def rewrite(self, instance_id: str, events: str, at: datetime, message: Message) -> None:
         """Take a failed instance back to Running."""
-        await self._database.write(
-            lambda db: transactions.rewrite(db, instance_id, events, at, message)
-        )
+        await self._submit(lambda db: transactions.rewrite(db, instance_id, events, at, message))
 
     async def purge(self, instance_ids: Sequence[str]) -> int:
         """Delete finished instances."""
-        return await self._database.write(lambda db: transactions.purge(db, instance_ids))
+        return await self._submit(lambda db: transactions.purge(db, instance_ids))
+
+    def _submit(self, transaction: Transaction[T]) -> asyncio.Future[T]:
+        future = self._database.submit(transaction, self._lane)
+        future.add_done_callback(self._look)
+        return future
+
+    def _look(self, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not isinstance(error, Refused):
+            self.on_failure(error)
 
     # --- reading -------------------------------------------------------------------------------
 

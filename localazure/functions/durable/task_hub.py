@@ -89,7 +89,7 @@ class TaskHub:
             created_at=self._clock(),
         )
         await self.store.create(execution)
-        self._dispatcher.wake(execution.instance_id)
+        self._dispatcher.begin(execution)
         return execution.instance_id
 
     def instance(self, instance_id: str) -> Instance:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
+from localazure.functions.durable.history import EventType
 from localazure.functions.durable.instance import FINISHED, LIVE, Execution, Status
 from localazure.functions.durable.records import (
     Activity,
@@ -50,11 +51,11 @@ def post(connection: sqlite3.Connection, message: Message) -> None:
         raise InstanceFinished(message.target) if known else InstanceMissing(message.target)
 
 
-def complete_activity(connection: sqlite3.Connection, activity: Activity, message: Message) -> bool:
+def complete_activity(connection: sqlite3.Connection, event_id: int, message: Message) -> bool:
     """Record the end of an activity, once. False: it is not awaited any more."""
     removed = connection.execute(
         "DELETE FROM activities WHERE execution_id = ? AND event_id = ?",
-        (activity.execution_id, activity.event_id),
+        (message.execution_id, event_id),
     )
     return removed.rowcount == 1 and _post(connection, message)
 
@@ -255,18 +256,27 @@ def _post(connection: sqlite3.Connection, message: Message) -> bool:
 
 
 def _consume(connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
+    rows: dict[str, list[tuple[object, ...]]] = {}
     for message in messages:
         if message.sequence is not None:
-            removed = connection.execute(
-                "DELETE FROM inbox WHERE sequence = ?", (message.sequence,)
-            )
+            rows.setdefault("inbox WHERE sequence = ?", []).append((message.sequence,))
         else:
-            removed = connection.execute(
-                "DELETE FROM timers WHERE execution_id = ? AND event_id = ?",
-                (message.execution_id, message.event["TimerId"]),
+            event = message.event
+            place, key = (
+                ("timers", event["TimerId"])
+                if event["EventType"] == EventType.TIMER_FIRED
+                else ("activities", event["TaskScheduledId"])
             )
-        if removed.rowcount != 1:
-            raise Conflict(f"a message to {message.target} is not in the store (any more)")
+            rows.setdefault(f"{place} WHERE execution_id = ? AND event_id = ?", []).append(
+                (message.execution_id, key)
+            )
+    for place, keys in rows.items():
+        removed = connection.executemany(f"DELETE FROM {place}", keys)  # noqa: S608 - one of the above
+        if removed.rowcount != len(keys):
+            raise Conflict(
+                f"{len(keys) - removed.rowcount} messages to {messages[0].target} are not in the "
+                "store (any more)"
+            )
 
 
 def _forget(connection: sqlite3.Connection, execution: Execution, *, whole: bool) -> None:

@@ -39,7 +39,8 @@ async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.Monke
         dispatcher = hub.extension._dispatcher
         await eventually(lambda: not dispatcher._orchestrations._running)
         assert not dispatcher._mail._waiting
-        assert not dispatcher._activities._activities
+        await eventually(lambda: not dispatcher._activities._ended)
+        assert not dispatcher._activities._scheduled
         assert len(dispatcher._timers) == 0
         assert not dispatcher._live._cached
         assert dispatcher._live._characters == 0

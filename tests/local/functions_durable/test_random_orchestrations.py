@@ -1,7 +1,8 @@
-"""Random orchestrations against a reference model, with crashes at any commit.
+"""Random orchestrations against a reference model, with crashes and failures at any commit.
 
 A crash is the end of a dispatcher with everything that it has in memory: its store fails every
-transaction from a drawn one on, and another dispatcher takes up the same file. The reference model
+transaction from a drawn one on, and another dispatcher takes up the same file. A failure is that of
+a single transaction (a full disk), which the dispatcher itself must get over. The reference model
 is a plain recursive function that knows nothing of history.
 """
 
@@ -14,14 +15,14 @@ import sqlite3
 import tempfile
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import azure.durable_functions as df
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from localazure.database import Database
+from localazure.database import Database, LaneBroken
 from localazure.functions.durable import work_queue
 from localazure.functions.durable.extension import DurableExtension, DurableOptions
 from localazure.functions.durable.instance import LIVE
@@ -186,11 +187,35 @@ class MortalDatabase(Database):
 
     lives = 0
 
-    async def write(self, transaction: Any) -> Any:
+    def submit(self, transaction: Any, lane: Any = None) -> Any:
         if MortalDatabase.lives == 0:
-            raise Crash("crashed")
+            crashed = asyncio.get_running_loop().create_future()
+            crashed.set_exception(Crash("crashed"))
+            return crashed
         MortalDatabase.lives -= 1
-        return await super().write(transaction)
+        return super().submit(transaction, lane)
+
+
+class FullDisk(sqlite3.OperationalError):
+    """A transaction could not be written."""
+
+
+class FailingDatabase(Database):
+    """Fails the transactions with these numbers, once they are run."""
+
+    failing: ClassVar[set[int]] = set()
+    handed_in = 0
+
+    def submit(self, transaction: Any, lane: Any = None) -> Any:
+        FailingDatabase.handed_in += 1
+        if FailingDatabase.handed_in not in FailingDatabase.failing:
+            return super().submit(transaction, lane)
+
+        def fail(connection: sqlite3.Connection) -> None:
+            transaction(connection)
+            raise FullDisk("disk full")
+
+        return super().submit(fail, lane)
 
 
 async def raise_events(hub: TaskHub, store: Store) -> None:
@@ -243,6 +268,40 @@ async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tupl
     raise AssertionError("it never ended")
 
 
+async def live_with_failures(plan: list[Step], folder: Path) -> tuple[Any, Any, int]:
+    """Run a plan; its output, the entity's total, and how many transactions there were."""
+    app = random_app()
+    extension = DurableExtension(
+        database_path=folder / "hub.db",
+        base_url="http://127.0.0.1",
+        system_key="k",
+        invoke=app.invoke,
+        options=DurableOptions(),
+    )
+    store: Store = extension._store  # pyright: ignore[reportPrivateUsage]
+    hub = extension._api._hub  # pyright: ignore[reportPrivateUsage]
+    await extension.start(
+        orchestrators=app.orchestrators, activities=app.activities, entities=app.entities
+    )
+    try:
+        async with asyncio.timeout(20):
+            while store.instance("top") is None:
+                with contextlib.suppress(FullDisk, LaneBroken):
+                    await hub.start(
+                        "follow", instance_id="top", input_json=json.dumps(json.dumps(plan))
+                    )
+                await asyncio.sleep(0.001)
+            while True:
+                instance = store.instance("top")
+                if instance is not None and instance.status not in LIVE and not store.inbox():
+                    total = store.entity_state("@adder@all")
+                    return instance.output, total, FailingDatabase.handed_in
+                await raise_events(hub, store)
+                await asyncio.sleep(0.001)
+    finally:
+        await extension.stop(0)
+
+
 def total_of(steps: list[Step]) -> int:
     """What the entity has been told in all."""
     total = 0
@@ -270,5 +329,24 @@ def test_crashes_change_no_result(plan: list[Step], lives: list[int]) -> None:
     ):
         output, total, crashes = asyncio.run(live_through(plan, lives, Path(folder)))
     event(f"{crashes} crashes")
+    assert json.loads(output) == model(plan)
+    assert json.loads(total or "0") == total_of(plan)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(PLANS, st.sets(st.integers(1, 30), max_size=5))
+def test_failed_transactions_change_no_result(plan: list[Step], failing: set[int]) -> None:
+    FailingDatabase.failing, FailingDatabase.handed_in = failing, 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch("localazure.functions.durable.store.Database", FailingDatabase),
+        mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
+    ):
+        output, total, handed_in = asyncio.run(live_with_failures(plan, Path(folder)))
+    event(f"{len([number for number in failing if number <= handed_in])} failures")
     assert json.loads(output) == model(plan)
     assert json.loads(total or "0") == total_of(plan)
