@@ -46,9 +46,9 @@ _logger = logging.getLogger(__name__)
 # The wall clock may jump (a laptop wakes up), so that no sleep before a timer is longer than this.
 MAX_TIMER_SLEEP_SECONDS = 60.0
 
-# A replay of more events than these takes longer than a commit (some 5 us an event, 0.3 ms). It pays
-# to let messages gather while a turn is made durable, and while activities are at work, for as long
-# as the last replay took. Otherwise a fan-out would be replayed for each of its ends.
+# A replay of more events than these takes longer than a commit (some 5 us an event, 0.3 ms). It is
+# better to let messages gather while a turn is made durable, and while activities are at work, for
+# as long as the last replay took. Otherwise a fan-out would be replayed for each of its ends.
 SHORT_HISTORY_EVENTS = 64
 
 Clock = Callable[[], datetime]
