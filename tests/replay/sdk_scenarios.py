@@ -1,0 +1,119 @@
+"""The scenarios of azure-functions-durable's own tests, which its wheel installs beside it.
+
+Each of these tests builds a history, has the SDK run an orchestrator on it and asserts what it
+answers. They are run here as they are; what they hand to the SDK is kept.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from types import ModuleType
+from typing import Any, Final
+from unittest import mock
+
+from azure.durable_functions import Orchestrator
+
+DISTRIBUTION: Final = "azure-functions-durable"
+_FOLDER: Final = "tests/orchestrator/"
+# The functions of the SDK's test tools that run an orchestrator.
+_RUNNERS: Final = ("get_orchestration_state_result", "get_orchestration_property")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A history, and the orchestrator that the SDK ran on it.
+
+    Attributes:
+        name: module and test of the SDK.
+        document: the orchestrator-in document.
+        orchestrator: the user's generator function.
+        answer: what the SDK returned, or the text of what it raised.
+    """
+
+    name: str
+    document: dict[str, Any]
+    orchestrator: Callable[..., Any]
+    answer: str
+
+
+def scenarios() -> Iterator[Scenario]:
+    """All of them."""
+    _make_importable()
+    for name in _modules():
+        module = importlib.import_module(name)
+        for test_name, test in inspect.getmembers(module, inspect.isfunction):
+            if test_name.startswith("test_"):
+                for case, arguments in _cases(test):
+                    yield from _record(module, test_name + case, partial(test, **arguments))
+
+
+def _make_importable() -> None:
+    """They call themselves `tests`, as ours do: the two folders are one package."""
+    package = importlib.import_module("tests")
+    folder = str(metadata.distribution(DISTRIBUTION).locate_file("tests"))
+    if folder not in package.__path__:
+        package.__path__ = [*package.__path__, folder]
+
+
+def _modules() -> list[str]:
+    files = metadata.files(DISTRIBUTION) or []
+    return sorted(
+        str(file).removesuffix(".py").replace("/", ".")
+        for file in files
+        if str(file).startswith(f"{_FOLDER}test_") and str(file).endswith(".py")
+    )
+
+
+def _cases(test: Callable[..., None]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The arguments of each call of a test, by its `pytest.mark.parametrize`; ids as pytest's."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    if not marks:
+        yield "", {}
+        return
+    (mark,) = marks
+    names = [name.strip() for name in mark.args[0].split(",")]
+    for number, values in enumerate(mark.args[1]):
+        yield f"[{number}]", dict(zip(names, values, strict=True))
+
+
+def _record(module: ModuleType, name: str, test: Callable[[], None]) -> list[Scenario]:
+    found: list[Scenario] = []
+    place = f"{module.__name__.rpartition('.')[2]}::{name}"
+
+    def recording(runner: Callable[..., Any]) -> Callable[..., Any]:
+        def run(builder: Any, user_code: Any, *arguments: Any, **options: Any) -> Any:
+            decorated = getattr(user_code, "_function", None)  # a function of an app
+            function = decorated._func.orchestrator_function if decorated else user_code
+            found.append(
+                Scenario(
+                    name=f"{place}[{len(found)}]" if found else place,
+                    document=builder.to_json(),
+                    orchestrator=function,
+                    answer=answer_of(Orchestrator.create(function), builder.to_json_string()),
+                )
+            )
+            return runner(builder, user_code, *arguments, **options)
+
+        return run
+
+    patches = {
+        runner: recording(getattr(module, runner)) for runner in _RUNNERS if hasattr(module, runner)
+    }
+    with mock.patch.dict(vars(module), patches), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the SDK warns of its own codec
+        test()
+    return found
+
+
+def answer_of(function: Callable[..., str], *arguments: Any, **named: Any) -> str:
+    """What an orchestrator's function returns; what it raises, as text: both are answers."""
+    try:
+        return function(*arguments, **named)
+    except Exception as error:  # noqa: BLE001 - the SDK raises Exception itself
+        return str(error)
