@@ -1,7 +1,8 @@
-"""A trained model as a folder: model.safetensors and model.json. Weights only, never code.
+"""A trained model as a folder: model.safetensors and model.json. No code is read from it.
 
 model.json: `{"format": 1, "architecture", "classes": [label, …], "image": {"size", "mode"},
-"metrics": {name: number}, "dataset_version", "seed", "versions": {package: version}}`.
+"metrics": {name: number}, "dataset_version", "code_version", "seed", "versions": {package:
+version}}`. What `trainers.pyfunc` adds is for MLflow.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ which; see docs/trainers.md.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
+import importlib.util
 import os
-import platform
 import signal
 import sys
 import traceback
@@ -34,7 +33,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from trainers import results
+from trainers import provenance, pyfunc, results
 from trainers.errors import (
     EX_FAILURE,
     LaunchInvalid,
@@ -46,14 +45,12 @@ from trainers.images import Dataset
 from trainers.loop import Run
 from trainers.memory import is_out_of_memory, out_of_memory
 from trainers.model_folder import Model, save_model
-from trainers.plugins import load_dataset
+from trainers.plugins import is_dotted, load_dataset
 from trainers.scaling import figures, measure
 from trainers.settings import Settings, parse_settings
 from trainers.tracking import Tracking
 from trainers.watchdog import Watchdog
 from trainers.world import Launch, World, is_loss_of_peer
-
-_PACKAGES = ("torch", "numpy", "pillow", "safetensors")
 
 
 def train(settings: Settings, world: World) -> None:
@@ -163,13 +160,13 @@ def _leave(
     about: dict[str, Any] = {
         "metrics": metrics,
         "dataset_version": run.dataset.version,
+        "code_version": provenance.code_version(),
         "seed": run.settings.seed,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in _PACKAGES},
-        },
+        "versions": provenance.versions(),
     }
     output = run.settings.output_dir
+    if not is_dotted(model.architecture) and importlib.util.find_spec("mlflow") is not None:
+        pyfunc.write_flavour(output / results.MODEL_NAME, provenance.versions())
     save_model(output / results.MODEL_NAME, model, about)
     results.write_report(output, run.dataset, evaluation, speed, run.curve)
     try:

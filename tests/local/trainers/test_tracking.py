@@ -57,7 +57,7 @@ def curve_to(step: int) -> LearningCurve:
 
 
 def tensorboard(output: Path) -> dict[str, list[tuple[int, float]]]:
-    events = EventAccumulator(str(output / FOLDER_NAME)).Reload()
+    events: Any = EventAccumulator(str(output / FOLDER_NAME)).Reload()
     return {
         name: [(event.step, round(event.value, 6)) for event in events.Scalars(name)]
         for name in events.Tags()["scalars"]

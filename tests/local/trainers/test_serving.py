@@ -1,0 +1,126 @@
+"""A trained model where it is served: an endpoint's server and MLflow, each in its own process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+
+# As azureml-inference-server-http does it: the entry script is loaded by its path, `init` is called
+# once, `run` for each request with the body.
+SERVER = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("entry_module", sys.argv[1])
+entry = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(entry)
+entry.init()
+for line in sys.stdin:
+    print(json.dumps(entry.run(line)))
+print(json.dumps(entry.run(open(sys.argv[2], "rb").read())))
+"""
+
+# As a user loads it, in a folder where trainers cannot be imported from.
+CLIENT = """
+import sys
+import mlflow.pyfunc, pandas
+model = mlflow.pyfunc.load_model(sys.argv[1])
+import trainers.scoring
+print(trainers.scoring.__file__)
+rows = pandas.DataFrame({"image": sys.stdin.read().split()})
+print(model.predict(rows).to_json(orient="records"))
+"""
+
+
+@pytest.fixture(scope="module")
+def images(digits: Path) -> list[Path]:
+    return sorted(digits.glob("*/*.png"))[::30]
+
+
+@pytest.fixture
+def model(undisturbed: Any, tmp_path: Path) -> Path:
+    """As a registered model is mounted: below the folder that AZUREML_MODEL_DIR names."""
+    folder = tmp_path / "models" / "digits" / "1"
+    shutil.copytree(undisturbed.job.results / "model", folder / "model")
+    return folder
+
+
+def as_base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def run(program: str, *arguments: Path, given: str, cwd: Path, **variables: str) -> list[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        input=given,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+def test_the_endpoints_server_gets_labels_and_typed_errors(
+    model: Path, images: list[Path], tmp_path: Path
+) -> None:
+    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app" / "trainers")
+    requests: list[Any] = [
+        {"images": [as_base64(image) for image in images]},
+        {"images": ["bm8gaW1hZ2U="]},
+        ["not", "an", "object"],
+    ]
+    scored, refused, malformed, single = (
+        json.loads(line)
+        for line in run(
+            SERVER,
+            tmp_path / "app" / "trainers" / "score.py",
+            images[0],
+            given="".join(json.dumps(request) + "\n" for request in requests),
+            cwd=tmp_path,
+            AZUREML_MODEL_DIR=str(model),
+        )
+    )
+    labels = [prediction["label"] for prediction in scored["predictions"]]
+    right = sum(label == image.parent.name for label, image in zip(labels, images, strict=True))
+    assert right >= 0.7 * len(images)
+    assert refused["error"]["type"] == malformed["error"]["type"] == "RequestInvalid"
+    assert refused["error"]["message"].startswith("image 0: not an image")
+    assert single["predictions"][0]["label"] == labels[0]
+
+
+def test_mlflow_loads_the_folder_with_the_code_that_is_in_it(
+    model: Path, images: list[Path], undisturbed: Any, tmp_path: Path
+) -> None:
+    assert not [path for path in model.rglob("*") if path.suffix in {".pkl", ".pickle", ".pt"}]
+    code, answer = run(
+        CLIENT,
+        model / "model",
+        given=" ".join(as_base64(image) for image in images),
+        cwd=tmp_path,
+        MLFLOW_DISABLE_TELEMETRY="true",
+    )
+    assert Path(code).is_relative_to(model / "model" / "code")
+    labels = [row["label"] for row in json.loads(answer)]
+    right = sum(label == image.parent.name for label, image in zip(labels, images, strict=True))
+    assert right >= 0.7 * len(images)
+    assert undisturbed.job.result("metrics")["accuracy"] >= 0.85
+
+
+def test_the_description_names_code_data_and_versions(undisturbed: Any) -> None:
+    about = json.loads((undisturbed.job.results / "model" / "model.json").read_bytes())
+    assert len(about["code_version"]) == 64
+    assert {"python", "torch", "numpy", "pillow", "safetensors"} == set(about["versions"])
+    assert about["metrics"] == undisturbed.job.result("metrics")
+    assert about["dataset_version"] == undisturbed.job.result("report")["dataset_version"]
+    assert about["seed"] == 0

@@ -1,0 +1,76 @@
+"""Scoring script of an Azure ML online endpoint.
+
+In the deployment, `code_configuration: {code: <the folder above trainers>, scoring_script:
+trainers/score.py}`. The server calls `init` once and `run` for each request.
+
+| request body | answer |
+|---|---|
+| `{"images": ["<base64 of a PNG, JPEG, WebP or BMP file>", …]}` | `{"predictions": [{"label", \
+"probability", "top": [{"label", "probability"}, …]}, …]}` |
+| anything that cannot be scored | `{"error": {"type", "message"}}`, with status 400 |
+
+AZUREML_MODEL_DIR names a folder with one model folder in it, however deep. LANDFALL_ARCHITECTURE is
+the dotted path of your own network, if the model is of one. Weights are safetensors: nothing is
+unpickled.
+
+Source: learn.microsoft.com, "Deploy machine learning models to online endpoints" (scoring script).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+# The server loads this file by its path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+from trainers.errors import ModelUnreadable
+from trainers.model_folder import DESCRIPTION_NAME
+from trainers.scoring import RequestInvalid, Scorer, image_files
+
+_BAD_REQUEST = 400
+_state: dict[str, Scorer] = {}
+
+
+def init() -> None:
+    """Load the model.
+
+    Raises:
+        ModelUnreadable: AZUREML_MODEL_DIR holds no model of ours, or several.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    folder = _model_folder(Path(os.environ["AZUREML_MODEL_DIR"]))
+    _state["scorer"] = Scorer(folder, device, os.environ.get("LANDFALL_ARCHITECTURE"))
+
+
+def run(body: str | bytes) -> Any:
+    """Answer a request; bytes may be an image file itself."""
+    try:
+        return {"predictions": _state["scorer"].predict(image_files(body))}
+    except RequestInvalid as error:
+        return _refused({"error": {"type": type(error).__name__, "message": str(error)}})
+
+
+def _model_folder(root: Path) -> Path:
+    found = sorted(path.parent for path in root.rglob(DESCRIPTION_NAME))
+    if len(found) != 1:
+        raise ModelUnreadable(
+            f"AZUREML_MODEL_DIR={root} holds {len(found)} files {DESCRIPTION_NAME}, not one: "
+            "deploy the folder model/ that trainers.train leaves"
+        )
+    return found[0]
+
+
+def _refused(answer: dict[str, Any]) -> Any:
+    """With the status of a bad request, where the server is Azure's."""
+    try:
+        from azureml_inference_server_http.api.aml_response import (  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # there only
+            AMLResponse,
+        )
+    except ImportError:
+        return answer
+    return AMLResponse(answer, _BAD_REQUEST, json_str=True)
