@@ -22,7 +22,6 @@ import os
 import random
 import time
 import traceback
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -125,8 +124,7 @@ class Invoker:
             FunctionTimeoutError: it ran longer than the limit.
             Exception: whatever the function raised, or what converting its values did.
         """
-        invocation_id = str(uuid.uuid4())
-        correlation = logs.Correlation(function.name, invocation_id)
+        correlation = logs.Correlation(function.name)
         token = logs.invocation.set(correlation)
         self._count(function, 1)
         # One orchestration is replayed many times: each of them would drown the rest.
@@ -135,10 +133,12 @@ class Invoker:
             bindings.ENTITY_TRIGGER,
         }
         level = logging.DEBUG if is_noise else logging.INFO
-        _LOG.log(level, "Executing '%s'", function.name)
+        is_told = logs.is_written(f"Function.{function.name}", level)
+        if is_told:
+            _LOG.log(level, "Executing '%s'", function.name)
         started = time.monotonic()
         try:
-            outcome = await self._run(function, data, invocation_id, retry or RetryContext())
+            outcome = await self._run(function, data, correlation, retry)
         except BaseException as error:
             _LOG.log(
                 # An orchestrator's failure is the engine's to report, once.
@@ -150,8 +150,9 @@ class Invoker:
             )
             raise
         else:
-            duration_ms = (time.monotonic() - started) * 1000
-            _LOG.log(level, "Executed '%s' (Succeeded, %d ms)", function.name, duration_ms)
+            if is_told:
+                duration_ms = (time.monotonic() - started) * 1000
+                _LOG.log(level, "Executed '%s' (Succeeded, %d ms)", function.name, duration_ms)
             return outcome
         finally:
             logs.invocation.reset(token)
@@ -203,20 +204,24 @@ class Invoker:
             self._idle.set()
 
     async def _run(
-        self, function: LoadedFunction, data: TriggerData, invocation_id: str, retry: RetryContext
+        self,
+        function: LoadedFunction,
+        data: TriggerData,
+        correlation: logs.Correlation,
+        retry: RetryContext | None,
     ) -> Outcome:
-        context = InvocationContext(
-            invocation_id=invocation_id,
-            function_name=function.name,
-            function_directory=str(function.directory),
-            trace=data.trace,
-            retry=retry,
-        )
         arguments = await self._decode_inputs(function, data)
         outputs = {name: Output() for name in function.signature.outputs}
         arguments.update(outputs)
+        context = None
         if function.signature.takes_context:
-            arguments["context"] = context
+            context = arguments["context"] = InvocationContext(
+                invocation_id=correlation.invocation_id,
+                function_name=function.name,
+                function_directory=str(function.directory),
+                trace=data.trace,
+                retry=retry or RetryContext(),
+            )
         result = await self._call(function, arguments, context)
         return await self._encode_outputs(function, data.binding_data, result, outputs)
 
@@ -243,7 +248,7 @@ class Invoker:
         return arguments
 
     async def _call(
-        self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext
+        self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
     ) -> Any:
         kind = function.trigger.kind
         if kind == bindings.ORCHESTRATION_TRIGGER and not function.is_async:
@@ -253,7 +258,7 @@ class Invoker:
         try:
             async with timer:
                 if function.is_async:
-                    context.thread_local_storage.invocation_id = context.invocation_id
+                    _enter(context)
                     return await function.call(**arguments)
                 pool = self._entity_threads if kind == bindings.ENTITY_TRIGGER else self._threads
                 return await pool.run(functools.partial(_call_sync, function, arguments, context))
@@ -316,10 +321,16 @@ def _is_empty_message(function: LoadedFunction, result: object) -> bool:
 
 
 def _call_sync(
-    function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext
+    function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
 ) -> Any:
-    context.thread_local_storage.invocation_id = context.invocation_id
+    _enter(context)
     return function.call(**arguments)
+
+
+def _enter(context: InvocationContext | None) -> None:
+    """Have a thread know which invocation it works for, where somebody can ask."""
+    if context is not None:
+        context.thread_local_storage.invocation_id = context.invocation_id
 
 
 def describe_failure(error: BaseException) -> str:

@@ -12,9 +12,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
+import uuid
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TextIO
 
 HOST_LOGGER: Final = "localazure.functions"
@@ -85,12 +88,19 @@ class LineFormatter(logging.Formatter):
         return line
 
 
-@dataclass(frozen=True)
+_chance = random.Random()  # noqa: S311 - an invocation's id is no secret
+
+
+@dataclass(eq=False)
 class Correlation:
     """What a line logged during an invocation belongs to."""
 
     function: str
-    invocation_id: str
+
+    @cached_property
+    def invocation_id(self) -> str:
+        """A GUID, drawn when somebody wants to know it."""
+        return str(uuid.UUID(int=_chance.getrandbits(128), version=4))
 
 
 invocation: ContextVar[Correlation | None] = ContextVar("invocation", default=None)
@@ -108,6 +118,14 @@ def working_for(instance: str) -> Generator[None]:
         instance_id.reset(token)
 
 
+_written: CategoryFilter | None = None  # by `configured`
+
+
+def is_written(category: str, level: int) -> bool:
+    """Whether a line of a category is written: saves making those that are dropped again."""
+    return _written is None or level >= _written.level_of(category)
+
+
 class CategoryFilter(logging.Filter):
     """Drops what host.json's levels leave out, and adds `%(correlation)s` to the rest."""
 
@@ -123,7 +141,7 @@ class CategoryFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is to be written."""
         current = invocation.get()
-        if record.levelno < self._level(_category(record, current)):
+        if record.levelno < self.level_of(_category(record, current)):
             return False
         parts = (
             *((current.function, current.invocation_id) if current else ()),
@@ -132,7 +150,8 @@ class CategoryFilter(logging.Filter):
         record.correlation = f"[{' '.join(parts)}] " if parts else ""
         return True
 
-    def _level(self, category: str) -> int:
+    def level_of(self, category: str) -> int:
+        """The lowest level of a category that is written."""
         category = category.lower()
         for prefix, level in self._prefixes:
             if category == prefix or category.startswith(f"{prefix}."):
@@ -156,11 +175,13 @@ def configured(levels: Mapping[str, int]) -> Generator[None]:
     Args:
         levels: host.json's; where they say nothing, the root logger's own level holds.
     """
+    global _written  # noqa: PLW0603 - like the root logger, for which it speaks
     root = logging.getLogger()
     quiet = [logging.getLogger(name) for name in _QUIET_LIBRARIES]
     root_level, quiet_levels = root.level, [logger.level for logger in quiet]
     handlers = [(handler, handler.formatter) for handler in root.handlers]
     by_category = CategoryFilter({"default": root.level, **levels})
+    _written = by_category
     for handler, _ in handlers:
         handler.addFilter(by_category)
         writes = isinstance(handler, logging.StreamHandler)
@@ -172,6 +193,7 @@ def configured(levels: Mapping[str, int]) -> Generator[None]:
     try:
         yield
     finally:
+        _written = None
         for handler, formatter in handlers:
             handler.removeFilter(by_category)
             handler.setFormatter(formatter)

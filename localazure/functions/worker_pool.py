@@ -10,15 +10,17 @@ import asyncio
 import contextvars
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class WorkerPool:
-    """Up to `size` daemon threads, started when they are first needed."""
+    """Up to `size` daemon threads, started when they are first needed; used by one event loop."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -26,6 +28,8 @@ class WorkerPool:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads = 0
         self._busy = 0
+        self._outcomes: deque[_Outcome] = deque()
+        self._is_waking = False
 
     async def run(self, call: Callable[[], T]) -> T:
         """Call in a thread, within the caller's context variables.
@@ -57,22 +61,28 @@ class WorkerPool:
                 result, error = call(), None
             except BaseException as raised:  # noqa: BLE001 - whoever waits must hear of it
                 result, error = None, raised
-            try:
-                loop.call_soon_threadsafe(self._resolve, future, result, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
+            self._outcomes.append((future, result, error))
+            # Waking the loop is a system call: one for all that end before it is awake. Whoever
+            # sees the flag set has appended before the loop clears it and looks.
+            if not self._is_waking:
+                self._is_waking = True
+                try:
+                    loop.call_soon_threadsafe(self._resolve)
+                except RuntimeError:  # the loop is closed: nobody waits any more
+                    return
             # A traceback in `error` would keep the function's frames until the next job.
             del job, call, future, result, error
 
-    def _resolve(
-        self, future: asyncio.Future[Any], result: object, error: BaseException | None
-    ) -> None:
-        self._busy -= 1
-        if future.cancelled():
-            return
-        if isinstance(error, StopIteration):  # no future takes that one
-            error = RuntimeError(f"the function raised {error!r}")
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    def _resolve(self) -> None:
+        self._is_waking = False
+        while self._outcomes:
+            future, result, error = self._outcomes.popleft()
+            self._busy -= 1
+            if future.cancelled():
+                continue
+            if isinstance(error, StopIteration):  # no future takes that one
+                error = RuntimeError(f"the function raised {error!r}")
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)

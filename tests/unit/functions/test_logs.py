@@ -4,6 +4,7 @@ import io
 import logging
 import re
 import sys
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +18,9 @@ def record(name: str, level: int) -> logging.LogRecord:
 
 @pytest.fixture
 def in_hello() -> Iterator[None]:
-    token = logs.invocation.set(logs.Correlation("hello", "id-1"))
+    correlation = logs.Correlation("hello")
+    correlation.invocation_id = "id-1"
+    token = logs.invocation.set(correlation)
     yield
     logs.invocation.reset(token)
 
@@ -50,7 +53,7 @@ def test_levels_elsewhere() -> None:
 
 
 def test_other_functions_take_the_shorter_prefix() -> None:
-    token = logs.invocation.set(logs.Correlation("hello2", "id-2"))
+    token = logs.invocation.set(logs.Correlation("hello2"))
     assert not logs.CategoryFilter(LEVELS).filter(record("app", logging.WARNING))
     logs.invocation.reset(token)
 
@@ -105,3 +108,18 @@ def test_a_traceback_follows_its_line() -> None:
     lines = logs.LineFormatter(logs.PLAIN).format(failed).splitlines()
     assert lines[0].endswith("ERROR   app: text")
     assert lines[-1] == "ValueError: invalid literal for int() with base 10: 'x'"
+
+
+def test_it_is_known_beforehand_what_is_written() -> None:
+    assert logs.is_written("Function.hello", logging.DEBUG)  # nothing is configured
+    with logs.configured({"default": logging.WARNING, "Function.loud": logging.INFO}):
+        assert not logs.is_written("Function.hello", logging.INFO)
+        assert logs.is_written("Function.hello", logging.WARNING)
+        assert logs.is_written("function.LOUD", logging.INFO)
+    assert logs.is_written("Function.hello", logging.DEBUG)
+
+
+def test_an_invocations_id_is_drawn_once_and_a_guid() -> None:
+    first, second = logs.Correlation("hello"), logs.Correlation("hello")
+    assert first.invocation_id == str(uuid.UUID(first.invocation_id)) == first.invocation_id
+    assert first.invocation_id != second.invocation_id
