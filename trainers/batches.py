@@ -24,7 +24,7 @@ class Batches:
     Args:
         source: the training images.
         order: which of them are of which step.
-        share: a rank's part of a batch, from `World.share`.
+        share: a rank's part of a batch, from `trainers.mesh.Place`.
         passes: parts that a share is trained on in turn.
         shift_pixels: how far images are moved at most.
         steps: of the whole run; nothing is made ready beyond.

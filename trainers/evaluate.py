@@ -33,6 +33,7 @@ from torch.nn import functional
 
 from trainers.errors import TrainingError
 from trainers.images import Dataset, ImageFormat, ImageSource, to_input
+from trainers.mesh import Place
 from trainers.model_folder import Model, load_model
 from trainers.plugins import load_dataset
 from trainers.settings import add_data_arguments, dataset_request
@@ -59,6 +60,7 @@ def evaluate(
     classes: Sequence[str],
     world: World,
     progress: Callable[[], object] = lambda: None,
+    place: Place | None = None,
 ) -> Evaluation:
     """Score `model` on images labelled by `classes`, each rank a part of them.
 
@@ -73,6 +75,7 @@ def evaluate(
         classes: the names of the labels.
         world: the ranks.
         progress: is called after each pass.
+        place: of this rank, if ranks share the network; else each scores a part by itself.
     """
     ours = {label: number for number, label in enumerate(classes)}
     theirs = {label: number for number, label in enumerate(model.classes)}
@@ -80,9 +83,10 @@ def evaluate(
     to_theirs = torch.tensor([theirs.get(label, -1) for label in classes])
     confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
     loss = torch.zeros(1, dtype=torch.float64)
+    place = place or Place(data_rank=world.rank, data_ranks=world.size)
     model.network.eval()
     with torch.inference_mode():
-        for numbers in _passes(len(images), world):
+        for numbers in _passes(len(images), place):
             batch = images.take(numbers if len(numbers) else torch.tensor([0]))
             logits = model.network(to_input(batch.pixels, world.device)).cpu()[: len(numbers)]
             labels = batch.labels[: len(numbers)]
@@ -91,6 +95,9 @@ def evaluate(
             )
             loss += _cross_entropy(logits, to_theirs[labels])
             progress()
+    if not place.is_counted:  # another rank has the same images
+        confusion.zero_()
+        loss.zero_()
     confusion = world.sum(confusion.to(world.device)).cpu()
     loss = world.sum(loss.to(world.device)).cpu()
     return Evaluation(
@@ -100,10 +107,10 @@ def evaluate(
     )
 
 
-def _passes(images: int, world: World) -> list[Tensor]:
+def _passes(images: int, place: Place) -> list[Tensor]:
     """What this rank scores in each pass; in the last, it may be nothing."""
-    largest_share = -(-images // world.size)
-    mine = world.share(torch.arange(images))
+    largest_share = -(-images // place.data_ranks)
+    mine = place.share(torch.arange(images))
     return [mine[first : first + _BATCH] for first in range(0, largest_share, _BATCH)]
 
 

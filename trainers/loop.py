@@ -62,14 +62,6 @@ class Run:
             samples=len(dataset.train), batch_size=settings.batch_size, seed=settings.seed
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
-        self.batches = Batches(
-            dataset.train,
-            self.order,
-            world.share,
-            passes=settings.accumulate,
-            shift_pixels=settings.shift_pixels,
-            steps=self.steps,
-        )
         self.warm_up = warm_up_steps(
             self.steps, self.order.steps_per_epoch, settings.warm_up_epochs
         )
@@ -77,12 +69,22 @@ class Run:
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
         self.parallel = Parallel(self.model.network, settings, world)
+        self.batches = Batches(
+            dataset.train,
+            self.order,
+            self.parallel.place.share,
+            passes=settings.accumulate,
+            shift_pixels=settings.shift_pixels,
+            steps=self.steps,
+        )
         self.optimizer = torch.optim.SGD(
             self.parallel.network.parameters(),
             lr=settings.peak_learning_rate,
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
             nesterov=settings.momentum > 0,
+            # In one call for many parameters torch takes only tensors of one kind.
+            foreach=False if self.parallel.has_mixed_tensors else None,
         )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
@@ -150,11 +152,12 @@ class Run:
         self.parallel.unify_buffers()
         self.parallel.module.eval()
         evaluation = evaluate(
-            self._model(self.parallel.network),
+            self._model(self.parallel.evaluated),
             self.dataset.held_out,
             self.dataset.classes,
             self.world,
             lambda: self.beat(f"a pass of evaluation after step {self.step}"),
+            self.parallel.place,
         )
         self.parallel.module.train()
         if not math.isfinite(evaluation.loss):
@@ -208,7 +211,7 @@ class Run:
 
     def _batch_loss(self) -> Tensor:
         """Forward and backward passes of the step's batch; this rank's part of its mean loss."""
-        torch.manual_seed(_seed(self.settings.seed, self.step, self.world.rank))
+        torch.manual_seed(_seed(self.settings.seed, self.step, self.parallel.place.random_stream))
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=self.world.device)
         with self.speed.waiting_for_data():
@@ -218,25 +221,26 @@ class Run:
         return loss
 
     def _pass(self, images: Images, *, last: bool) -> Tensor:
-        """One forward and backward pass.
+        """One forward and backward pass; see `_loss` for what it returns."""
+        pixels = to_input(images.pixels, self.world.device)
+        labels = images.labels.to(self.world.device)
+        return self.parallel.forward_backward(pixels, labels, self._loss, last=last)
 
-        The loss is this rank's part of the batch's mean, times the ranks, over which gradients are
-        averaged. So unequal parts weigh by their size, and the gradient is the global batch's.
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """What some images add to the loss.
+
+        It is their part of the batch's mean, times the ranks over which gradients are averaged. So
+        unequal parts weigh by their size, and the gradient is the global batch's.
         """
-        with self.parallel.backward_pass(last=last):
-            logits = self.parallel.logits(to_input(images.pixels, self.world.device))
-            labels = images.labels.to(self.world.device)
-            loss = functional.cross_entropy(logits, labels, reduction="sum")
-            loss = loss * (self.world.size / self.settings.batch_size)
-            loss.backward()
-        return loss.detach()
+        loss = functional.cross_entropy(logits, labels, reduction="sum")
+        return loss * (self.parallel.place.data_ranks / self.settings.batch_size)
 
     def _agree(self, loss: Tensor, stop: StopRequest) -> tuple[float, bool]:
         """The batch's mean loss, and whether any rank was told to stop: on all ranks alike.
 
         One number more to add up for each step; in return no rank ever waits for one that left.
         """
-        signals = torch.stack([loss / self.world.size, torch.zeros_like(loss)])
+        signals = torch.stack([loss / self.parallel.place.ranks_with_loss, torch.zeros_like(loss)])
         signals[1] = float(stop.requested)
         mean_loss, stopping = self.world.sum(signals).tolist()
         if not stopping and not math.isfinite(mean_loss):
@@ -269,7 +273,7 @@ class Run:
         self.saved_step = self.step
 
 
-def _seed(seed: int, step: int, rank: int) -> int:
+def _seed(seed: int, step: int, stream: int) -> int:
     """For what a network draws by itself, as dropout does: then a resumed run draws alike."""
-    digest = hashlib.sha256(f"{seed}/{step}/{rank}".encode()).digest()
+    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1

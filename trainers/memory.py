@@ -7,6 +7,7 @@ import re
 import torch
 
 from trainers.errors import OutOfMemory
+from trainers.mesh import place_of
 from trainers.settings import Settings
 from trainers.world import World
 
@@ -23,7 +24,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def out_of_memory(error: BaseException, settings: Settings, world: World) -> OutOfMemory:
     """The error that says what to do: what keeps the result comes first, what does not last."""
-    on_device = -(-settings.batch_size // world.size)
+    on_device = -(-settings.batch_size // place_of(settings, world).data_ranks)
     at_once = -(-on_device // settings.accumulate)
     advice: list[str] = []
     if at_once > 1:

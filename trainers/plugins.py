@@ -2,12 +2,21 @@
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
-| --model | `trainers.resnet`, `trainers.resnet_imagenet` | channels=, classes= | a module: images \
+| --model | `resnet`, `resnet_imagenet`, `vision_transformer` | channels=, classes= | \
+a module: images \
 (B, channels, H, W), -1 to 1, to logits (B, classes) |
 | --dataset | folder, synthetic | a `trainers.images.DatasetRequest` | a `trainers.images.Dataset` |
 
-A model may have a method `blocks()` that lists its repeated parts: each is gathered at a time under
-`--parallel fsdp`, and computed again in the backward pass under `--checkpoint-activations`.
+A model may have further methods:
+
+| method | returns | for |
+|---|---|---|
+| `blocks()` | its repeated parts | --parallel fsdp gathers one at a time; \
+--checkpoint-activations computes them again in the backward pass |
+| `pipeline_parts()` | submodules that make its forward pass one after the other | \
+--pipeline-parallel gives each stage a run of them |
+| `tensor_parallel_plan(ranks)` | a plan for torch's `parallelize_module`; it may raise \
+`LaunchInvalid` | --tensor-parallel |
 """
 
 from __future__ import annotations
@@ -18,11 +27,12 @@ from typing import Any
 
 from torch import nn
 
-from trainers import images, resnet, resnet_imagenet, synthetic
+from trainers import images, resnet, resnet_imagenet, synthetic, vision_transformer
 from trainers.errors import LaunchInvalid
 from trainers.images import Dataset, DatasetRequest
 
-ARCHITECTURES = (*resnet.ARCHITECTURES, *resnet_imagenet.ARCHITECTURES)
+_FAMILIES = (resnet, resnet_imagenet, vision_transformer)
+ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
 DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
     "folder": images.load_folder,
     "synthetic": synthetic.make,
@@ -48,8 +58,10 @@ def build_network(architecture: str, *, channels: int, classes: int) -> nn.Modul
                 f"{architecture} returned {type(network).__name__}, not a torch.nn.Module"
             )
         return network
-    family = resnet if architecture in resnet.ARCHITECTURES else resnet_imagenet
-    return family.build(architecture, channels=channels, classes=classes)
+    for family in _FAMILIES:
+        if architecture in family.ARCHITECTURES:
+            return family.build(architecture, channels=channels, classes=classes)
+    raise KeyError(architecture)
 
 
 def load_dataset(name: str, request: DatasetRequest) -> Dataset:

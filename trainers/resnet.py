@@ -43,8 +43,10 @@ class ResNet(nn.Module):
                 stride = 2 if stage > 0 and block == 0 else 1
                 stages.append(_Block(width, next_width, stride))
                 width = next_width
-        self.stem = nn.Sequential(_convolution(channels, _WIDTHS[0], 1), _norm(_WIDTHS[0]))
+        stem = _convolution(channels, _WIDTHS[0], 1)
+        self.stem = nn.Sequential(stem, _norm(_WIDTHS[0]), nn.ReLU())
         self.stages = nn.Sequential(*stages)
+        self.average = GlobalAverage()
         self.head = nn.Linear(width, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -52,12 +54,23 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
-        features = self.stages(functional.relu(self.stem(images)))
-        return self.head(torch.mean(features, dim=(2, 3)))
+        return self.head(self.average(self.stages(self.stem(images))))
 
     def blocks(self) -> list[nn.Module]:
         """The repeated parts, see `trainers.plugins`."""
         return list(self.stages)
+
+    def pipeline_parts(self) -> list[nn.Module]:
+        """What a pipeline can be cut between, see `trainers.plugins`."""
+        return [self.stem, *self.stages, self.average, self.head]
+
+
+class GlobalAverage(nn.Module):
+    """The mean over an image."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features of shape (B, C, H, W) to their means, of shape (B, C)."""
+        return torch.mean(features, dim=(2, 3))
 
 
 class _Block(nn.Module):

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from trainers.resnet import GlobalAverage
 
 _WIDTHS = (64, 128, 256, 512)
 _GROUPS = 32
@@ -72,6 +73,7 @@ class ResNet(nn.Module):
                 stages.append(_Block(width, inner, outer, stride, norm))
                 width = outer
         self.stages = nn.Sequential(*stages)
+        self.average = GlobalAverage()
         self.head = nn.Linear(width, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -79,11 +81,15 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
-        return self.head(torch.mean(self.stages(self.stem(images)), dim=(2, 3)))
+        return self.head(self.average(self.stages(self.stem(images))))
 
     def blocks(self) -> list[nn.Module]:
         """The repeated parts, see `trainers.plugins`."""
         return list(self.stages)
+
+    def pipeline_parts(self) -> list[nn.Module]:
+        """What a pipeline can be cut between, see `trainers.plugins`."""
+        return [self.stem, *self.stages, self.average, self.head]
 
 
 class _Block(nn.Module):

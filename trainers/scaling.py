@@ -9,8 +9,9 @@
 | together | all ranks, as the training will | the whole batch |
 
 Between the first two lies what devices of a machine take from each other (cores, memory bandwidth,
-clock); between the last two the exchange: gradients, shards, activations, and waiting for them. The
-model of the first two has to fit one device. Nothing is learned meanwhile.
+clock); between the last two the exchange: gradients, shards, activations, and waiting for them; in
+a pipeline also the stages that have nothing to do yet. The model of the first two has to fit one
+device. Nothing is learned meanwhile.
 """
 
 from __future__ import annotations
@@ -76,7 +77,12 @@ def measure(settings: Settings, dataset: Dataset, world: World) -> Scaling:
     steps = settings.measure_scaling
     share = settings.batch_size // world.size
     by_itself = dataclasses.replace(
-        settings, batch_size=share, scale_learning_rate_from=None, parallel="ddp"
+        settings,
+        batch_size=share,
+        scale_learning_rate_from=None,
+        parallel="ddp",
+        tensor_parallel=1,
+        pipeline_parallel=1,
     )
 
     def seconds(settings: Settings, world: World) -> float:

@@ -16,6 +16,7 @@ from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
 from trainers.schedule import scaled
 
 PARALLEL = ("ddp", "fsdp")
+PIPELINE_SCHEDULES = ("gpipe", "1f1b")
 PRECISIONS = ("fp32", "bf16")
 _NO_CHAMPION = "none"
 _STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
@@ -65,6 +66,10 @@ class Settings:
     seed: int
     parallel: str
     keep_gathered: bool
+    tensor_parallel: int
+    pipeline_parallel: int
+    pipeline_schedule: str
+    microbatches: int
     accumulate: int
     precision: str
     compile: str | None
@@ -154,6 +159,27 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         "--keep-gathered",
         action="store_true",
         help="under fsdp: gather each block once a step (ZeRO-2), not twice (ZeRO-3)",
+    )
+    add(
+        "--tensor-parallel",
+        type=_positive_integer,
+        default=1,
+        metavar="RANKS",
+        help="split layers over so many neighbouring ranks",
+    )
+    add(
+        "--pipeline-parallel",
+        type=_positive_integer,
+        default=1,
+        metavar="STAGES",
+        help="cut the network into so many stages",
+    )
+    add("--pipeline-schedule", choices=PIPELINE_SCHEDULES, default="1f1b")
+    add(
+        "--microbatches",
+        type=_positive_integer,
+        default=4,
+        help="of a pipeline: each rank's share of a batch passes in so many parts",
     )
     add(
         "--accumulate",

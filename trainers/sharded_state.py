@@ -103,8 +103,9 @@ def read(
     for name in names:
         if name.startswith(_OPTIMIZER):
             key, _, parameter_name = name.removeprefix(_OPTIMIZER).partition(".")
-            parameter = parameters[parameter_name]
-            optimizer.state[parameter][key] = torch.zeros_like(parameter)
+            parameter = parameters.get(parameter_name)
+            if parameter is not None:  # else it is of another stage
+                optimizer.state[parameter][key] = torch.zeros_like(parameter)
     with _expected_warnings():
         load(
             state_of(network, optimizer),

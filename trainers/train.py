@@ -36,7 +36,6 @@ from typing import Any
 from trainers import provenance, pyfunc, results
 from trainers.errors import (
     EX_FAILURE,
-    LaunchInvalid,
     PeerFailed,
     TrainingError,
 )
@@ -44,6 +43,7 @@ from trainers.evaluate import Evaluation, evaluate_champion
 from trainers.images import Dataset
 from trainers.loop import Run
 from trainers.memory import is_out_of_memory, out_of_memory
+from trainers.mesh import place_of
 from trainers.model_folder import Model, save_model
 from trainers.plugins import is_dotted, load_dataset
 from trainers.scaling import figures, measure
@@ -125,11 +125,7 @@ class StopRequest:
 
 
 def _read(settings: Settings, world: World) -> Dataset:
-    if settings.batch_size < world.size * settings.accumulate:
-        raise LaunchInvalid(
-            f"--batch-size {settings.batch_size} is less than one image for each of {world.size} "
-            f"ranks and {settings.accumulate} passes: it is the global batch"
-        )
+    place_of(settings, world)  # before hours of reading, not after
     return load_dataset(settings.dataset, settings.dataset_request)
 
 

@@ -281,10 +281,6 @@ class World:
             (0, None),
         )
 
-    def share(self, items: Tensor) -> Tensor:
-        """This rank's part of `items` along the first dimension: every size-th of them."""
-        return items[self.rank :: self.size]
-
     def sum(self, values: Tensor) -> Tensor:
         """The sum of `values` over all ranks, on each of them."""
         if self.size > 1:

@@ -24,6 +24,12 @@ from tests.local.trainers.forked_ranks import ForkedRanks, context, run_rank
 
 REPOSITORY = Path(__file__).parents[3]
 DEADLINE_SECONDS = 100
+MPIRUN = str(Path(sys.executable).with_name("mpirun"))
+MPI_ENVIRONMENT = {
+    "HOME": os.environ.get("HOME", "/"),
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
 STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
 
 
@@ -134,7 +140,7 @@ def start() -> Iterator[Start]:
 
     def popen(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            arguments,
             cwd=REPOSITORY,
             # One thread: sums in another order would change the last bits.
             env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"} | environment,
@@ -146,16 +152,17 @@ def start() -> Iterator[Start]:
         return process
 
     def start(job: Job, *, ranks: int = 1, launcher: str = "azure-ml") -> Ranks:
+        program = [sys.executable, *job.arguments()]
         if launcher == "torchrun":
             options = ["--standalone", f"--nproc-per-node={ranks}", "--max-restarts=1"]
             torchrun = ["-m", "torch.distributed.run", *options, *job.arguments()]
-            return Ranks(processes=[popen(torchrun, {})])
+            return Ranks(processes=[popen([sys.executable, *torchrun], {})])
+        if launcher == "mpirun":
+            options = ["--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+            return Ranks(processes=[popen([MPIRUN, *options, *program], MPI_ENVIRONMENT)])
         port = str(free_port())
         return Ranks(
-            processes=[
-                popen(job.arguments(), variables(launcher, rank, ranks, port))
-                for rank in range(ranks)
-            ]
+            processes=[popen(program, variables(rank, ranks, port)) for rank in range(ranks)]
         )
 
     yield start
@@ -218,9 +225,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
                 target=run_rank,
                 args=(
                     arguments,
-                    variables("azure-ml", rank, ranks, port)
-                    | {"OMP_NUM_THREADS": "1"}
-                    | (further or {}),
+                    variables(rank, ranks, port) | {"OMP_NUM_THREADS": "1"} | (further or {}),
                     log,
                 ),
             )
@@ -240,16 +245,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
             process.join()
 
 
-def variables(launcher: str, rank: int, size: int, port: str) -> dict[str, str]:
-    """What a launcher tells its ranks."""
-    if launcher == "mpirun":
-        return {
-            "OMPI_COMM_WORLD_RANK": str(rank),
-            "OMPI_COMM_WORLD_SIZE": str(size),
-            "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
-            "OMPI_COMM_WORLD_LOCAL_SIZE": str(size),
-            "PMIX_NAMESPACE": f"job-{port}",
-        }
+def variables(rank: int, size: int, port: str) -> dict[str, str]:
+    """What Azure ML's PyTorch distribution tells its ranks."""
     if size == 1:
         return {}
     return {

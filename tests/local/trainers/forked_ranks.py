@@ -21,6 +21,14 @@ import trainers.train
 PRELOADED = (matplotlib.figure, trainers.sharded_state)
 
 _DEADLINE_SECONDS = 100
+_PRELOADED = (
+    "tests.local.trainers.forked_ranks",
+    # The trainer imports these when it needs them: seconds for each rank, here once.
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+)
 
 
 def run_rank(arguments: list[str], variables: dict[str, str], log: Path) -> None:
@@ -40,7 +48,7 @@ def run_rank(arguments: list[str], variables: dict[str, str], log: Path) -> None
 def context() -> ForkServerContext:
     """Where to fork from."""
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.local.trainers.forked_ranks"])
+    server.set_forkserver_preload(list(_PRELOADED))
     return server
 
 

@@ -119,7 +119,6 @@ def test_a_world_of_one_does_the_work_of_one() -> None:
     world = World.join(Launch(), timeout_seconds=1)
     world.connect()
     values = torch.arange(5)
-    assert torch.equal(world.share(values), values)
     assert torch.equal(world.sum(values), values)
     assert world.from_first(b"x") == b"x"
     assert world.together("work", lambda: 7) == 7

@@ -1,0 +1,110 @@
+"""Layers split over ranks, and a network cut into stages, against the same run on one rank."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).with_name("golden_losses_transformer.json")
+GOLDEN_TOLERANCE = 1e-3
+# Sums in another order (see test_options.py).
+SAME_BUT_FOR_ROUNDING = 2e-5
+BF16_TOLERANCE = 0.05
+
+TRANSFORMER = ("--model", "vit-digits")
+TENSOR = (*TRANSFORMER, "--tensor-parallel", "2")
+PIPELINE = (*TRANSFORMER, "--pipeline-parallel", "2")
+FSDP = ("--parallel", "fsdp")
+EVERY_4 = ("--checkpoint-every", "4")
+
+
+@pytest.fixture(scope="session")
+def alone(train: Any) -> Any:
+    """One rank has all of the transformer."""
+    return train(*TRANSFORMER, *EVERY_4, ranks=1)
+
+
+def test_losses_are_the_golden_ones(alone: Any) -> None:
+    golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
+    assert alone.losses == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options"),
+    [
+        (2, TRANSFORMER),
+        (2, (*TENSOR, "--accumulate", "2", "--checkpoint-activations")),
+        (2, (*PIPELINE, "--pipeline-schedule", "gpipe", "--checkpoint-activations")),
+        (4, PIPELINE),
+        (4, (*PIPELINE, *FSDP)),
+        (4, (*TENSOR, "--pipeline-parallel", "2")),
+    ],
+    ids=lambda value: " ".join(value[2:]) or "ddp" if isinstance(value, tuple) else str(value),
+)
+def test_the_loss_is_that_of_one_rank(
+    ranks: int, options: tuple[str, ...], train: Any, alone: Any
+) -> None:
+    done = train(*options, ranks=ranks)
+    assert done.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
+    assert done.result("metrics")["accuracy"] == alone.result("metrics")["accuracy"]
+
+
+@pytest.mark.parametrize("options", [TENSOR, PIPELINE], ids=["tensor", "pipeline"])
+def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, alone: Any) -> None:
+    done = train(*options, "--precision", "bf16")
+    assert done.losses != alone.losses
+    assert done.losses == pytest.approx(alone.losses, rel=BF16_TOLERANCE)
+
+
+@pytest.mark.parametrize("options", [TENSOR, PIPELINE], ids=["tensor", "pipeline"])
+def test_a_checkpoint_resumes_to_the_same_bits_and_loads_in_one_plain_process(
+    options: tuple[str, ...], train: Any, alone: Any
+) -> None:
+    undisturbed = train(*options, *EVERY_4)
+    weights = undisturbed.weights
+    assert undisturbed.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
+
+    again = train(*options, *EVERY_4, folder=_back_to_step_4(undisturbed.folder))
+    assert "resumed from step 4\n" in again.seen
+    assert again.weights == weights
+
+    plain = train(*TRANSFORMER, folder=_back_to_step_4(undisturbed.folder), ranks=1)
+    assert "resumed from step 4\n" in plain.seen
+    late = {step: loss for step, loss in alone.losses.items() if step > 4}
+    assert plain.losses == pytest.approx(late, rel=SAME_BUT_FOR_ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("saved_with", "ranks", "resumed_with"),
+    [(TRANSFORMER, 1, TENSOR), ((*TENSOR, *FSDP), 4, PIPELINE)],
+    ids=["1 to tensor", "4 fsdp x tensor to pipeline"],
+)
+def test_a_checkpoint_loads_whatever_saved_it(
+    saved_with: tuple[str, ...], ranks: int, resumed_with: tuple[str, ...], train: Any, alone: Any
+) -> None:
+    saved = train(*saved_with, *EVERY_4, ranks=ranks)
+    assert saved.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
+    done = train(*resumed_with, folder=_back_to_step_4(saved.folder))
+    assert "resumed from step 4\n" in done.seen
+    late = {step: loss for step, loss in alone.losses.items() if step > 4}
+    assert done.losses == pytest.approx(late, rel=SAME_BUT_FOR_ROUNDING)
+
+
+def _back_to_step_4(folder: Path) -> Path:
+    for record in (folder / "checkpoints").glob("step-00000008-*.json"):
+        record.unlink()
+    return folder
+
+
+def test_a_convolutional_network_can_be_cut_too(train: Any) -> None:
+    done, whole = train("--pipeline-parallel", "2"), train(ranks=1)
+    assert done.losses == pytest.approx(whole.losses, rel=SAME_BUT_FOR_ROUNDING)
+
+
+@pytest.mark.parametrize("options", [TENSOR, PIPELINE], ids=["tensor", "pipeline"])
+def test_scaling_is_measured_against_one_device(options: tuple[str, ...], train: Any) -> None:
+    report = train(*options, "--measure-scaling", "2").result("report")
+    assert report["speed"]["scaling"]["efficiency"] > 0

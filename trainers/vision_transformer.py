@@ -1,0 +1,195 @@
+"""Vision transformers whose blocks can be split over ranks, and shared out to stages.
+
+Source: Dosovitskiy et al., arXiv 2010.11929, in the plain form of Beyer et al., arXiv 2205.01580:
+fixed sine-cosine positions and an average over the patches instead of learned positions and a
+class token, so that one set of weights takes any image size. Layers normalise each patch by itself,
+so the loss does not depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainers.errors import LaunchInvalid
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+_MLP_RATIO = 4
+_LONGEST_WAVE = 10_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The size of a network: `patch` in pixels."""
+
+    patch: int
+    width: int
+    depth: int
+    heads: int
+
+
+# The first is for images of 8 pixels up; the others are published, for 224.
+_LAYOUTS = {
+    "vit-digits": Layout(patch=2, width=64, depth=4, heads=4),
+    "vit-tiny": Layout(patch=16, width=192, depth=12, heads=3),
+    "vit-small": Layout(patch=16, width=384, depth=12, heads=6),
+    "vit-base": Layout(patch=16, width=768, depth=12, heads=12),
+}
+
+ARCHITECTURES = tuple(_LAYOUTS)
+
+
+def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
+    """An untrained network: images of shape (B, channels, H, W) to logits of shape (B, classes).
+
+    Raises:
+        KeyError: there is no such architecture.
+    """
+    return VisionTransformer(_LAYOUTS[architecture], channels=channels, classes=classes)
+
+
+class VisionTransformer(nn.Module):
+    """Patches, blocks of attention and perceptron, an average, a linear head."""
+
+    def __init__(self, layout: Layout, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.patches = _Patches(channels, layout)
+        self.encoder = nn.Sequential(*(_Block(layout) for _ in range(layout.depth)))
+        self.head = _Head(layout.width, classes)
+        self._layout = layout
+        for module in self.encoder.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
+        return self.head(self.encoder(self.patches(images)))
+
+    def blocks(self) -> list[nn.Module]:
+        """The repeated parts, see `trainers.plugins`."""
+        return list(self.encoder)
+
+    def pipeline_parts(self) -> list[nn.Module]:
+        """What a pipeline can be cut between, see `trainers.plugins`."""
+        return [self.patches, *self.encoder, self.head]
+
+    def tensor_parallel_plan(self, ranks: int) -> dict[str, ParallelStyle]:
+        """Whole heads and columns to each rank; one sum after attention, one after the perceptron.
+
+        Source: Shoeybi et al., arXiv 1909.08053, section 3 (Megatron).
+
+        Raises:
+            LaunchInvalid: the heads do not divide.
+        """
+        if self._layout.heads % ranks:
+            raise LaunchInvalid(
+                f"{self._layout.heads} heads of attention do not divide into --tensor-parallel "
+                f"{ranks}: take a divisor, or another model"
+            )
+        from torch.distributed.tensor import parallel  # noqa: PLC0415  # slow to import
+
+        columns, rows = parallel.ColwiseParallel, parallel.RowwiseParallel
+        of_block = {
+            "attention.query": columns,
+            "attention.key": columns,
+            "attention.value": columns,
+            "attention.output": rows,
+            "perceptron.up": columns,
+            "perceptron.down": rows,
+        }
+        return {
+            f"encoder.{number}.{name}": style()
+            for number in range(self._layout.depth)
+            for name, style in of_block.items()
+        }
+
+
+class _Patches(nn.Module):
+    """Images to patches, shape (B, patches, width), each marked with its position."""
+
+    def __init__(self, channels: int, layout: Layout) -> None:
+        super().__init__()
+        self.embedding = nn.Conv2d(channels, layout.width, layout.patch, stride=layout.patch)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.embedding(images)
+        positions = sine_cosine_positions(*features.shape[1:], like=features)
+        return features.flatten(2).transpose(1, 2) + positions
+
+
+def sine_cosine_positions(width: int, rows: int, columns: int, *, like: Tensor) -> Tensor:
+    """Shape (rows * columns, width): sines and cosines of the row, then of the column.
+
+    `width` must divide by 4: each coordinate has width / 4 waves, of lengths that grow from
+    2 pi to 10,000 times that (Vaswani et al., arXiv 1706.03762, section 3.5).
+    """
+    waves = torch.arange(width // 4, device=like.device, dtype=like.dtype) / (width // 4)
+    frequencies = _LONGEST_WAVE**-waves
+
+    def encoded(places: int) -> Tensor:
+        angles = torch.arange(places, device=like.device, dtype=like.dtype)[:, None] * frequencies
+        return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+    of_row = encoded(rows)[:, None].expand(rows, columns, -1)
+    of_column = encoded(columns)[None].expand(rows, columns, -1)
+    return torch.cat([of_row, of_column], dim=2).reshape(rows * columns, width)
+
+
+class _Block(nn.Module):
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(layout.width)
+        self.attention = _Attention(layout.width, head_width=layout.width // layout.heads)
+        self.norm2 = nn.LayerNorm(layout.width)
+        self.perceptron = _Perceptron(layout.width)
+
+    def forward(self, features: Tensor) -> Tensor:
+        features = features + self.attention(self.norm1(features))
+        return features + self.perceptron(self.norm2(features))
+
+
+class _Attention(nn.Module):
+    def __init__(self, width: int, *, head_width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.output = nn.Linear(width, width)
+        self._head_width = head_width
+
+    def forward(self, features: Tensor) -> Tensor:
+        heads = functional.scaled_dot_product_attention(
+            self._heads(self.query(features)),
+            self._heads(self.key(features)),
+            self._heads(self.value(features)),
+        )
+        return self.output(heads.transpose(1, 2).flatten(2))
+
+    def _heads(self, features: Tensor) -> Tensor:
+        """Shape (B, heads, patches, head width), of those heads that this rank has."""
+        return features.unflatten(2, (-1, self._head_width)).transpose(1, 2)
+
+
+class _Perceptron(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, _MLP_RATIO * width)
+        self.down = nn.Linear(_MLP_RATIO * width, width)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.down(functional.gelu(self.up(features)))
+
+
+class _Head(nn.Module):
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.linear = nn.Linear(width, classes)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.linear(self.norm(features).mean(dim=1))
