@@ -35,7 +35,7 @@ from localazure.functions.durable.live_instances import LiveInstance, LiveInstan
 from localazure.functions.durable.mailboxes import Mailboxes
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.durable.records import Delivery, Message, Turn
+from localazure.functions.durable.records import Delivery, Message, Rewrite, Turn
 from localazure.functions.durable.store import Store
 from localazure.functions.durable.timers import TimerQueue
 from localazure.functions.durable.versioning import FailureStrategy, accepts
@@ -146,9 +146,16 @@ class Dispatcher:
         queue = self._entity_queue if target.startswith("@") else self._orchestrations
         queue.request(target)
 
-    def forget(self, instance_id: str) -> None:
-        """Read an instance anew: its history was rewritten."""
-        self._live.drop(instance_id)
+    def go_on(self, rewritten: Rewrite) -> None:
+        """Read an instance anew, and take up what is under way: its history was rewritten."""
+        self._live.drop(rewritten.instance_id)
+        for activity in rewritten.activities:
+            self._activities.add(activity)
+        for timer in rewritten.timers:
+            self._timers.add(timer)
+        self.fire_timers()
+        for message in rewritten.messages:
+            self.deliver(message)
 
     # --- failures ------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ import asyncio
 import base64
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -24,11 +25,13 @@ from localazure.functions.durable.records import (
     InstanceExists,
     InstanceFinished,
     InstanceMissing,
-    microseconds,
+    InstanceQuery,
+    NotFailed,
+    Position,
+    position,
 )
 from localazure.functions.durable.task_hub import (
     InvalidInstanceId,
-    NotFailed,
     NotFinished,
     TaskHub,
     UnknownFunction,
@@ -164,27 +167,31 @@ class HttpApi:
         as_error = failed and _flag(request, "returnInternalServerErrorOnFailure", default=False)
         return web.json_response(payload, status=500 if as_error else 200)
 
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _list(self, request: web.Request) -> web.StreamResponse:
         page_size = _page_size(request)
+        wanted = _query(request)
+        after = _read_token(request.headers.get(CONTINUATION_HEADER))
         # The SDK's client does not follow continuation tokens: it is given everything.
-        whole = request.path.startswith(RPC_PATH) and "top" not in request.query
-        found = self._hub.store.query(
-            created_from=_moment(request, "createdTimeFrom"),
-            created_to=_moment(request, "createdTimeTo"),
-            statuses=_statuses(request),
-            prefix=request.query.get("instanceIdPrefix", ""),
-            after=_read_token(request.headers.get(CONTINUATION_HEADER)),
-            limit=-1 if whole else page_size,
-        )
-        show_input = _flag(request, "showInput", default=True)
-        payload = [
-            status.view(instance, show_input=show_input, show_output=False) for instance in found
-        ]
-        token = ""
-        if not whole and len(found) == page_size:
-            last = found[-1].execution
-            token = _write_token(microseconds(last.created_at), last.instance_id)
-        return web.json_response(payload, headers={CONTINUATION_HEADER: token})
+        if request.path.startswith(RPC_PATH) and "top" not in request.query:
+            return await self._list_all(request, wanted)
+        found = self._hub.store.query(wanted, after=after, limit=page_size)
+        token = _write_token(position(found[-1])) if len(found) == page_size else ""
+        return web.json_response(_views(request, found), headers={CONTINUATION_HEADER: token})
+
+    async def _list_all(self, request: web.Request, wanted: InstanceQuery) -> web.StreamResponse:
+        """All of them, written a page at a time: neither memory nor the event loop has to hold."""
+        response = web.StreamResponse(headers={CONTINUATION_HEADER: ""})
+        response.content_type = "application/json"
+        await response.prepare(request)
+        separator = "["
+        for page in self._hub.store.pages(wanted):
+            text = json.dumps(_views(request, page))
+            await response.write(f"{separator}{text[1:-1]}".encode())
+            await asyncio.sleep(0)
+            separator = ","
+        await response.write(b"]" if separator == "," else b"[]")
+        await response.write_eof()
+        return response
 
     async def _raise_event(self, request: web.Request) -> web.Response:
         if request.can_read_body and request.content_type != "application/json":
@@ -222,14 +229,11 @@ class HttpApi:
         return web.json_response({"instancesDeleted": count})
 
     async def _purge_by(self, request: web.Request) -> web.Response:
-        created_from = _moment(request, "createdTimeFrom")
-        if created_from is None:
+        # By these conditions only, as the real API.
+        wanted = replace(_query(request), prefix="")
+        if wanted.created_from is None:
             return _error(400, "Please provide value for 'createdTimeFrom' parameter.")
-        count = await self._hub.purge_by(
-            created_from=created_from,
-            created_to=_moment(request, "createdTimeTo"),
-            statuses=_statuses(request),
-        )
+        count = await self._hub.purge_by(wanted)
         if not count:
             return _error(404, "No finished instance meets the conditions")
         return web.json_response({"instancesDeleted": count})
@@ -358,11 +362,25 @@ def _statuses(request: web.Request) -> list[str]:
     return [name for text in request.query.getall("runtimeStatus", []) for name in text.split(",")]
 
 
-def _write_token(created_at_us: int, instance_id: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([created_at_us, instance_id]).encode()).decode()
+def _query(request: web.Request) -> InstanceQuery:
+    return InstanceQuery(
+        created_from=_moment(request, "createdTimeFrom"),
+        created_to=_moment(request, "createdTimeTo"),
+        statuses=_statuses(request),
+        prefix=request.query.get("instanceIdPrefix", ""),
+    )
 
 
-def _read_token(token: str | None) -> tuple[int, str] | None:
+def _views(request: web.Request, instances: Iterable[Instance]) -> list[dict[str, Any]]:
+    show_input = _flag(request, "showInput", default=True)
+    return [status.view(one, show_input=show_input, show_output=False) for one in instances]
+
+
+def _write_token(last: Position) -> str:
+    return base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
+
+
+def _read_token(token: str | None) -> Position | None:
     if not token:
         return None
     try:

@@ -24,6 +24,16 @@ def moment(at_us: int) -> datetime:
     return _EPOCH + at_us * _MICROSECOND
 
 
+Position = tuple[int, str]
+"""Where an instance stands among all, oldest first: creation time (microseconds) and id."""
+
+
+def position(instance: Instance) -> Position:
+    """Where an instance stands among all."""
+    execution = instance.execution
+    return microseconds(execution.created_at), execution.instance_id
+
+
 class InstanceExists(Refused):
     """An instance of that id has not finished."""
 
@@ -37,12 +47,33 @@ class InstanceMissing(Refused):
     """There is no instance of that id."""
 
 
+class NotFailed(Refused):
+    """Only a failed instance can be rewound."""
+
+
 class InstanceFinished(Refused):
     """The instance has finished, so nothing can be sent to it."""
 
 
 class Conflict(Exception):
     """The store does not hold what a transaction builds upon; nothing was changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceQuery:
+    """Conditions that instances meet all of.
+
+    Attributes:
+        created_from: created at or after it.
+        created_to: created at or before it.
+        statuses: in one of these states; none given: in any.
+        prefix: the id begins with it.
+    """
+
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    statuses: Sequence[str] = ()
+    prefix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +149,17 @@ class Turn:
     instance: Instance | None = None
     ended: bool = False
     next_execution: Execution | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """A failed instance as it goes on: with another history, and what is under way by it."""
+
+    instance_id: str
+    events: str
+    activities: Sequence[Activity] = ()
+    timers: Sequence[Timer] = ()
+    messages: Sequence[Message] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

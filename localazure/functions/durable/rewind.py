@@ -2,7 +2,8 @@
 
 Failures that the orchestrator caught and acted upon stay. Those after the last step that it took
 itself are removed with their steps, so that replay schedules these anew; a retry policy's attempts
-and timers count as one step. A failed sub-orchestration stays scheduled and is rewound itself.
+and timers count as one step. A failed sub-orchestration stays scheduled, as an open step, and is
+rewound itself.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _FAILURES = frozenset({EventType.TASK_FAILED, EventType.SUB_ORCHESTRATION_INSTAN
 
 @dataclass(frozen=True, kw_only=True)
 class Rewound:
-    """A history that ends before the failure, and the sub-orchestrations to rewind with it."""
+    """A history that ends before the failure, and those of its steps that have not ended."""
 
     events: list[Event]
-    children: list[str]
+    open_steps: list[Event]
 
 
 def rewind(events: Sequence[Event]) -> Rewound:
@@ -68,10 +69,22 @@ def rewind(events: Sequence[Event]) -> Rewound:
         for event_id, step in steps.items()
         if event_id in undone or step.get("RetryOf") in undone
     }
+    left = [event for event in events if not _removed(event, gone, children, steps)]
+    ended = {_step_ended_by(event) for event in left}
     return Rewound(
-        events=[event for event in events if not _removed(event, gone, children, steps)],
-        children=children,
+        events=left,
+        open_steps=[
+            event
+            for event in left
+            if event["EventType"] in _STEPS and event["EventId"] not in ended
+        ],
     )
+
+
+def _step_ended_by(event: Event) -> int | None:
+    if event["EventType"] == EventType.TIMER_FIRED:
+        return event["TimerId"]
+    return event.get("TaskScheduledId")
 
 
 def _first_attempt(step: Event) -> int:

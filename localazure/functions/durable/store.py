@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,18 +25,26 @@ from localazure.functions.durable.records import (
     Activity,
     Delivery,
     EntityTurn,
+    InstanceQuery,
     Message,
+    Position,
+    Rewrite,
     Timer,
     Turn,
     microseconds,
     moment,
+    position,
 )
 from localazure.functions.durable.schema import MIGRATIONS
 from localazure.functions.durable.transactions import marks
 
 T = TypeVar("T")
 
+# Rows that are read, or deleted, at once where all are asked for: some tens of milliseconds.
+PAGE_SIZE = 500
+
 _LIVE = tuple(str(status) for status in LIVE)
+_ALL = InstanceQuery()
 
 
 class Store:
@@ -90,9 +98,9 @@ class Store:
         """Commit a batch of operations."""
         return await self._submit(lambda db: transactions.commit_entity(db, turn))
 
-    async def rewrite(self, instance_id: str, events: str, at: datetime, message: Message) -> None:
-        """Take a failed instance back to Running."""
-        await self._submit(lambda db: transactions.rewrite(db, instance_id, events, at, message))
+    async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
+        """Take failed instances back to Running, all or none."""
+        await self._submit(lambda db: transactions.rewrite(db, rewrites, at))
 
     async def purge(self, instance_ids: Sequence[str]) -> int:
         """Delete finished instances."""
@@ -124,38 +132,32 @@ class Store:
 
     def query(
         self,
+        wanted: InstanceQuery = _ALL,
         *,
-        created_from: datetime | None = None,
-        created_to: datetime | None = None,
-        statuses: Sequence[str] = (),
-        prefix: str = "",
-        after: tuple[int, str] | None = None,
+        after: Position | None = None,
         limit: int = -1,
     ) -> list[Instance]:
         """Instances that meet every condition, oldest first.
 
         Args:
-            created_from: created at or after it.
-            created_to: created at or before it.
-            statuses: in one of these states; none given: in any.
-            prefix: the id begins with it.
-            after: creation time (microseconds) and id of the last one of the page before.
+            wanted: the conditions.
+            after: position of the last one of the page before.
             limit: how many at most, -1: all.
         """
         conditions: list[str] = []
         values: list[Any] = []
-        if created_from is not None:
+        if wanted.created_from is not None:
             conditions.append("created_at_us >= ?")
-            values.append(microseconds(created_from))
-        if created_to is not None:
+            values.append(microseconds(wanted.created_from))
+        if wanted.created_to is not None:
             conditions.append("created_at_us <= ?")
-            values.append(microseconds(created_to))
-        if statuses:
-            conditions.append(f"status IN ({marks(statuses)})")
-            values += statuses
-        if prefix:
+            values.append(microseconds(wanted.created_to))
+        if wanted.statuses:
+            conditions.append(f"status IN ({marks(wanted.statuses)})")
+            values += wanted.statuses
+        if wanted.prefix:
             conditions.append("substr(instance_id, 1, ?) = ?")
-            values += [len(prefix), prefix]
+            values += [len(wanted.prefix), wanted.prefix]
         if after is not None:
             conditions.append("(created_at_us, instance_id) > (?, ?)")
             values += after
@@ -165,6 +167,13 @@ class Store:
             (*values, limit),
         )
         return [_instance(row) for row in rows]
+
+    def pages(self, wanted: InstanceQuery = _ALL) -> Iterator[list[Instance]]:
+        """All instances that meet the conditions, a page at a time: the event loop may turn."""
+        page = self.query(wanted, limit=PAGE_SIZE)
+        while page:
+            yield page
+            page = self.query(wanted, after=position(page[-1]), limit=PAGE_SIZE)
 
     def live_children(self, execution_id: str) -> list[Execution]:
         """Sub-orchestrations of an execution that have not finished."""

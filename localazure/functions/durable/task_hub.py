@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from datetime import datetime
 
 from localazure.functions.durable import entities, history
 from localazure.functions.durable.dispatcher import Clock, Dispatcher
 from localazure.functions.durable.history import Event
-from localazure.functions.durable.instance import Execution, Instance, Status
+from localazure.functions.durable.instance import FINISHED, Execution, Instance, Status
 from localazure.functions.durable.invocation import KnownFunctions
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.records import InstanceMissing
-from localazure.functions.durable.rewind import rewind
+from localazure.functions.durable.records import InstanceMissing, InstanceQuery, NotFailed
+from localazure.functions.durable.rewriting import rewriting
 from localazure.functions.durable.store import Store
 
 MAX_INSTANCE_ID_LENGTH = 100  # as the real extension
@@ -27,10 +25,6 @@ class UnknownFunction(Exception):
 
 class InvalidInstanceId(ValueError):
     """An instance id that the real extension rejects."""
-
-
-class NotFailed(Exception):
-    """Only a failed instance can be rewound."""
 
 
 class NotFinished(Exception):
@@ -150,22 +144,12 @@ class TaskHub:
         instance = self.instance(instance_id)
         if instance.status is not Status.FAILED:
             raise NotFailed(instance_id)
-        events = history.decode(",".join(self.store.history(instance.execution.execution_id)))
-        rewound = rewind(events)
-        for child_id in rewound.children:
-            child = self.store.instance(child_id)
-            if child is not None and child.status is Status.FAILED:
-                await self.rewind(child_id, reason)
-        message = self.store.message(
-            instance_id,
-            history.generic_event(self._now(), f"Rewind: {reason}"),
-            instance.execution.execution_id,
-        )
-        await self.store.rewrite(
-            instance_id, history.encode(rewound.events), self._clock(), message
-        )
-        self._dispatcher.forget(instance_id)
-        self._dispatcher.deliver(message)
+        # One transaction: a sub-orchestration that ended while its parent has still failed would
+        # have nobody to tell.
+        rewrites = rewriting(self.store, instance, reason, self._now())
+        await self.store.rewrite(rewrites, self._clock())
+        for one in rewrites:
+            self._dispatcher.go_on(one)
 
     async def purge(self, instance_id: str) -> int:
         """Delete a finished instance; 1.
@@ -180,18 +164,17 @@ class TaskHub:
             raise NotFinished(instance)
         return count
 
-    async def purge_by(
-        self,
-        *,
-        created_from: datetime,
-        created_to: datetime | None = None,
-        statuses: Sequence[str] = (),
-    ) -> int:
-        """Delete the finished instances that meet every condition; how many there were."""
-        found = self.store.query(
-            created_from=created_from, created_to=created_to, statuses=statuses
-        )
-        return await self.store.purge([instance.execution.instance_id for instance in found])
+    async def purge_by(self, wanted: InstanceQuery) -> int:
+        """Delete the finished instances that meet every condition; how many there were.
+
+        Others are served in between, so that it is not one transaction.
+        """
+        count = 0
+        for page in self.store.pages(wanted):
+            count += await self.store.purge(
+                [one.execution.instance_id for one in page if one.status in FINISHED]
+            )
+        return count
 
     async def signal_entity(
         self, name: str, key: str, operation: str, input_json: str | None

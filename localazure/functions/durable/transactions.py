@@ -18,6 +18,9 @@ from localazure.functions.durable.records import (
     InstanceFinished,
     InstanceMissing,
     Message,
+    NotFailed,
+    Rewrite,
+    Timer,
     Turn,
     microseconds,
 )
@@ -92,31 +95,28 @@ def commit_entity(connection: sqlite3.Connection, turn: EntityTurn) -> list[Mess
     return [message for message in turn.messages if _post(connection, message)]
 
 
-def rewrite(
-    connection: sqlite3.Connection,
-    instance_id: str,
-    events: str,
-    at: datetime,
-    message: Message,
-) -> None:
-    """Take a failed instance back to Running with another history, and wake it by a message.
+def rewrite(connection: sqlite3.Connection, rewrites: Sequence[Rewrite], at: datetime) -> None:
+    """Take failed instances back to Running with another history.
 
     Raises:
-        Conflict: it is not in the state Failed any more.
+        NotFailed: one of them is not in the state Failed (any more); none is changed.
     """
-    row = connection.execute(
-        "UPDATE instances SET status = ?, output = NULL, updated_at_us = ?"
-        " WHERE instance_id = ? AND status = ? RETURNING execution_id",
-        (Status.RUNNING, microseconds(at), instance_id, Status.FAILED),
-    ).fetchone()
-    if row is None:
-        raise Conflict(f"instance {instance_id} is not Failed any more")
-    (execution_id,) = row
-    connection.execute("DELETE FROM history WHERE execution_id = ?", (execution_id,))
-    connection.execute(
-        "INSERT INTO history VALUES (?, 0, ?, ?)", (execution_id, microseconds(at), events)
-    )
-    _post(connection, message)
+    for one in rewrites:
+        row = connection.execute(
+            "UPDATE instances SET status = ?, output = NULL, updated_at_us = ?"
+            " WHERE instance_id = ? AND status = ? RETURNING execution_id",
+            (Status.RUNNING, microseconds(at), one.instance_id, Status.FAILED),
+        ).fetchone()
+        if row is None:
+            raise NotFailed(one.instance_id)
+        (execution_id,) = row
+        connection.execute("DELETE FROM history WHERE execution_id = ?", (execution_id,))
+        connection.execute(
+            "INSERT INTO history VALUES (?, 0, ?, ?)", (execution_id, microseconds(at), one.events)
+        )
+        _schedule(connection, one.activities, one.timers)
+        for message in one.messages:
+            _post(connection, message)
 
 
 def purge(connection: sqlite3.Connection, instance_ids: Sequence[str]) -> int:
@@ -147,27 +147,7 @@ def commit(connection: sqlite3.Connection, turn: Turn) -> Delivery:
             "INSERT INTO history VALUES (?, ?, ?, ?)",
             (execution.execution_id, turn.episode, microseconds(turn.at), turn.events),
         )
-    connection.executemany(
-        "INSERT INTO activities VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (
-                activity.execution_id,
-                activity.event_id,
-                activity.instance_id,
-                activity.name,
-                activity.input_json,
-                activity.not_before_us,
-            )
-            for activity in turn.activities
-        ],
-    )
-    connection.executemany(
-        "INSERT INTO timers VALUES (?, ?, ?, ?)",
-        [
-            (timer.execution_id, timer.event_id, timer.instance_id, timer.fire_at)
-            for timer in turn.timers
-        ],
-    )
+    _schedule(connection, turn.activities, turn.timers)
     if turn.ended:
         _forget(connection, execution, whole=turn.next_execution is None)
     if turn.next_execution is not None:
@@ -200,6 +180,32 @@ def commit(connection: sqlite3.Connection, turn: Turn) -> Delivery:
 def marks(values: Sequence[object]) -> str:
     """Placeholders for so many values."""
     return ", ".join("?" * len(values))
+
+
+def _schedule(
+    connection: sqlite3.Connection, activities: Sequence[Activity], timers: Sequence[Timer]
+) -> None:
+    connection.executemany(
+        "INSERT INTO activities VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (
+                activity.execution_id,
+                activity.event_id,
+                activity.instance_id,
+                activity.name,
+                activity.input_json,
+                activity.not_before_us,
+            )
+            for activity in activities
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO timers VALUES (?, ?, ?, ?)",
+        [
+            (timer.execution_id, timer.event_id, timer.instance_id, timer.fire_at)
+            for timer in timers
+        ],
+    )
 
 
 def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:

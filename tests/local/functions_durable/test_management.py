@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,8 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
+from localazure.functions.durable.instance import Instance
+from localazure.functions.durable.store import Store
 from tests.local.functions_durable.tiny_app import SYSTEM_KEY, TinyApp, eventually, running
 
 Context = df.DurableOrchestrationContext
@@ -145,6 +148,119 @@ async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
             await hub.client.rewind("out", "again")
         with pytest.raises(Exception, match="No instance"):
             await hub.client.rewind("nobody", "x")
+
+
+async def test_a_rewind_is_one_transaction(tmp_path: Path) -> None:
+    """Else a child may end while its parent has still failed, and its end reaches nobody."""
+    app = make_app()
+    broken = True
+
+    @app.activity
+    def fragile(number: int) -> int:
+        if broken:
+            raise OSError("disk on fire")
+        return number
+
+    @app.orchestrator
+    def inner(context: Context) -> Any:
+        return (yield context.call_activity("fragile", context.get_input()))
+
+    @app.orchestrator
+    def outer(context: Context) -> Any:
+        names = [f"in-{number}" for number in range(30)]
+        return (
+            yield context.task_all(
+                [context.call_sub_orchestrator("inner", n, name) for n, name in enumerate(names)]
+            )
+        )
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("outer", "out")
+        assert "disk on fire" in (await hub.until("out")).output
+        broken = False
+        answers = await asyncio.gather(
+            *(hub.client.rewind("out", "extinguished") for _ in range(2)), return_exceptions=True
+        )
+        # The second one finds it running: that is its asker's affair and no failure of the store.
+        assert sum(answer is None for answer in answers) == 1
+        assert (await hub.until("out", "Completed")).output == list(range(30))
+
+
+async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
+    """Code that is not deterministic fails an instance with steps under way; then it is mended."""
+    app = make_app()
+    gate, is_broken = asyncio.Event(), True
+
+    @app.activity
+    async def gated(number: int) -> int:
+        await gate.wait()
+        return number
+
+    @app.orchestrator
+    def inner(context: Context) -> Any:
+        return (yield context.wait_for_external_event("in"))
+
+    @app.orchestrator
+    def changing(context: Context) -> Any:
+        if is_broken and app.count("changing") > 1:
+            yield context.create_timer(context.current_utc_datetime)
+        return (
+            yield context.task_all(
+                [
+                    context.call_activity("gated", 1),
+                    context.create_timer(context.current_utc_datetime + timedelta(days=1)),
+                    context.call_sub_orchestrator("inner", None, "in"),
+                    context.wait_for_external_event("go"),
+                ]
+            )
+        )
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("changing", "c")
+        await eventually(lambda: app.count("gated") == 1)
+        await hub.until("in", "Running")
+        await hub.client.raise_event("c", "go", 1)
+        assert "Non-Deterministic" in (await hub.until("c")).output
+        gate.set()
+        await hub.client.raise_event("in", "in", 2)
+        await hub.until("in")  # its parent does not hear of it
+        is_broken = False
+        await hub.client.rewind("c", "mended")
+        hub.clock.offset += timedelta(days=2)
+        hub.extension.fire_timers()
+        status = await hub.until("c", "Completed")
+    assert status.output[0] == 1
+    assert status.output[2:] == ["2", "1"]
+
+
+async def test_lists_and_purges_are_done_in_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localazure.functions.durable.store.PAGE_SIZE", 3)
+    lengths: list[int] = []
+    query = Store.query
+
+    def watched(self: Store, *arguments: Any, **named: Any) -> list[Instance]:
+        found = query(self, *arguments, **named)
+        lengths.append(len(found))
+        return found
+
+    monkeypatch.setattr(Store, "query", watched)
+    async with running(make_app(), tmp_path) as hub:
+        await hub.client.start_new("waiting", "lives")
+        ids = [await hub.client.start_new("simple", f"o{number}") for number in range(7)]
+        for instance_id in ids:
+            await hub.until(instance_id)
+        everything = await hub.client.get_status_all()
+        assert sorted(one.instance_id for one in everything) == ["lives", *ids]
+        assert not await hub.client.get_status_by(created_time_to=datetime(2020, 1, 1, tzinfo=UTC))
+        purged = await hub.client.purge_instance_history_by(
+            created_time_from=datetime(2020, 1, 1, tzinfo=UTC)
+        )
+        assert purged.instances_deleted == 7
+        (left,) = await hub.client.get_status_all()
+        assert left.instance_id == "lives"
+    assert max(lengths) == 3
 
 
 async def test_restart(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from localazure.functions.durable.records import (
     InstanceExists,
     InstanceFinished,
     InstanceMissing,
+    InstanceQuery,
     Message,
     Timer,
     Turn,
-    microseconds,
 )
 from localazure.functions.durable.store import Store
 
@@ -123,18 +123,17 @@ async def test_an_id_is_free_again_once_its_instance_has_finished(store: Store) 
         await store.post(fenced)
 
 
-async def test_pages_hold_every_instance_once(store: Store) -> None:
-    for number in range(7):
+async def test_pages_hold_every_instance_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localazure.functions.durable.store.PAGE_SIZE", 2)
+    for number in range(6):
         await store.create(execution(number))
-    found: list[str] = []
-    after = None
-    while page := store.query(after=after, limit=2):
-        found += [instance.execution.instance_id for instance in page]
-        last = page[-1].execution
-        after = (microseconds(last.created_at), last.instance_id)
-    assert found == [f"i{number}" for number in range(7)]
-    prefix = store.query(prefix="i3")
+    pages = [[one.execution.instance_id for one in page] for page in store.pages()]
+    assert pages == [["i0", "i1"], ["i2", "i3"], ["i4", "i5"]]
+    prefix = store.query(InstanceQuery(prefix="i3"))
     assert [instance.execution.instance_id for instance in prefix] == ["i3"]
+    assert not list(store.pages(InstanceQuery(prefix="x")))
 
 
 async def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
