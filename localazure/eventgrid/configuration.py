@@ -231,8 +231,12 @@ def _parse_destination(place: Place, environment: Environment) -> tuple[Destinat
 def _parse_target(kind: str, place: Place, environment: Environment) -> Destination:
     if kind == "WebHook":
         url = place.string().replace("{functions_url}", environment.functions_url)
+        url = url.replace("{functions_system_key}", quote(environment.keys.functions_system))
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-            raise place.error("expected an http or https URL (with {functions_url}, if you like)")
+            raise place.error(
+                "expected an http or https URL (with {functions_url} and "
+                "{functions_system_key}, if you like)"
+            )
         return WebHook(url)
     segments = place.string().strip("/").split("/")
     if kind == "AzureFunction":

@@ -67,6 +67,21 @@ def read(tmp_path: Path, document: object) -> Configuration:
     return load(environment(tmp_path))
 
 
+def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
+    document = copy.deepcopy(FULL)
+    webhook = document["eventSubscriptions"][0]["properties"]["destination"]["properties"]
+    webhook["endpointUrl"] = (
+        "{functions_url}/runtime/webhooks/blobs"
+        "?functionName=Host.Functions.x&code={functions_system_key}"
+    )
+    there = environment(tmp_path)
+    there.event_grid_config.write_text(json.dumps(document))
+    assert load(there).subscriptions["one"].destination == WebHook(
+        f"{there.functions_url}/runtime/webhooks/blobs"
+        f"?functionName=Host.Functions.x&code={there.keys.functions_system}"
+    )
+
+
 def test_file_of_this_repository() -> None:
     there = environment(ROOT / "infra" / "local")
     configuration = load(there)
