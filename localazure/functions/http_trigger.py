@@ -21,7 +21,6 @@ from localazure.functions.context import TraceContext
 from localazure.functions.invocation import Invoker, Outcome, TriggerData
 from localazure.functions.loader import LoadedFunction
 from localazure.functions.routing import RouteTable, RouteTemplate
-from localazure.functions.signature import RETURN
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
@@ -172,10 +171,10 @@ def request_data(request: web.Request, parameters: dict[str, str], body: bytes) 
 
 
 def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
+    # Whatever was returned, be it to another binding, unless the http output says otherwise.
     datum = outcome.result
     for binding in function.bindings_of(bindings.HTTP):
-        if binding.name != RETURN:
-            datum = outcome.outputs.get(binding.name)
+        datum = outcome.outputs.get(binding.name, datum)
     match datum:
         case None | Datum(type=None):
             return web.Response(status=204)

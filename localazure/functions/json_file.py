@@ -1,4 +1,4 @@
-"""JSON as the Functions tools write it: UTF-8 with or without a BOM, comments allowed."""
+"""JSON as the Functions tools take it: UTF-8 with or without a BOM, comments, trailing commas."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from localazure.functions.errors import AppLoadError
 
 # A string is matched first, so that a `//` inside of it (every URL) is no comment.
 _STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object in which `//` and `/* */` comments may stand.
+    """Parse a JSON object in which comments (`//`, `/* */`) and trailing commas may stand.
 
     Raises:
         ValueError: it is no JSON, or no object.
     """
-    document: Any = json.loads(_STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text))
+    text = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
+    document: Any = json.loads(_STRING_OR_TRAILING_COMMA.sub(lambda match: match[1] or "", text))
     if not isinstance(document, dict):
         raise ValueError(f"expected an object, found {type(document).__name__}")  # noqa: TRY004 - a fault of the text, as any other that json.loads reports
     return cast("dict[str, Any]", document)

@@ -60,6 +60,7 @@ async def test_the_whole_request_and_the_whole_response(running_app: Any) -> Non
         ("GET", "/api/slow", 500),
         ("GET", "/api/off", 404),
         ("GET", "/api/out", 202),
+        ("GET", "/api/unset", 204),
     ],
 )
 async def test_statuses(running_app: Any, method: str, path: str, status: int) -> None:

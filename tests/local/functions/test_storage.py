@@ -217,11 +217,11 @@ async def test_the_blob_webhook_takes_its_own_functions_and_the_system_key(
 
 
 async def test_a_message_that_the_end_cuts_off_is_given_back_at_once(
-    shared: Any, storage: StorageClients, tmp_path: Any
+    shared: Any, storage: StorageClients, tmp_path: Any, running_app: Any
 ) -> None:
     queue = await storage.queue(CONNECTION, "cut-off")
     names = {**settings(shared.environment), "TASKS": "cut-off", "SEEN": str(tmp_path / "seen")}
-    running = shared.running_app("storage", drain_seconds=0.1, **names)
+    running = running_app("storage", drain_seconds=0.1, **names)
     async with running:
         await queue.put(encode("60", is_base64=True))
         async with asyncio.timeout(30):

@@ -17,6 +17,11 @@ def test_comments_are_left_out() -> None:
     assert parse_object(text) == {"a": "http://x/*y*/", "b": 1}
 
 
+def test_trailing_commas_are_left_out() -> None:
+    text = '{"a": [1, 2, ], // one\n "b": ",]", /* two */ }'
+    assert parse_object(text) == {"a": [1, 2], "b": ",]"}
+
+
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
 def test_plain_json_is_read_as_it_is(document: dict[str, Any]) -> None:
     assert parse_object(json.dumps(document)) == document

@@ -35,3 +35,9 @@ def files(req: func.HttpRequest) -> str:
 @more.route(route="out", auth_level=func.AuthLevel.ANONYMOUS, binding_arg_name="answer")
 def out(req: func.HttpRequest, answer: func.Out[func.HttpResponse]) -> None:
     answer.set(func.HttpResponse("set", status_code=202))
+
+
+@more.function_name("unset_param")
+@more.route(route="unset", auth_level=func.AuthLevel.ANONYMOUS, binding_arg_name="answer")
+def unset(req: func.HttpRequest, answer: func.Out[func.HttpResponse]) -> None:
+    pass
