@@ -1,8 +1,9 @@
-"""Blob triggers with Event Grid as their source: a function for each blob that was written.
+"""Blob triggers: a function for each blob that was written.
 
-As the real extension does, the webhook puts what it is told into a queue of the AzureWebJobsStorage
-account and only then answers: nothing that was acknowledged is lost. The queue gives it out until
-the function succeeds; a blob that fails too often goes to the queue `webjobs-blobtrigger-poison`.
+Of a blob they learn from Event Grid, or by looking for it (`blob_scan`). As the real extension
+does, both put what they learn into a queue of the AzureWebJobsStorage account: the webhook before
+it answers, so nothing that was acknowledged is lost. The queue gives it out until the function
+succeeds; a blob that fails too often goes to the queue `webjobs-blobtrigger-poison`.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-event-grid-blob-trigger,
 https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-trigger
@@ -28,6 +29,7 @@ from azure.storage.blob import BlobProperties
 from localazure.functions import logs
 from localazure.functions.authorization import KeyRing
 from localazure.functions.binding_expressions import capture_pattern
+from localazure.functions.blob_scan import BlobScan, FoundBlob
 from localazure.functions.event_grid_webhook import EventGridWebhook
 from localazure.functions.host_json import BlobOptions, QueueOptions
 from localazure.functions.input_bindings import blob_datum
@@ -43,6 +45,8 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 PATH: Final = "/runtime/webhooks/blobs"
 POISON_QUEUE: Final = "webjobs-blobtrigger-poison"
 _FUNCTION_ID: Final = "Host.Functions.{}"
+_POLLS: Final = "LogsAndContainerScan"
+_IS_TOLD: Final = "EventGrid"
 _BLOB_CREATED: Final = "Microsoft.Storage.BlobCreated"
 _SUBJECT: Final = re.compile(r"/blobServices/default/containers/([^/]+)/blobs/(.+)", re.DOTALL)
 
@@ -53,33 +57,33 @@ class BlobFunction:
 
     function: LoadedFunction
     connection: str
+    container: str
     path: re.Pattern[str]
     """Matches CONTAINER/NAME."""
+    is_polled: bool
+    """Whether it looks for its blobs; else Event Grid tells of them."""
 
     @classmethod
     def of(cls, function: LoadedFunction, storage: StorageClients) -> BlobFunction:
         """Read a function's trigger.
 
         Raises:
-            ValueError: its source is not Event Grid, its path is wrong, or its connection is not
-                configured.
+            ValueError: its source or its path is wrong, or its connection is not configured.
         """
         settings = function.trigger.settings
-        source = settings.get("source")
-        if source != "EventGrid":
-            raise ValueError(
-                f"its blob trigger has the source {source or 'LogsAndContainerScan'}, which polls "
-                "the container and is not covered by this host; with "
-                'source="EventGrid" (azure.functions.BlobSource.EVENT_GRID) it is told of each '
-                "blob at once, here and on Azure"
-            )
+        source = settings.get("source") or _POLLS
+        if source not in {_POLLS, _IS_TOLD}:
+            raise ValueError(f"its source is {source!r}, neither {_POLLS} nor {_IS_TOLD}")
         connection = str(settings.get("connection") or "")
         storage.check(connection, Service.BLOB)
         storage.check(DEFAULT_CONNECTION, Service.QUEUE)
         path = str(settings.get("path") or "").lstrip("/")
+        container, _, name = path.partition("/")
+        if source == _POLLS and "{" in container:
+            raise ValueError(f"path {path!r}: a trigger that polls needs a container by name")
         # A path without a blob's name is for the whole container.
-        template = path if "/" in path else f"{path}/{{name}}"
-        return cls(function, connection, capture_pattern(template))
+        pattern = capture_pattern(path if name else f"{container}/{{name}}")
+        return cls(function, connection, container, pattern, is_polled=source == _POLLS)
 
 
 class BlobTriggers(QueueListener):
@@ -106,6 +110,7 @@ class BlobTriggers(QueueListener):
             host_id: names the queue; see `find_host_id`.
         """
         self._functions = {one.function.name.lower(): one for one in functions}
+        self._receipts = f"blobreceipts/{host_id}"
         self._invoker = invoker
         self._storage = storage
         queue_name = f"azure-webjobs-blobtrigger-{host_id}"
@@ -136,6 +141,25 @@ class BlobTriggers(QueueListener):
     def routes(self) -> list[web.RouteDef]:
         """The webhook's routes."""
         return self._webhook.routes()
+
+    def scans(self) -> list[BlobScan]:
+        """Of the functions that look for their blobs."""
+        return [self._scan(one) for one in self._functions.values() if one.is_polled]
+
+    def _scan(self, one: BlobFunction) -> BlobScan:
+        async def announce(found: FoundBlob) -> None:
+            queue: StorageQueue = await self._open()
+            message = _message(one, one.container, found.name, found.blob_type, found.etag)
+            await queue.put(encode(json.dumps(message), is_base64=True))
+
+        return BlobScan(
+            one.connection,
+            one.container,
+            receipts=f"{self._receipts}/{_FUNCTION_ID.format(one.function.name)}",
+            concerns=lambda name: one.path.fullmatch(f"{one.container}/{name}") is not None,
+            announce=announce,
+            storage=self._storage,
+        )
 
     async def _receive_events(self, one: BlobFunction, events: list[Any]) -> bool:
         try:
@@ -186,13 +210,20 @@ def blob_message(one: BlobFunction, event: Any) -> dict[str, str] | None:
     if not one.path.fullmatch(f"{container}/{name}"):
         return None
     data = event.get("data") or {}
+    blob_type, etag = str(data.get("blobType") or "BlockBlob"), str(data.get("eTag") or "")
+    return _message(one, container, name, blob_type, etag)
+
+
+def _message(
+    one: BlobFunction, container: str, name: str, blob_type: str, etag: str
+) -> dict[str, str]:
     return {
         "Type": "BlobTrigger",
         "FunctionId": _FUNCTION_ID.format(one.function.name),
-        "BlobType": str(data.get("blobType") or "BlockBlob"),
+        "BlobType": blob_type,
         "ContainerName": container,
         "BlobName": name,
-        "ETag": str(data.get("eTag") or ""),
+        "ETag": etag,
     }
 
 

@@ -81,7 +81,7 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
             storage=host.storage,
             host_id=find_host_id(host.settings, blob_functions),
         )
-        listeners.append(blobs)
+        listeners += [blobs, *blobs.scans()]
         webhooks += blobs.routes()
     http = HttpTrigger(endpoints, keys, host.invoker)
     return Triggers(running, faults, listeners, http, webhooks)

@@ -15,6 +15,7 @@ import pytest_asyncio
 from azure.storage.blob.aio import BlobServiceClient
 
 from localazure.environment import Environment
+from localazure.functions.blob_scan import BlobScan, FoundBlob
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_queue import StorageQueue, encode
 from localazure.storage import serve as serve_storage
@@ -206,6 +207,57 @@ async def test_a_blob_that_fails_goes_to_the_poison_queue(
     assert message["FunctionId"] == "Host.Functions.on_blob"
     assert (message["ContainerName"], message["BlobName"]) == ("landing", "x/bad.txt")
     assert len(shared.seen.of("on_blob", content="bad")) == 2
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_blob_is_found_by_looking(shared: Any) -> None:
+    connection = shared.environment.storage_connection_string()
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        polled = await service.create_container("polled")
+        await polled.upload_blob("a.txt", b"one")
+        await polled.upload_blob("b.csv", b"not for it")
+    notes = {"name": "polled/a.txt", "content": "one"}
+    await shared.seen.until(lambda: shared.seen.of("on_polled_blob", **notes))
+    assert len(shared.seen.of("on_polled_blob")) == 1
+
+
+async def test_each_version_of_a_blob_is_found_once(shared: Any, storage: StorageClients) -> None:
+    found: list[str] = []
+
+    async def announce(blob: FoundBlob) -> None:
+        found.append(blob.name)
+
+    def scan() -> BlobScan:
+        return BlobScan(
+            CONNECTION,
+            "versions",
+            receipts="blobreceipts/host/Host.Functions.f",
+            concerns=lambda name: name.endswith(".txt"),
+            announce=announce,
+            storage=storage,
+        )
+
+    first = scan()
+    await first.scan()  # the container is not there yet
+    connection = shared.environment.storage_connection_string()
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        container = await service.create_container("versions")
+        await container.upload_blob("a/b.txt", b"1")
+        await container.upload_blob("c.csv", b"1")
+        await first.scan()
+        await first.scan()
+        assert found == ["a/b.txt"]
+        await container.upload_blob("a/b.txt", b"2", overwrite=True)
+        await first.scan()
+        assert found == ["a/b.txt"] * 2
+        await scan().scan()  # after a restart
+        assert found == ["a/b.txt"] * 2
+        receipts = service.get_container_client("azure-webjobs-hosts")
+        names = [name async for name in receipts.list_blob_names() if name.endswith("/a/b.txt")]
+        for name in names:
+            await receipts.delete_blob(name)
+        await scan().scan()
+        assert found == ["a/b.txt"] * 3
 
 
 async def test_the_blob_webhook_takes_its_own_functions_and_the_system_key(

@@ -132,10 +132,14 @@ def test_events_of_the_path_only(path: str, names: list[str]) -> None:
     assert [message["BlobName"] for message in messages if message] == names
 
 
-@pytest.mark.parametrize("source", [None, "LogsAndContainerScan"])
-def test_a_polling_trigger_is_refused_and_the_way_out_named(source: str | None) -> None:
-    with pytest.raises(ValueError, match='source="EventGrid"'):
-        blob_function("landing/{name}", source)
+def test_where_a_trigger_learns_of_blobs() -> None:
+    assert not blob_function("landing/{name}").is_polled
+    assert blob_function("landing/{name}", None).is_polled
+    assert blob_function("landing/{name}", "LogsAndContainerScan").is_polled
+    with pytest.raises(ValueError, match="its source is 'Mail'"):
+        blob_function("landing/{name}", "Mail")
+    with pytest.raises(ValueError, match="needs a container by name"):
+        blob_function("{container}/{name}", None)
 
 
 def test_the_queue_is_the_apps_own() -> None:

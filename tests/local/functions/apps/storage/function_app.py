@@ -109,3 +109,8 @@ def on_blob(blob: func.InputStream) -> bytes:
     if content == b"bad":
         raise ValueError("as told")
     return content.upper()
+
+
+@app.blob_trigger(arg_name="blob", path="polled/{name}.txt", connection="AzureWebJobsStorage")
+def on_polled_blob(blob: func.InputStream) -> None:
+    note(function="on_polled_blob", name=blob.name, content=blob.read().decode())
