@@ -198,6 +198,8 @@ class Round:
             self._fault(kill, fault)
         if not snapshot.is_idle:
             self._fault(kill, "something is left in inbox, activities or timers")
+        if not self._ended:
+            self._fault(kill, "no end of an activity was ever seen: the check is blind")
         self._check_entities(kill)
         self._count(snapshot)
 

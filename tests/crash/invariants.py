@@ -203,17 +203,18 @@ def _order_faults(instance: Instance, events: list[Event]) -> Iterable[str]:
 
 
 def labels_of_ended(events: Iterable[Event], inbox: Iterable[Event]) -> set[str]:
-    """Labels of the activities that have succeeded."""
+    """Labels of the activities that have succeeded; those without one are not in the journal."""
     scheduled = {
         event["EventId"]: event
         for event in events
         if event["EventType"] == EventType.TASK_SCHEDULED
     }
-    return {
+    labels = {
         _label(scheduled[event["TaskScheduledId"]])
         for event in [*events, *inbox]
         if event["EventType"] == EventType.TASK_COMPLETED
     }
+    return {label for label in labels if label is not None}
 
 
 def begun_after_their_end(lines: Iterable[str], ended: set[str]) -> list[str]:
@@ -248,9 +249,9 @@ def _ended_step(event: Event) -> int:
     return event["TimerId" if is_timer else "TaskScheduledId"]
 
 
-def _label(step: Event) -> str:
+def _label(step: Event) -> str | None:
     work: Any = json.loads(step["Input"])
-    return (json.loads(work) if isinstance(work, str) else work)["label"]
+    return work.get("label") if isinstance(work, dict) else None
 
 
 def _to_entity(message: Message) -> bool:

@@ -2,8 +2,8 @@
 
 A crash is the end of a dispatcher with everything that it has in memory: its store fails every
 transaction from a drawn one on, and another dispatcher takes up the same file. A failure is that of
-a single transaction (a full disk), which the dispatcher itself must get over. The reference model
-is a plain recursive function that knows nothing of history.
+a single transaction (a full disk), which the dispatcher itself must get over. After each of them
+the store is looked through as after the kills of `tests/crash`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import contextlib
 import json
 import sqlite3
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
-import azure.durable_functions as df
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -28,154 +26,15 @@ from localazure.functions.durable.extension import DurableExtension, DurableOpti
 from localazure.functions.durable.instance import LIVE
 from localazure.functions.durable.store import Store
 from localazure.functions.durable.task_hub import TaskHub
-from tests.local.functions_durable.tiny_app import TinyApp
-
-Step = tuple[Any, ...]
-Context = df.DurableOrchestrationContext
-
-ATTEMPTS = 2
-STEPS = st.deferred(
-    lambda: st.one_of(
-        st.tuples(st.just("activity"), st.integers(0, 9)),
-        st.tuples(st.just("failing"), st.integers(0, 9)),
-        st.tuples(st.just("retried"), st.integers(0, 9), st.integers(1, 3)),
-        st.tuples(st.just("timer")),
-        st.tuples(st.just("race"), st.integers(0, 9)),
-        st.tuples(st.just("all"), st.lists(st.integers(0, 9), min_size=1, max_size=4)),
-        st.tuples(st.just("entity"), st.integers(1, 9)),
-        st.tuples(st.just("event")),
-        st.tuples(st.just("child"), PLANS),
-        st.tuples(st.just("again"), st.lists(SIMPLE, max_size=2)),
-    )
+from tests.crash.invariants import inspect
+from tests.local.functions_durable.random_orchestrations import (
+    MAX_PLACES,
+    PLANS,
+    Step,
+    model,
+    random_app,
+    total_of,
 )
-SIMPLE = st.tuples(st.just("activity"), st.integers(0, 9))
-PLANS = st.lists(STEPS, max_size=4)
-
-
-def model(steps: list[Step]) -> list[Any]:
-    """What an orchestration of these steps returns."""
-    results: list[Any] = []
-    for kind, *values in steps:
-        match kind:
-            case "activity" | "race":
-                results.append(values[0] + 1)
-            case "failing":
-                results.append("failed")
-            case "retried":
-                results.append("failed" if values[1] > ATTEMPTS else values[0] + 1)
-            case "all":
-                results.append([value + 1 for value in values[0]])
-            case "timer":
-                results.append("fired")
-            case "entity":
-                results.append(values[0])
-            case "event":
-                results.append("event")
-            case "child":
-                results.append(model(values[0]))
-            case _:
-                return model(values[0])
-    return results
-
-
-def perform_activity(context: Context, _: str, value: int) -> Any:
-    return (yield context.call_activity("add", value))
-
-
-def perform_failing(context: Context, _: str, value: int) -> Any:
-    return (yield context.call_activity("fail", value))
-
-
-def perform_retried(context: Context, place: str, value: int, good_attempt: int) -> Any:
-    work = {"number": value, "good": good_attempt, "key": f"{context.instance_id} {place}"}
-    return (yield context.call_activity_with_retry("flaky", df.RetryOptions(1, ATTEMPTS), work))
-
-
-def perform_timer(context: Context, _: str) -> Any:
-    yield context.create_timer(context.current_utc_datetime + timedelta(milliseconds=1))
-    return "fired"
-
-
-def perform_race(context: Context, _: str, value: int) -> Any:
-    timer: Any = context.create_timer(context.current_utc_datetime + timedelta(days=1))
-    winner = yield context.task_any([context.call_activity("add", value), timer])
-    timer.cancel()
-    return winner.result
-
-
-def perform_all(context: Context, _: str, values: list[int]) -> Any:
-    return (yield context.task_all([context.call_activity("add", value) for value in values]))
-
-
-def perform_entity(context: Context, _: str, value: int) -> Any:
-    entity = df.EntityId("adder", "all")
-    context.signal_entity(entity, "add", 1)
-    return (yield context.call_entity(entity, "add", value))
-
-
-def perform_event(context: Context, place: str) -> Any:
-    yield context.wait_for_external_event(place)
-    return "event"
-
-
-def perform_child(context: Context, _: str, plan: list[Step]) -> Any:
-    return (yield context.call_sub_orchestrator("follow", plan))
-
-
-PERFORM: dict[str, Any] = {
-    "activity": perform_activity,
-    "failing": perform_failing,
-    "retried": perform_retried,
-    "timer": perform_timer,
-    "race": perform_race,
-    "all": perform_all,
-    "entity": perform_entity,
-    "event": perform_event,
-    "child": perform_child,
-}
-
-
-def follow(context: Context) -> Any:
-    """The orchestrator: performs the steps of its input."""
-    plan: Any = context.get_input()
-    results: list[Any] = []
-    for number, (kind, *values) in enumerate(plan):
-        if kind == "again":
-            context.continue_as_new(values[0])
-            return None
-        try:
-            results.append((yield from PERFORM[kind](context, f"{number}", *values)))
-        except Exception:  # noqa: BLE001 - the SDK raises nothing narrower
-            results.append("failed")
-    return results
-
-
-def random_app() -> TinyApp:
-    app = TinyApp()
-    attempts: dict[str, int] = {}
-    app.orchestrator(follow)
-
-    @app.activity
-    def add(number: int) -> int:
-        return number + 1
-
-    @app.activity
-    def fail(number: int) -> None:
-        raise ValueError(number)
-
-    @app.activity
-    def flaky(work: dict[str, Any]) -> int:
-        attempts[work["key"]] = attempts.get(work["key"], 0) + 1
-        if work["good"] > ATTEMPTS or attempts[work["key"]] < work["good"]:
-            raise ValueError("not yet")
-        return work["number"] + 1
-
-    @app.entity
-    def adder(context: Any) -> None:
-        context.set_state(context.get_state(lambda: 0) + context.get_input())
-        context.set_result(context.get_input())
-
-    return app
 
 
 class Crash(sqlite3.OperationalError):
@@ -224,7 +83,7 @@ async def raise_events(hub: TaskHub, store: Store) -> None:
         if instance.status not in LIVE or not instance.started:
             continue
         history = "".join(store.history(instance.execution.execution_id))
-        for number in range(4):
+        for number in range(MAX_PLACES):
             if f'"Name":"{number}"' not in history:
                 with contextlib.suppress(Exception):  # it may have crashed or finished meanwhile
                     await hub.raise_event(instance.execution.instance_id, f"{number}", "1")
@@ -265,6 +124,7 @@ async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tupl
                 crashes += 1
         finally:
             await extension.stop(0)
+            check(folder)
     raise AssertionError("it never ended")
 
 
@@ -300,19 +160,16 @@ async def live_with_failures(plan: list[Step], folder: Path) -> tuple[Any, Any, 
                 await asyncio.sleep(0.001)
     finally:
         await extension.stop(0)
+        check(folder)
 
 
-def total_of(steps: list[Step]) -> int:
-    """What the entity has been told in all."""
-    total = 0
-    for kind, *values in steps:
-        if kind == "entity":
-            total += values[0] + 1
-        if kind == "child":
-            total += total_of(values[0])
-        if kind == "again":
-            break
-    return total
+def check(folder: Path) -> None:
+    """Whatever has happened, nothing may be lost, doubled or left behind."""
+    store = Store(folder / "hub.db")
+    try:
+        assert not inspect(store).faults
+    finally:
+        store.close()
 
 
 @settings(
