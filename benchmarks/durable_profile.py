@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.durable import IN_FLIGHT
 from benchmarks.harness import Bench, Contender, Sample
 from benchmarks.host_process import HostProcess
-from benchmarks.profile_shares import IDLE
+from benchmarks.profile_shares import IDLE, OWNERS
 
 SAMPLED_HOST = ("-m", "benchmarks.sampled_host")
 RESULT_TIMEOUT_SECONDS = 10.0
@@ -57,7 +57,9 @@ def _shares(profile: dict[str, Any]) -> Sample:
     samples: dict[str, int] = profile["samples"]
     waiting = samples.pop(IDLE, 0)
     busy = sum(samples.values())
-    shares = {f"{owner}, % of the loop's work": 100 * n / busy for owner, n in samples.items()}
+    shares = {
+        f"{owner}, % of the loop's work": 100 * samples.get(owner, 0) / busy for owner in OWNERS
+    }
     shares["event loop waits, % of the time"] = 100 * waiting / (busy + waiting)
     for thread, cpu_ms in profile["cpu_ms_by_thread"].items():
         if cpu_ms:

@@ -21,6 +21,11 @@ _OWNERS: tuple[tuple[str, str], ...] = (
 )
 _JSON = "/json/"
 _LOOP = "event loop"
+_SDK_JSON = "SDK: JSON"
+_ENGINE_JSON = "engine (JSON)"
+
+OWNERS = (*dict.fromkeys(owner for _, owner in _OWNERS), _SDK_JSON, _ENGINE_JSON, _LOOP)
+"""Everything that `classify` returns, but for IDLE."""
 
 
 def classify(stack: Iterable[tuple[str, str]]) -> str:
@@ -40,6 +45,6 @@ def classify(stack: Iterable[tuple[str, str]]) -> str:
         for mark, owner in _OWNERS:
             if mark in file:
                 if is_json and owner.startswith("SDK"):
-                    return "SDK: JSON"
-                return f"{owner} (JSON)" if is_json and owner == "engine" else owner
+                    return _SDK_JSON
+                return _ENGINE_JSON if is_json and owner == "engine" else owner
     return _LOOP

@@ -1,8 +1,9 @@
 """SQLite with group commit: many small durable transactions for the price of a few fsyncs.
 
 One thread owns the only writing connection. It takes every transaction that waits, runs each in a
-savepoint of its own, commits them together, and only then tells their callers: a transaction that
-was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only kill -9).
+savepoint of its own (unless it is alone), commits them together, and only then tells their callers:
+a transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
+kill -9).
 
 A file has one owner at a time: its users keep in memory what they know to be in it.
 """
@@ -155,9 +156,11 @@ class Database:
         try:
             crash_point(COMMIT_BEFORE)
             self._writer.execute("BEGIN IMMEDIATE")
-            outcomes = [self._run(job) for job in batch]
+            is_shared = len(batch) > 1
+            outcomes = [self._run(job, is_shared=is_shared) for job in batch]
             crash_point(COMMIT_WITHIN)
-            self._writer.execute("COMMIT")
+            if self._writer.in_transaction:
+                self._writer.execute("COMMIT")
             crash_point(COMMIT_AFTER)
         except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
             if self._writer.in_transaction:
@@ -175,20 +178,23 @@ class Database:
             except RuntimeError:  # the loop is closed: nobody waits any more
                 continue
 
-    def _run(self, job: _Job) -> tuple[_Job, Any, BaseException | None]:
+    def _run(self, job: _Job, *, is_shared: bool) -> tuple[_Job, Any, BaseException | None]:
         transaction, *_, lane = job
         if lane is not None and lane.error is not None:
             return job, None, LaneBroken(f"an earlier transaction failed: {lane.error}")
-        self._writer.execute("SAVEPOINT one")
+        if is_shared:
+            self._writer.execute("SAVEPOINT one")
         try:
             result = transaction(self._writer)
         except Exception as error:  # noqa: BLE001 - handed to the caller who waits
-            self._writer.execute("ROLLBACK TO one")
-            self._writer.execute("RELEASE one")
+            self._writer.execute("ROLLBACK TO one" if is_shared else "ROLLBACK")
+            if is_shared:
+                self._writer.execute("RELEASE one")
             if lane is not None and not isinstance(error, Refused):
                 lane.error = error
             return job, None, error
-        self._writer.execute("RELEASE one")
+        if is_shared:
+            self._writer.execute("RELEASE one")
         return job, result, None
 
 

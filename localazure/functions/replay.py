@@ -21,13 +21,13 @@ What runs is the SDK's own context, executor and code, in the way of the functio
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationContext, Orchestrator
+from azure.durable_functions.models.FunctionContext import FunctionContext
 from azure.durable_functions.models.history import HistoryEvent
 from azure.functions import OrchestrationContext
 
@@ -90,9 +90,7 @@ def _attributes_of_a_context() -> dict[str, Any]:
 
 _COMMON: Final = _attributes_of_a_context()
 _CONTAINERS: Final = [
-    name
-    for name, value in _COMMON.items()
-    if isinstance(value, (list, dict)) or name == "_function_context"
+    (name, value.copy) for name, value in _COMMON.items() if isinstance(value, (list, dict))
 ]
 
 
@@ -105,9 +103,10 @@ def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOr
     context = DurableOrchestrationContext.__new__(DurableOrchestrationContext)
     attributes = vars(context)
     attributes.update(_COMMON)
-    for name in _CONTAINERS:
-        attributes[name] = copy.copy(_COMMON[name])
+    for name, copy in _CONTAINERS:
+        attributes[name] = copy()
     attributes.update(
+        _function_context=FunctionContext(),
         _histories=histories,
         _instance_id=execution.instance_id,
         _parent_instance_id=execution.parent and execution.parent.instance_id,
@@ -140,7 +139,7 @@ def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
         known = trigger.memo["replay"] = _Known()
     past, events = trigger.past, known.events
     for event in events:
-        event.is_processed = False  # the one thing about an event that user code may set
+        event._is_processed = False  # the one thing about an event that user code may set
     for index in range(known.past, len(past)):
         document = past[index]
         if index < len(events) and known.documents[index] is document:

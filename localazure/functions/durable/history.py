@@ -48,7 +48,9 @@ class EventType(IntEnum):
 
 def timestamp(moment: datetime) -> str:
     """A UTC moment as ISO 8601 with microseconds and Z."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import quote
 
 RPC_PATH = "/durabletask"
@@ -25,7 +26,7 @@ class Links:
     hub_name: str
     system_key: str
 
-    @property
+    @cached_property
     def _query(self) -> str:
         return (
             f"taskHub={quote(self.hub_name)}&connection={CONNECTION_NAME}"
