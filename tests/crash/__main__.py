@@ -101,7 +101,10 @@ def _show(tally: Tally, seconds: float) -> None:
         f"{tally.activities} activities; {tally.begun_again} times one began again, "
         "each time before its end had been recorded"
     )
-    print(f"{tally.checks} checks of the whole store, integrity_check among them")
+    print(
+        f"{tally.checks} checks of the whole store, integrity_check among them; "
+        f"{tally.power_losses} more as after a loss of power"
+    )
     if not tally.faults:
         print("nothing lost, nothing doubled, every result right")
         return

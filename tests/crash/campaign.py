@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import signal
@@ -33,6 +34,11 @@ _SOON_PASSES: Final = 4
 _LATE_PASSES: Final = 40
 _RANDOM_SECONDS: Final = 0.4
 _DRAIN_SECONDS: Final = 0.03
+# SQLite's write-ahead log: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+_LOG_HEADER_BYTES: Final = 32
+_FRAME_BYTES: Final = 24 + 4096
+# As many frames are written back to the database (PRAGMA wal_autocheckpoint).
+_WRITTEN_BACK_FRAMES: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Tally:
     begun_again: int = 0
     """How often an activity began once more: its end had not been recorded before the kill."""
     checks: int = 0
+    power_losses: int = 0
     faults: list[str] = field(default_factory=list[str])
 
     def add(self, other: Tally) -> None:
@@ -80,6 +87,7 @@ class Tally:
         self.activities += other.activities
         self.begun_again += other.begun_again
         self.checks += other.checks
+        self.power_losses += other.power_losses
         self.faults += other.faults
 
 
@@ -168,6 +176,18 @@ class Round:
             self._fault(kill, fault)
         self._ended |= snapshot.ended
         self.tally.checks += 1
+        self._check_power_loss(kill)
+
+    def _check_power_loss(self, kill: Kill) -> None:
+        """What a disk may keep that lost its power: any number of commits, the first ones."""
+        log = self._folder.state / "durable.db-wal"
+        frames = _frames(log.read_bytes()) if log.exists() else 0
+        # A disk keeps the log until it has what was written back of it.
+        if 0 < frames < _WRITTEN_BACK_FRAMES:
+            cut = self._chance.randrange(_LOG_HEADER_BYTES + frames * _FRAME_BYTES)
+            for fault in self._snapshot(cut).faults:
+                self._fault(kill, f"with the log cut at byte {cut}: {fault}")
+            self.tally.power_losses += 1
 
     async def _live(self) -> None:
         """The last host ends everything, drains, and leaves nothing behind."""
@@ -227,8 +247,8 @@ class Round:
         self.tally.activities = len(began)
         self.tally.begun_again = began.total() - len(began)
 
-    def _snapshot(self) -> Snapshot:
-        store = self._copy()
+    def _snapshot(self, cut: int | None = None) -> Snapshot:
+        store = self._copy(cut)
         try:
             snapshot = invariants.inspect(store)
         finally:
@@ -243,13 +263,19 @@ class Round:
     def _copied(self) -> Path:
         return self._folder.path / "copy" / "durable.db"
 
-    def _copy(self) -> Store:
-        """The store as the host left it: to read it in place would recover it for the next."""
+    def _copy(self, cut: int | None = None) -> Store:
+        """The store as the host left it: to read it in place would recover it for the next.
+
+        Args:
+            cut: bytes of the write-ahead log that are there, None: all.
+        """
         shutil.rmtree(self._copied.parent, ignore_errors=True)
         self._copied.parent.mkdir()
         for part in self._folder.state.glob("durable.db*"):
             if not part.name.endswith((".lock", "-shm")):
                 shutil.copy(part, self._copied.parent)
+        if cut is not None:
+            os.truncate(f"{self._copied}-wal", cut)
         return Store(self._copied)
 
     def _new_lines(self) -> list[str]:
@@ -262,3 +288,12 @@ class Round:
     def _fault(self, kill: Kill, text: str) -> None:
         number = self.tally.kills.total()
         self.tally.faults.append(f"{self._folder.path.name}, kill {number} ({kill}): {text}")
+
+
+def _frames(log: bytes) -> int:
+    """How many frames of a log are in use: those that have the header's salt."""
+    salt = log[16:24]
+    count, place = 0, _LOG_HEADER_BYTES
+    while len(log) >= place + _FRAME_BYTES and log[place + 8 : place + 16] == salt:
+        count, place = count + 1, place + _FRAME_BYTES
+    return count

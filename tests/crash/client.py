@@ -13,7 +13,7 @@ from typing import Any, Final
 import aiohttp
 
 from tests.crash.host import KEYS
-from tests.crash.scenarios import OPERATIONS, PAYLOAD, SCENARIOS, Scenario
+from tests.crash.scenarios import MEND, OPERATIONS, PAYLOAD, SCENARIOS, Scenario
 
 POLL_SECONDS: Final = 0.02
 _API: Final = "/runtime/webhooks/durabletask"
@@ -102,13 +102,24 @@ class Client:
             step = one.scenario.steps[one.steps_done]
             instance = f"/instances/{one.instance_id}"
             # 410: an earlier attempt that was not answered has ended it.
-            if step in OPERATIONS:
+            if step == MEND:
+                if not await self._mend(http, instance):
+                    return
+            elif step in OPERATIONS:
                 await _post(http, f"{instance}/{step}", None, {202, 410}, reason="enough")
             else:
                 await _post(http, f"{instance}/raiseEvent/{step}", PAYLOAD, {202, 410})
             one.steps_done += 1
 
         return [take_next(one) for one in self.started if one.is_answered and not one.is_served]
+
+    async def _mend(self, http: aiohttp.ClientSession, instance: str) -> bool:
+        """Rewind an instance if it has failed; whether it has completed."""
+        async with http.get(_API + instance, params=_KEY) as reply:
+            status = (await reply.json())["runtimeStatus"]
+        if status == "Failed":
+            await _post(http, f"{instance}/rewind", None, {202}, reason="mended")
+        return status == "Completed"
 
     async def _signal(self, http: aiohttp.ClientSession) -> None:
         self.signals_sent += 1  # the SDK, too, sends JSON within a JSON string

@@ -13,6 +13,7 @@ class Scenario:
     Attributes:
         output: its result; what it throws away is None.
         steps: what its client does, in order: an operation, or the name of an event to raise.
+            MEND rewinds it as often as it fails, until it has completed.
         shared_additions: how often it adds 1 to the entity `@counter@all`.
         status: in which it ends.
     """
@@ -26,6 +27,7 @@ class Scenario:
 SUSPEND: Final = "suspend"
 RESUME: Final = "resume"
 TERMINATE: Final = "terminate"
+MEND: Final = "rewind"
 OPERATIONS: Final = frozenset({SUSPEND, RESUME, TERMINATE})
 PAYLOAD: Final = {"by": "client"}
 
@@ -40,6 +42,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "family": Scenario([3, 4, 2, "failed"]),
     "again": Scenario(4, shared_additions=4),
     "retried": Scenario([2, "failed"]),
+    "mended": Scenario([2, 3], (MEND,)),
     "mixed": Scenario([2, 7, 7, PAYLOAD], ("mixed",)),
     "stopped": Scenario("enough", (TERMINATE,), status="Terminated"),
 }
