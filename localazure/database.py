@@ -27,6 +27,9 @@ T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
 _Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, "Lane | None"]
 
+# How long a transaction that nobody waits for may itself wait for company.
+PATIENCE_SECONDS = 0.002
+
 # Bounds how long the first of a burst waits for the last of it.
 MAX_TRANSACTIONS_PER_COMMIT = 1000
 
@@ -101,6 +104,8 @@ class Database:
             raise
         self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._patient: list[_Job] = []
+        self._patience: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._commit_batches, name=f"commit {path.name}")
         self._thread.start()
 
@@ -112,17 +117,40 @@ class Database:
         """
         return await self.submit(transaction)
 
-    def submit(self, transaction: Transaction[T], lane: Lane | None = None) -> asyncio.Future[T]:
+    def submit(
+        self, transaction: Transaction[T], lane: Lane | None = None, *, is_patient: bool = False
+    ) -> asyncio.Future[T]:
         """Hand a transaction in; the future is what `write` would return or raise.
 
         Transactions are run in the order in which they are handed in.
+
+        Args:
+            transaction: what to run.
+            lane: what it builds upon.
+            is_patient: nobody waits for it, so that it may be committed together with the next
+                one, PATIENCE_SECONDS later at most. From one event loop only.
         """
         if self._closed:  # nobody would ever answer
             raise sqlite3.ProgrammingError("the database is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((transaction, future, loop, lane))
+        job = (transaction, future, loop, lane)
+        if is_patient:
+            self._patient.append(job)
+            if self._patience is None:
+                self._patience = loop.call_later(PATIENCE_SECONDS, self._flush)
+        else:
+            self._flush()
+            self._jobs.put(job)
         return future
+
+    def _flush(self) -> None:
+        for job in self._patient:
+            self._jobs.put(job)
+        self._patient.clear()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         """Rows of a query over everything committed so far. Short queries only: it blocks."""
@@ -131,6 +159,7 @@ class Database:
     def close(self) -> None:
         """Finish what was handed in, then close. Blocks until it is on disk."""
         self._closed = True
+        self._flush()
         self._jobs.put(None)
         self._thread.join()
         self._reader.close()
@@ -186,7 +215,9 @@ class Database:
             self._writer.execute("SAVEPOINT one")
         try:
             result = transaction(self._writer)
-        except Exception as error:  # noqa: BLE001 - handed to the caller who waits
+        except Exception as error:
+            if not self._writer.in_transaction:
+                raise  # a full disk, say: SQLite itself has undone the whole batch
             self._writer.execute("ROLLBACK TO one" if is_shared else "ROLLBACK")
             if is_shared:
                 self._writer.execute("RELEASE one")

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localazure.database import Database, DatabaseInUse, connect, migrate
+from localazure.database import (
+    Database,
+    DatabaseInUse,
+    Lane,
+    LaneBroken,
+    Refused,
+    connect,
+    migrate,
+)
 
 MIGRATIONS = ("CREATE TABLE notes (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE)",)
 
@@ -40,6 +48,10 @@ def note(word: str, *, fails: bool = False) -> Callable[[sqlite3.Connection], in
         return number
 
     return transaction
+
+
+def refuse(_: sqlite3.Connection) -> None:
+    raise Refused("not this time")
 
 
 def words(path: Path) -> list[str]:
@@ -219,3 +231,69 @@ def test_a_failed_start_leaves_the_file_to_others(path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
         Database(path, ("no SQL",))
     Database(path, MIGRATIONS).close()
+
+
+async def test_the_patient_share_the_commit_of_the_next(database: Database, path: Path) -> None:
+    gate = Gate()
+    gate.open()
+    await database.write(gate)  # counts from here on
+    before = gate.commits
+    patient = [database.submit(note(str(number)), is_patient=True) for number in range(5)]
+    assert await database.write(note("5")) == 6
+    assert all(future.done() for future in patient)
+    assert words(path) == [str(number) for number in range(6)]
+    assert gate.commits - before <= 2  # the writer may have woken up at the first of them
+
+
+async def test_patience_ends_by_itself(database: Database, path: Path) -> None:
+    assert await database.submit(note("lone"), is_patient=True) == 1
+    assert words(path) == ["lone"]
+
+
+async def test_close_does_not_forget_the_patient(path: Path) -> None:
+    database = Database(path, MIGRATIONS)
+    database.submit(note("patient"), is_patient=True)
+    database.close()
+    assert words(path) == ["patient"]
+
+
+async def test_a_broken_lane_runs_nothing_more(database: Database, path: Path) -> None:
+    lane = Lane()
+    outcomes = await asyncio.gather(
+        database.submit(note("a"), lane),
+        database.submit(refuse, lane),
+        database.submit(note("b"), lane),
+        database.submit(note("lost", fails=True), lane),
+        database.submit(note("after"), lane),
+        database.submit(note("other")),
+        database.submit(note("other lane"), Lane()),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [
+        int,
+        Refused,
+        int,
+        RefusedError,
+        LaneBroken,
+        int,
+        int,
+    ]
+    with pytest.raises(LaneBroken):
+        await database.submit(note("later"), lane)
+    assert words(path) == ["a", "b", "other", "other lane"]
+
+
+async def test_a_commit_that_fails_breaks_its_lanes(database: Database, path: Path) -> None:
+    lane = Lane()
+
+    def drop_out(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes (word) VALUES ('gone')")
+        connection.execute("ROLLBACK")  # what SQLite itself does when the disk is full
+        raise sqlite3.OperationalError("disk full")
+
+    with pytest.raises(sqlite3.OperationalError, match="disk full"):
+        await database.submit(drop_out, lane)
+    with pytest.raises(LaneBroken):
+        await database.submit(note("later"), lane)
+    assert await database.write(note("without a lane")) == 1
+    assert words(path) == ["without a lane"]

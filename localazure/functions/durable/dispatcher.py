@@ -344,7 +344,10 @@ class Dispatcher:
         """Hand the turn in, and go on as if it were durable."""
         execution = live.instance.execution
         turn, after = turns.build(self._store, live, consumed, effects, self._clock())
-        future = self._store.commit(turn)
+        # The end is what others wait for, and a long history waits for each of its turns.
+        is_awaited = turn.ended or turn.children or turn.messages
+        is_long = len(live.events) > SHORT_HISTORY_EVENTS
+        future = self._store.commit(turn, is_patient=not is_awaited and not is_long)
         future.add_done_callback(partial(self._on_durable, live, turn))
         self._mail.remove(execution.instance_id, consumed)
         if turn.ended:

@@ -90,9 +90,9 @@ class Store:
         """Have an activity go on later."""
         return await self._submit(lambda db: transactions.postpone_activity(db, activity))
 
-    def commit(self, turn: Turn) -> asyncio.Future[Delivery]:
-        """Commit an episode."""
-        return self._submit(lambda db: transactions.commit(db, turn))
+    def commit(self, turn: Turn, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
+        """Commit an episode; see `Database.submit` for patience."""
+        return self._submit(lambda db: transactions.commit(db, turn), is_patient=is_patient)
 
     async def commit_entity(self, turn: EntityTurn) -> list[Message]:
         """Commit a batch of operations."""
@@ -106,8 +106,10 @@ class Store:
         """Delete finished instances."""
         return await self._submit(lambda db: transactions.purge(db, instance_ids))
 
-    def _submit(self, transaction: Transaction[T]) -> asyncio.Future[T]:
-        future = self._database.submit(transaction, self._lane)
+    def _submit(
+        self, transaction: Transaction[T], *, is_patient: bool = False
+    ) -> asyncio.Future[T]:
+        future = self._database.submit(transaction, self._lane, is_patient=is_patient)
         future.add_done_callback(self._look)
         return future
 

@@ -46,13 +46,13 @@ class MortalDatabase(Database):
 
     lives = 0
 
-    def submit(self, transaction: Any, lane: Any = None) -> Any:
+    def submit(self, transaction: Any, lane: Any = None, *, is_patient: bool = False) -> Any:
         if MortalDatabase.lives == 0:
             crashed = asyncio.get_running_loop().create_future()
             crashed.set_exception(Crash("crashed"))
             return crashed
         MortalDatabase.lives -= 1
-        return super().submit(transaction, lane)
+        return super().submit(transaction, lane, is_patient=is_patient)
 
 
 class FullDisk(sqlite3.OperationalError):
@@ -65,16 +65,16 @@ class FailingDatabase(Database):
     failing: ClassVar[set[int]] = set()
     handed_in = 0
 
-    def submit(self, transaction: Any, lane: Any = None) -> Any:
+    def submit(self, transaction: Any, lane: Any = None, *, is_patient: bool = False) -> Any:
         FailingDatabase.handed_in += 1
         if FailingDatabase.handed_in not in FailingDatabase.failing:
-            return super().submit(transaction, lane)
+            return super().submit(transaction, lane, is_patient=is_patient)
 
         def fail(connection: sqlite3.Connection) -> None:
             transaction(connection)
             raise FullDisk("disk full")
 
-        return super().submit(fail, lane)
+        return super().submit(fail, lane, is_patient=is_patient)
 
 
 async def raise_events(hub: TaskHub, store: Store) -> None:
