@@ -144,7 +144,10 @@ def _live(folder: Folder, port: int, label: str | None, passes: int, ready: Conn
 
 async def _serve(folder: Folder, port: int, ready: Connection) -> None:
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    # The other end is closed by nothing but the death of the process that holds it.
+    loop.add_reader(ready.fileno(), os._exit, 1)
     async with run_app(
         APP, port=port, state=folder.state, keys=KEYS, app_settings=folder.settings()
     ):

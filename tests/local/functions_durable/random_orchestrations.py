@@ -40,7 +40,7 @@ def _numbered_alike(parts: list[Step]) -> bool:
     The SDK goes on then and numbers its next step; the host goes on when all have ended, and
     numbers those attempts before it (docs/durable-engine.md).
     """
-    values = dict((kind, rest) for kind, *rest in parts)
+    values = {kind: rest for kind, *rest in parts}
     return "failing" not in values or values.get("retried", [0, 1])[1] == 1
 
 
