@@ -16,7 +16,9 @@ import torch.distributed as dist
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.images import ImageFormat, load_dataset, to_input
+from trainers.folder import load_dataset
+from trainers.image_file import ImageFormat
+from trainers.images import to_input
 from trainers.manifest import read_manifest
 from trainers.resnet import build
 

@@ -13,7 +13,7 @@ Prints one JSON object: accuracy, loss (null if the model lacks a class of the d
 held_out_samples, quarantined_files, dataset_version. Exit code 65 if the data is not what the
 manifest says, or not fit to learn from; 1 for any other failure.
 
-What is held out follows from an image's content (see `trainers.images.is_held_out`), so any two
+What is held out follows from an image's content (see `trainers.samples.is_held_out`), so any two
 models can be compared on it fairly, whichever dataset version each was trained on.
 """
 
@@ -32,12 +32,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.errors import TrainingError
-from trainers.images import Dataset, ImageFormat, ImageSource, to_input
+from trainers.image_file import ImageFormat
+from trainers.images import Dataset, ImageSource, to_input
+from trainers.launch import Launch
 from trainers.mesh import Place
 from trainers.model_folder import Model, load_model
 from trainers.plugins import load_dataset
 from trainers.settings import add_data_arguments, dataset_request
-from trainers.world import Launch, World
+from trainers.world import World
 
 _BATCH = 512  # images that one rank scores at a time: small enough for any memory
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainers.images import ImageFormat
+from trainers.image_file import ImageFormat
 from trainers.plugins import build_network
 
 # Dense FLOP/s of 16-bit tensor cores, from NVIDIA's data sheets, which give most of them with

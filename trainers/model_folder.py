@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from trainers.errors import LaunchInvalid, ModelUnreadable
 from trainers.files import write_atomically, write_json_atomically
-from trainers.images import ImageFormat
+from trainers.image_file import ImageFormat
 from trainers.plugins import build_network, is_dotted
 
 WEIGHTS_NAME = "model.safetensors"

@@ -1,7 +1,21 @@
 """Which sample is trained on when: a pure function of (seed, epoch, position, global batch).
 
-Nothing here depends on the number of ranks or on what ran before, so that a resumed run needs one
-integer, the step, and any number of ranks sees the same global batches.
+Nothing here depends on the number of ranks, on how samples are stored, or on what ran before. So a
+resumed run needs one integer, the step, and any number of ranks sees the same global batches.
+
+Samples of one *block* have neighbouring numbers, and lie together in a shard. In each epoch
+
+1. the blocks are shuffled, and the samples within each;
+2. that sequence is cut into *lanes* of equal length;
+3. a batch takes a sample from each lane in turn: place p of the epoch is of lane p mod lanes.
+
+Hence whoever reads one lane reads block after block, and rank r of n, which trains on places r,
+r + n, r + 2n …, reads the lanes r, r + n … only, if n divides lanes and batch. As many blocks as
+there are lanes are open at a time, and mixed: their samples are the *shuffle window*. What fits the
+window is shuffled as a whole.
+
+Source: MosaicML's StreamingDataset, "Elastic determinism" and "Shuffling" (docs.mosaicml.com): its
+canonical nodes are the lanes, its shuffle blocks the blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +27,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+# Samples that are read together: some hundred kilobytes of small images, some ten megabytes of
+# large ones, so that a read is worth a request to a storage service.
+BLOCK = 256
+# 48 lanes, which many numbers of ranks divide.
+SHUFFLE_WINDOW = 48 * BLOCK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +55,7 @@ class Order:
     samples: int
     batch_size: int
     seed: int
+    shuffle_window: int = SHUFFLE_WINDOW
 
     @property
     def steps_per_epoch(self) -> int:
@@ -45,8 +66,26 @@ class Order:
         """The global batch of `step`, counted from 0."""
         epoch, position = divmod(step, self.steps_per_epoch)
         places = torch.arange(position * self.batch_size, (position + 1) * self.batch_size)
-        permutation = _permutation(self.samples, self.seed, epoch)
+        permutation = _permutation(self.samples, self.shuffle_window, self.seed, epoch)
         return Batch(epoch=epoch, samples=permutation[places % self.samples])
+
+
+def lanes(shuffle_window: int) -> int:
+    """How many blocks are mixed."""
+    return max(1, shuffle_window // BLOCK)
+
+
+def blocks_in_use(samples: int, *, shuffle_window: int, batch_size: int, ranks: int) -> int:
+    """How many blocks a rank should hold, so that it reads each of its blocks but once an epoch.
+
+    The least recently used is the one to let go: when a lane goes on to its next block, that is the
+    block that a lane before it is done with.
+    """
+    if samples <= shuffle_window:
+        return -(-samples // BLOCK)
+    count = lanes(shuffle_window)
+    mine = count if count % ranks or batch_size % ranks else count // ranks
+    return mine + 1
 
 
 def shifts(batch: Batch, *, samples: int, seed: int, pixels: int) -> Tensor:
@@ -82,8 +121,22 @@ def shifted(images: Tensor, offsets: Tensor) -> Tensor:
 # Kept for the epoch in progress: drawing anew for each step would cost more than the step itself
 # with a million samples.
 @functools.lru_cache(maxsize=1)
-def _permutation(samples: int, seed: int, epoch: int) -> Tensor:
-    return torch.randperm(samples, generator=_generator(seed, "order", epoch))
+def _permutation(samples: int, shuffle_window: int, seed: int, epoch: int) -> Tensor:
+    """The sample at each place of an epoch."""
+    generator = _generator(seed, "order", epoch)
+    if samples <= shuffle_window:
+        return torch.randperm(samples, generator=generator)
+    blocks = -(-samples // BLOCK)
+    # In block k of the shuffled blocks: a number between k and k + 1 for each sample, to sort by.
+    place_of_block = torch.randperm(blocks, generator=generator).double()
+    within = torch.rand(samples, generator=generator, dtype=torch.float64)
+    numbers = torch.arange(samples)
+    sequence = (place_of_block[numbers // BLOCK] + within).argsort(stable=True)
+    count = lanes(shuffle_window)
+    lane, index = numbers % count, numbers // count
+    # The first `samples % count` lanes are longer by one.
+    first = lane * (samples // count) + lane.clamp(max=samples % count)
+    return sequence[first + index]
 
 
 @functools.lru_cache(maxsize=1)

@@ -27,14 +27,14 @@ from typing import Any
 
 from torch import nn
 
-from trainers import images, resnet, resnet_imagenet, synthetic, vision_transformer
+from trainers import folder, images, resnet, resnet_imagenet, synthetic, vision_transformer
 from trainers.errors import LaunchInvalid
 from trainers.images import Dataset, DatasetRequest
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
 DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
-    "folder": images.load_folder,
+    "folder": folder.load_folder,
     "synthetic": synthetic.make,
 }
 
@@ -70,7 +70,7 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
     Raises:
         KeyError: there is no such dataset.
         LaunchInvalid: the dotted path leads nowhere, or to no factory of datasets.
-        DataRejected, DataChanged: see `trainers.images.load_dataset`.
+        DataRejected, DataChanged: see `trainers.folder.load_dataset`.
     """
     if not is_dotted(name):
         return DATASETS[name](request)

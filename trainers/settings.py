@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.images import MODES, DatasetRequest, ImageFormat
+from trainers.image_file import MODES, ImageFormat
+from trainers.images import DatasetRequest
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
 from trainers.schedule import scaled
 

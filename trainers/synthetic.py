@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.images import HELD_OUT_ONE_IN, Dataset, DatasetRequest, ImageFormat, Images
+from trainers.image_file import ImageFormat
+from trainers.images import Dataset, DatasetRequest, Images
+from trainers.samples import HELD_OUT_ONE_IN
 
 # Large enough that no batch of usual size holds an image often; 38 MB of RGB at 224 pixels.
 _LEAST_POOL = 256

@@ -41,6 +41,7 @@ from trainers.errors import (
 )
 from trainers.evaluate import Evaluation, evaluate_champion
 from trainers.images import Dataset
+from trainers.launch import Launch
 from trainers.loop import Run
 from trainers.memory import is_out_of_memory, out_of_memory
 from trainers.mesh import place_of
@@ -50,7 +51,7 @@ from trainers.scaling import figures, measure
 from trainers.settings import Settings, parse_settings
 from trainers.tracking import Tracking
 from trainers.watchdog import Watchdog
-from trainers.world import Launch, World, is_loss_of_peer
+from trainers.world import World, is_loss_of_peer
 
 
 def train(settings: Settings, world: World) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainers.images import Dataset, DatasetRequest, ImageFormat, Images
+from trainers.image_file import ImageFormat
+from trainers.images import Dataset, DatasetRequest, Images
 
 
 class Perceptron(nn.Module):

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from trainers.evaluate import evaluate
-from trainers.images import ImageFormat, Images
+from trainers.image_file import ImageFormat
+from trainers.images import Images
+from trainers.launch import Launch
 from trainers.model_folder import Model
-from trainers.world import Launch, World
+from trainers.world import World
 
 
 class Oracle(nn.Module):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trainers import flops
-from trainers.images import ImageFormat
+from trainers.image_file import ImageFormat
 
 RGB_224 = ImageFormat(size=224, mode="rgb")
 

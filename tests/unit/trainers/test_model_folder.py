@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainers.errors import ModelUnreadable
-from trainers.images import ImageFormat
+from trainers.image_file import ImageFormat
 from trainers.model_folder import load_model, new_model, save_model
 from trainers.resnet import ARCHITECTURES
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers import synthetic
-from trainers.images import DatasetRequest, ImageFormat
+from trainers.image_file import ImageFormat
+from trainers.images import DatasetRequest
 
 
 @given(samples=st.integers(1, 1000), classes=st.integers(2, 300))

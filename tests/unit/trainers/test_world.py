@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid, PeerFailed
-from trainers.world import Launch, Machine, World, decode_failure, encode_failure, incarnation
+from trainers.launch import Launch
+from trainers.world import Machine, World, decode_failure, encode_failure, incarnation
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "1",

@@ -1,26 +1,17 @@
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
-from trainers import errors
+from trainers import errors, samples
 from trainers.errors import DataChanged, DataRejected
-from trainers.images import (
-    ImageFormat,
-    decode,
-    is_held_out,
-    is_marker,
-    load_dataset,
-    read_samples,
-)
+from trainers.folder import load_dataset, read_samples
+from trainers.image_file import ImageFormat
 from trainers.manifest import Entry, Manifest
 
 GREY_4 = ImageFormat(size=4, mode="grey")
@@ -74,52 +65,6 @@ def test_an_image_is_on_the_same_side_in_every_dataset(tmp_path: Path) -> None:
     of_large = held_out(large, tmp_path / "large")
     assert of_small == of_large & set(small.values())
     assert of_large == held_out(renamed, tmp_path / "renamed")
-
-
-def test_one_in_five_is_held_out() -> None:
-    digests = [hashlib.md5(b"%d" % n, usedforsecurity=False).hexdigest() for n in range(5000)]
-    assert sum(map(is_held_out, digests)) / len(digests) == pytest.approx(0.2, abs=0.02)
-
-
-@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
-@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
-@pytest.mark.parametrize(("model_mode", "channels"), [("grey", 1), ("rgb", 3)])
-def test_any_size_and_mode_is_converted(
-    mode: str, kind: str, model_mode: str, channels: int
-) -> None:
-    content = image_file(1, size=7, mode=mode, kind=kind)
-    pixels = decode(content, ImageFormat(size=5, mode=model_mode))
-    assert pixels.shape == (channels, 5, 5)
-    assert pixels.dtype == np.uint8
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "empty"),
-        (b"GIF89a nothing", "not an image"),
-        (image_file(1, size=64)[:-900], "damaged"),
-        (image_file(1)[:30], "image"),
-    ],
-)
-def test_what_is_no_image_has_a_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        decode(content, GREY_4)
-
-
-def test_deep_pixels_are_refused_not_clipped() -> None:
-    stream = io.BytesIO()
-    Image.fromarray(np.full((4, 4), 1000, dtype=np.uint16)).save(stream, "PNG")
-    with pytest.raises(ValueError, match="more than 8 bits"):
-        decode(stream.getvalue(), GREY_4)
-
-
-@given(st.binary(max_size=200), st.integers(0, 60))
-def test_damaged_files_are_refused_or_read_never_worse(noise: bytes, place: int) -> None:
-    good = image_file(3)
-    content = good[:place] + noise + good[place + len(noise) :]
-    with contextlib.suppress(ValueError):
-        assert decode(content, GREY_4).shape == (1, 4, 4)
 
 
 def test_huge_images_are_bad_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +138,14 @@ def test_without_an_md5_the_size_alone_is_checked(tmp_path: Path) -> None:
     assert len(read_samples([entry], tmp_path, GREY_4)[0]) == 1
 
 
-def test_markers_are_no_data() -> None:
-    assert is_marker("_SUCCESS")
-    assert is_marker("7/.hidden")
-    assert not is_marker("7/a_b.png")
+def test_a_file_that_cannot_be_a_sample_is_a_bad_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MAX_FILE_BYTES", 1000)
+    manifest = lay_down(tmp_path, {"0/large.png": b"x" * 1001})
+    (tmp_path / "0" / "folder.png").mkdir()
+    entries = [*manifest.entries, Entry(path="0/folder.png", size=0)]
+    found, bad = read_samples(entries, tmp_path, GREY_4)
+    assert found == []
+    assert "1001 bytes, more than the 1000" in bad[0].reason
+    assert "cannot be read" in bad[1].reason

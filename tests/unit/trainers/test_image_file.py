@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from trainers.image_file import ImageFormat, check, decode
+
+GREY_4 = ImageFormat(size=4, mode="grey")
+
+
+def image_file(seed: int, *, size: int = 4, mode: str = "L", kind: str = "PNG") -> bytes:
+    channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
+    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, *channels), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+@pytest.mark.parametrize(("model_mode", "channels"), [("grey", 1), ("rgb", 3)])
+def test_any_size_and_mode_is_converted(
+    mode: str, kind: str, model_mode: str, channels: int
+) -> None:
+    content = image_file(1, size=7, mode=mode, kind=kind)
+    pixels = decode(content, ImageFormat(size=5, mode=model_mode))
+    assert pixels.shape == (channels, 5, 5)
+    assert pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"GIF89a nothing", "not an image"),
+        (image_file(1, size=64)[:-900], "damaged"),
+        (image_file(1)[:30], "image"),
+    ],
+)
+def test_what_is_no_image_has_a_reason(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode(content, GREY_4)
+
+
+def test_deep_pixels_are_refused_not_clipped() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.full((4, 4), 1000, dtype=np.uint16)).save(stream, "PNG")
+    with pytest.raises(ValueError, match="more than 8 bits"):
+        decode(stream.getvalue(), GREY_4)
+
+
+@given(st.binary(max_size=200), st.integers(0, 60))
+def test_damaged_files_are_refused_or_read_never_worse(noise: bytes, place: int) -> None:
+    good = image_file(3)
+    content = good[:place] + noise + good[place + len(noise) :]
+    with contextlib.suppress(ValueError):
+        assert decode(content, GREY_4).shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "only_header", "reason"),
+    [
+        (image_file(1), False, None),
+        (image_file(1), True, None),
+        (b"no image", True, "not an image"),
+        (image_file(1, size=64)[:-900], False, "damaged"),
+        (image_file(1, size=64)[:-900], True, None),
+    ],
+)
+def test_a_check_says_what_decoding_would(
+    *, content: bytes, only_header: bool, reason: str | None
+) -> None:
+    said = check(content, only_header=only_header)
+    assert said is None if reason is None else reason in (said or "")

@@ -1,0 +1,116 @@
+"""Who started this process, and which of how many ranks it is.
+
+| started by | environment it sets |
+|---|---|
+| torchrun, Azure ML `distribution: pytorch` | RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, … |
+| Open MPI's mpirun | OMPI_COMM_WORLD_RANK, …; PMIX_NAMESPACE names the job |
+| MPICH's and Intel's mpirun | PMI_RANK, PMI_SIZE, MPI_LOCALRANKID |
+| Azure ML `distribution: mpi` | as mpirun, and AZ_BATCH_MASTER_NODE or AZ_BATCHAI_MPI_MASTER_NODE |
+| nobody | nothing: one process, no process group |
+
+Sources: docs.pytorch.org (torchrun), Open MPI's manual ("Environment variables"),
+learn.microsoft.com "Distributed GPU training guide" (Azure ML).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainers.errors import LaunchInvalid
+
+_LOOPBACK = "127.0.0.1"
+# Below the ephemeral ports of Linux (32768 up) and above the well-known services.
+_FIRST_PORT = 20_000
+_PORTS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Where this process stands among the ranks, and where rank 0 listens."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    host: str = _LOOPBACK
+    port: int = 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Launch:
+        """Read what the launcher has set.
+
+        Raises:
+            LaunchInvalid: the variables are incomplete or contradict each other.
+        """
+        names = next((names for names in _LAUNCHERS if names.rank in environment), None)
+        if names is None:
+            return cls()
+        rank = _integer(environment, names.rank)
+        size = _integer(environment, names.size)
+        local_rank = _integer(environment, names.local_rank, rank)
+        local_size = _integer(environment, names.local_size, size)
+        if not 0 <= rank < size:
+            raise LaunchInvalid(
+                f"{names.rank}={rank} does not fit {names.size}={size}: the launcher's variables "
+                "must name each rank from 0 to size - 1 once"
+            )
+        if size == 1:
+            return cls()
+        host, port = _meeting_point(environment, local_size=local_size, size=size)
+        return cls(rank=rank, size=size, local_rank=local_rank, host=host, port=port)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Names:
+    rank: str
+    size: str
+    local_rank: str
+    local_size: str
+
+
+_LAUNCHERS = (
+    _Names(rank="RANK", size="WORLD_SIZE", local_rank="LOCAL_RANK", local_size="LOCAL_WORLD_SIZE"),
+    _Names(
+        rank="OMPI_COMM_WORLD_RANK",
+        size="OMPI_COMM_WORLD_SIZE",
+        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    _Names(
+        rank="PMI_RANK",
+        size="PMI_SIZE",
+        local_rank="MPI_LOCALRANKID",
+        local_size="MPI_LOCALNRANKS",
+    ),
+)
+
+
+def _integer(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    value = environment.get(name)
+    if value is None and default is not None:
+        return default
+    if value is None or not value.isdecimal():
+        raise LaunchInvalid(f"{name}={value!r} is not a number: the launcher must set it")
+    return int(value)
+
+
+def _meeting_point(
+    environment: Mapping[str, str], *, local_size: int, size: int
+) -> tuple[str, int]:
+    """Where rank 0 listens: as told, else on this machine if all ranks are on it."""
+    node, _, _ = environment.get("AZ_BATCH_MASTER_NODE", "").partition(":")
+    host = (
+        environment.get("MASTER_ADDR")
+        or node
+        or environment.get("AZ_BATCHAI_MPI_MASTER_NODE")
+        or (_LOOPBACK if local_size == size else None)
+    )
+    if host is None:
+        raise LaunchInvalid("ranks on several machines need MASTER_ADDR: set it to rank 0's host")
+    if "MASTER_PORT" in environment:
+        return host, _integer(environment, "MASTER_PORT")
+    # All ranks of one mpirun, and no other, agree on a port by the job's name.
+    job = environment.get("PMIX_NAMESPACE") or environment.get("PMI_JOBID") or ""
+    digest = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "big")
+    return host, _FIRST_PORT + digest % _PORTS
