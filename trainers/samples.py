@@ -118,7 +118,7 @@ def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
         raise DataChanged(
             f"{len(changed)} of {files} files are not what the manifest froze: the data was "
             "overwritten or deleted since; the next manifest will have it as it is then",
-            changed,
+            sorted(changed, key=_path),
         )
 
 
@@ -132,8 +132,12 @@ def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction:
         raise DataRejected(
             f"{len(bad)} of {files} files are no labelled images, more than the fraction "
             f"{max_bad_fraction:g} that may be: mend or remove them, or raise --max-bad-fraction",
-            bad,
+            sorted(bad, key=_path),
         )
+
+
+def _path(problem: FileProblem) -> str:
+    return problem.path
 
 
 def _difference(entry: Entry, content: bytes, digest: str) -> str | None:
