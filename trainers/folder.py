@@ -12,8 +12,8 @@ import torch
 
 from trainers import samples
 from trainers.errors import FileProblem, LaunchInvalid
-from trainers.image_file import ImageFormat, decode, refusing_huge_images
-from trainers.images import Dataset, DatasetRequest, Images, check_fit_to_learn
+from trainers.image_file import ImageFormat, decode
+from trainers.images import Dataset, DatasetRequest, Images
 from trainers.manifest import Entry, Manifest, read_manifest
 from trainers.samples import Changed
 
@@ -75,7 +75,7 @@ def load_dataset(
     classes = tuple(sorted({sample.label for sample in found}))
     train = [sample for sample in found if not samples.is_held_out(sample.md5)]
     held_out = [sample for sample in found if samples.is_held_out(sample.md5)]
-    check_fit_to_learn(manifest.version, classes, len(train), len(held_out))
+    samples.check_fit_to_learn(manifest.version, classes, len(train), len(held_out))
 
     def held_out_as(other: ImageFormat) -> Images:
         entries = [sample.entry for sample in held_out]
@@ -104,7 +104,7 @@ def read_samples(
     Raises:
         DataChanged: files are missing, or differ from the manifest in size or MD5.
     """
-    with refusing_huge_images(), ThreadPoolExecutor(_READERS) as readers:
+    with ThreadPoolExecutor(_READERS) as readers:
         outcomes = list(readers.map(_reader(folder, image_format), entries))
     changed = [outcome.problem for outcome in outcomes if isinstance(outcome, Changed)]
     samples.check_unchanged(changed, len(entries))

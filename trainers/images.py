@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,8 +10,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainers.errors import DataRejected, FileProblem
+from trainers.errors import FileProblem
 from trainers.image_file import ImageFormat
+from trainers.order import SHUFFLE_WINDOW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,13 @@ class DatasetRequest:
     max_bad_fraction: float = 0.0
     synthetic_images: int = 0
     synthetic_classes: int = 0
+    shuffle_window: int = SHUFFLE_WINDOW
+    batch_size: int = 1
+    rank: int = 0
+    ranks: int = 1
+    cache_dir: Path | None = None
+    cache_bytes: int = 0
+    download: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,27 +73,6 @@ class Dataset:
     fingerprint: str
     """Changes whenever a sample does, or their order: no checkpoint of other data is resumed."""
     quarantined: tuple[FileProblem, ...] = ()
-
-
-def check_fit_to_learn(
-    version: str, classes: Sequence[str], train_samples: int, held_out_samples: int
-) -> None:
-    """Refuse what no classifier can be trained or judged on.
-
-    Raises:
-        DataRejected: fewer than two classes, nothing to train on, or nothing held out.
-    """
-    if len(classes) < 2:  # noqa: PLR2004  # a choice needs two
-        raise DataRejected(
-            f"dataset {version} has {train_samples + held_out_samples} images of {len(classes)} "
-            f"classes {list(classes)}: classification needs two classes or more, each a folder of "
-            "images"
-        )
-    if not train_samples or not held_out_samples:
-        raise DataRejected(
-            f"dataset {version} has {train_samples} images to train on and {held_out_samples} "
-            "held out: add images (about one in five is held out, by its content)"
-        )
 
 
 def to_input(pixels: Tensor, device: torch.device) -> Tensor:

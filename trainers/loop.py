@@ -59,7 +59,10 @@ class Run:
         self.say = say
         self.beat = beat
         self.order = Order(
-            samples=len(dataset.train), batch_size=settings.batch_size, seed=settings.seed
+            samples=len(dataset.train),
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            shuffle_window=settings.shuffle_window,
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
         self.warm_up = warm_up_steps(

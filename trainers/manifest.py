@@ -6,8 +6,10 @@ dataset version is"): `{"path": "7/1.png", "size": 123, "md5": "<hex, or null>",
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from trainers.errors import DataRejected, FileProblem
 MANIFEST_NAME = "manifest.jsonl"
 _VERSION_HEX_DIGITS = 16
 _MD5 = re.compile(r"[0-9a-f]{32}")
+_new_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +55,24 @@ def read_manifest(location: Path, version: str | None = None) -> Manifest:
     path = location / MANIFEST_NAME if location.is_dir() else location
     entries = tuple(sorted(parse(path.read_bytes()), key=lambda entry: entry.path))
     return Manifest(version=version or dataset_version(entries), entries=entries)
+
+
+def freeze(folder: Path, version: str | None = None) -> Manifest:
+    """The manifest of all files in `folder`, each read once for its MD5.
+
+    Raises:
+        OSError: the folder or a file cannot be read.
+    """
+    entries: list[Entry] = []
+    for place, _, names in os.walk(folder, onerror=_raise):
+        for name in names:
+            path = Path(place, name)
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, _new_md5).hexdigest()
+            size = path.stat().st_size
+            entries.append(Entry(path=path.relative_to(folder).as_posix(), size=size, md5=digest))
+    entries.sort(key=lambda entry: entry.path)
+    return Manifest(version=version or dataset_version(entries), entries=tuple(entries))
 
 
 def dataset_version(entries: Iterable[Entry]) -> str:
@@ -105,6 +126,10 @@ def _entry(value: object) -> Entry:
     if etag is not None and not isinstance(etag, str):
         raise ValueError(f"etag {etag!r} is not a string")
     return Entry(path=path, size=size, md5=md5, etag=etag)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _is_inside(path: str) -> bool:

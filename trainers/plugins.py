@@ -5,7 +5,8 @@
 | --model | `resnet`, `resnet_imagenet`, `vision_transformer` | channels=, classes= | \
 a module: images \
 (B, channels, H, W), -1 to 1, to logits (B, classes) |
-| --dataset | folder, synthetic | a `trainers.images.DatasetRequest` | a `trainers.images.Dataset` |
+| --dataset | folder, shards, synthetic | a `trainers.images.DatasetRequest` | a \
+`trainers.images.Dataset` |
 
 A model may have further methods:
 
@@ -25,16 +26,27 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
-from trainers import folder, images, resnet, resnet_imagenet, synthetic, vision_transformer
-from trainers.errors import LaunchInvalid
+from trainers import (
+    folder,
+    resnet,
+    resnet_imagenet,
+    samples,
+    shards,
+    synthetic,
+    vision_transformer,
+)
+from trainers.errors import DataRejected, LaunchInvalid
+from trainers.image_file import ImageFormat
 from trainers.images import Dataset, DatasetRequest
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
 DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
     "folder": folder.load_folder,
+    "shards": shards.load_shards,
     "synthetic": synthetic.make,
 }
 
@@ -70,17 +82,41 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
     Raises:
         KeyError: there is no such dataset.
         LaunchInvalid: the dotted path leads nowhere, or to no factory of datasets.
-        DataRejected, DataChanged: see `trainers.folder.load_dataset`.
+        DataRejected, DataChanged: see `trainers.folder.load_dataset`; or images of a user's own
+            dataset are not as the command line says.
     """
     if not is_dotted(name):
         return DATASETS[name](request)
     dataset = resolve(name)(request)
     if not isinstance(dataset, Dataset):
         raise LaunchInvalid(f"{name} returned {type(dataset).__name__}, not a trainers Dataset")
-    images.check_fit_to_learn(
+    samples.check_fit_to_learn(
         dataset.version, dataset.classes, len(dataset.train), len(dataset.held_out)
     )
+    _check_images(name, dataset, request.image_format)
     return dataset
+
+
+def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> None:
+    """Refuse images that the network would fail at, by the first on each side.
+
+    Raises:
+        DataRejected: they have other channels or another size, are no bytes, or lack a label.
+    """
+    size = image_format.size
+    wanted = (1, image_format.channels, size, size)
+    for source in (dataset.train, dataset.held_out):
+        first = source.take(torch.tensor([0]))
+        if tuple(first.pixels.shape) != wanted or first.pixels.dtype is not torch.uint8:
+            raise DataRejected(
+                f"{name} gives images of shape {tuple(first.pixels.shape)} and {first.pixels.dtype}"
+                f", not {wanted} (B, C, H, W) and torch.uint8, as --image-mode and --image-size say"
+            )
+        if not 0 <= int(first.labels[0]) < len(dataset.classes):
+            raise DataRejected(
+                f"{name} gives the label {int(first.labels[0])}, which is none of its "
+                f"{len(dataset.classes)} classes"
+            )
 
 
 def resolve(path: str) -> Callable[..., Any]:

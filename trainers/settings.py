@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainers.image_file import MODES, ImageFormat
 from trainers.images import DatasetRequest
+from trainers.order import SHUFFLE_WINDOW
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
 from trainers.schedule import scaled
 
@@ -35,6 +36,7 @@ _DECISIVE = (
     "momentum",
     "weight_decay",
     "shift_pixels",
+    "shuffle_window",
     "precision",
     "seed",
 )
@@ -49,6 +51,9 @@ class Settings:
     manifest: Path | None
     synthetic_images: int
     synthetic_classes: int
+    cache_dir: Path | None
+    cache_gib: float
+    download: bool
     output_dir: Path
     checkpoint_dir: Path
     champion: Path | None
@@ -64,6 +69,7 @@ class Settings:
     momentum: float
     weight_decay: float
     shift_pixels: int
+    shuffle_window: int
     seed: int
     parallel: str
     keep_gathered: bool
@@ -91,8 +97,12 @@ class Settings:
 
     @property
     def dataset_request(self) -> DatasetRequest:
-        """What the dataset is made from."""
-        return dataset_request(self, self.image_format)
+        """What the dataset is made from, for one rank of one."""
+        return dataclasses.replace(
+            dataset_request(self, self.image_format),
+            shuffle_window=self.shuffle_window,
+            batch_size=self.batch_size,
+        )
 
     @property
     def longest_step_seconds(self) -> float:
@@ -154,6 +164,13 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--momentum", type=_fraction, default=0.9)
     add("--weight-decay", type=_fraction, default=5e-4)
     add("--shift-pixels", type=_count, default=1, help="augmentation; 0 for none")
+    add(
+        "--shuffle-window",
+        type=_positive_integer,
+        default=SHUFFLE_WINDOW,
+        metavar="SAMPLES",
+        help="that are mixed at a time, and of shards held in memory by all ranks together",
+    )
     add("--seed", type=_count, default=0)
     add("--parallel", choices=PARALLEL, default="ddp", help="copies (ddp) or shards (fsdp)")
     add(
@@ -232,10 +249,13 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
         default="folder",
         help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
     )
-    add("--data", type=Path, default=None, help="folder of <label>/<name>.png")
+    add("--data", type=Path, default=None, help="folder of <label>/<name>.png, or of shards")
     add("--manifest", type=Path, default=None, help="manifest.jsonl, or its folder")
     add("--synthetic-images", type=_positive_integer, default=12_800)
     add("--synthetic-classes", type=_positive_integer, default=1000)
+    add("--cache-dir", type=Path, default=None, help="keep copies of shards in this folder")
+    add("--cache-gib", type=_positive_number, default=50.0, help="that copies may take")
+    add("--download", action="store_true", help="copy all shards before training starts")
     add("--dataset-version", default=None, help="default: computed from the manifest")
     add("--max-bad-fraction", type=_fraction, default=0.01, help="of files that may be bad")
 
@@ -252,6 +272,9 @@ def dataset_request(
         max_bad_fraction=options.max_bad_fraction,
         synthetic_images=options.synthetic_images,
         synthetic_classes=options.synthetic_classes,
+        cache_dir=options.cache_dir,
+        cache_bytes=int(options.cache_gib * 2**30),
+        download=options.download,
     )
 
 

@@ -23,6 +23,7 @@ which; see docs/trainers.md.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import os
 import signal
@@ -126,8 +127,11 @@ class StopRequest:
 
 
 def _read(settings: Settings, world: World) -> Dataset:
-    place_of(settings, world)  # before hours of reading, not after
-    return load_dataset(settings.dataset, settings.dataset_request)
+    place = place_of(settings, world)  # before hours of reading, not after
+    request = dataclasses.replace(
+        settings.dataset_request, rank=place.data_rank, ranks=place.data_ranks
+    )
+    return load_dataset(settings.dataset, request)
 
 
 def _metrics(run: Run, evaluation: Evaluation) -> dict[str, float]:

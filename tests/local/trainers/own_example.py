@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor, nn
 
@@ -46,3 +48,17 @@ def stripes(request: DatasetRequest) -> Dataset:
 
 def not_a_module(*, channels: int, classes: int) -> int:
     return channels * classes
+
+
+def colourless(request: DatasetRequest) -> Dataset:
+    """What forgets to convert: grey images, whatever was asked for."""
+    image_format = ImageFormat(size=request.image_format.size, mode="grey")
+    return stripes(dataclasses.replace(request, image_format=image_format))
+
+
+def unlabelled(request: DatasetRequest) -> Dataset:
+    """What has -1 where a label is missing, as many files of labels do."""
+    dataset = stripes(request)
+    images = dataset.train.take(torch.arange(len(dataset.train)))
+    labels = torch.full_like(images.labels, -1)
+    return dataclasses.replace(dataset, train=Images(pixels=images.pixels, labels=labels))

@@ -68,7 +68,7 @@ def test_an_image_is_on_the_same_side_in_every_dataset(tmp_path: Path) -> None:
 
 
 def test_huge_images_are_bad_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    monkeypatch.setattr("trainers.image_file._MAX_PIXELS", 100)
     entries = lay_down(tmp_path, {"1/big.png": image_file(1, size=12)}).entries
     samples, bad = read_samples(entries, tmp_path, GREY_4)
     assert samples == []

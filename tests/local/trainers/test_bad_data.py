@@ -1,0 +1,93 @@
+"""Data that cannot be trained on: exit code and error.json, before any process group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.trainers.conftest import freeze
+
+OWN = "tests.local.trainers.own_example"
+
+
+@pytest.fixture
+def image(digits: Path) -> bytes:
+    return next(digits.glob("0/*.png")).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("case", "type_", "said", "file"),
+    [
+        ("empty", "DataRejected", "0 classes", None),
+        ("one class", "DataRejected", "1 classes", None),
+        ("no labels", "DataRejected", "no labelled images", "0.png"),
+        ("truncated", "DataRejected", "no labelled images", "0/cut.png"),
+        ("unreadable", "DataRejected", "no labelled images", "0/folder.png"),
+        ("oversized", "DataRejected", "no labelled images", "0/large.png"),
+        ("overwritten", "DataChanged", "not what the manifest froze", "0/0.png"),
+        ("no manifest entry", "DataRejected", "not a manifest entry", "manifest.jsonl:1"),
+    ],
+)
+def test_bad_files(
+    case: str,
+    type_: str,
+    said: str,
+    file: str | None,
+    image: bytes,
+    train: Any,
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    (data / "0").mkdir(parents=True)
+    manifest = tmp_path / "manifest"
+    entry: dict[str, object] | None = None
+    match case:
+        case "one class" | "overwritten":
+            for number in range(12):
+                (data / "0" / f"{number}.png").write_bytes(image + bytes([number]))
+        case "no labels":
+            (data / "0.png").write_bytes(image)
+        case "truncated":
+            (data / "0" / "cut.png").write_bytes(image[:50])
+        case "unreadable":
+            (data / "0" / "folder.png").mkdir()
+            entry = {"path": "0/folder.png", "size": 0, "md5": None, "etag": "0x1"}
+        case "oversized":
+            entry = {"path": "0/large.png", "size": 10**12, "md5": None, "etag": "0x1"}
+        case "no manifest entry":
+            entry = {"path": "../0.png", "size": 0}
+        case _:
+            pass
+    freeze(data, manifest)
+    if entry is not None:
+        (manifest / "manifest.jsonl").write_text(json.dumps(entry) + "\n")
+    if case == "overwritten":
+        (data / "0" / "0.png").write_bytes(image + b"other")
+    options = ("--dataset", "folder", "--data", str(data), "--manifest", str(manifest))
+    failed = train(*options, ranks=1, code=65)
+    error = failed.result("error")
+    assert error["type"] == type_
+    assert said in error["message"]
+    assert [problem["path"] for problem in error["files"][:1]] == ([] if file is None else [file])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        (f"{OWN}:colourless", "images of shape (1, 1, 8, 8)"),
+        (f"{OWN}:unlabelled", "the label -1"),
+    ],
+)
+def test_an_own_dataset_of_other_images_ends_all_ranks(dataset: str, said: str, train: Any) -> None:
+    failed = train("--dataset", dataset, "--image-mode", "rgb", code=65)
+    error = failed.result("error")
+    assert error["type"] == "DataRejected"
+    assert said in error["message"]
+
+
+def test_a_folder_without_shards_ends_all_ranks(digits: Path, train: Any) -> None:
+    failed = train("--dataset", "shards", "--data", str(digits), code=65)
+    assert "index.json" in failed.result("error")["message"]

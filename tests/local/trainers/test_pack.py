@@ -1,0 +1,184 @@
+"""Packing as programs: several processes, several ranks, kills; and training on what they packed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.local.trainers.conftest import REPOSITORY, freeze, make_digits, variables
+
+DEADLINE_SECONDS = 100
+# Two lanes of blocks: large enough that the window is not all there is.
+ON_DIGITS = ("--batch-size", "32", "--shuffle-window", "512", "--checkpoint-every", "30")
+STEPS = 44
+RESUMED_FROM = 30  # of 22 steps an epoch: in the middle of the second
+# One rank or two: see FLOAT32_TOLERANCE in test_train.py.
+TOLERANCE = 1e-5
+
+
+def pack(
+    source: Path, target: Path, *options: str, rank: int = 0, ranks: int = 1
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "trainers.pack", str(source), str(target), *options],
+        cwd=REPOSITORY,
+        env=variables("mpirun", rank, ranks, "1") if ranks > 1 else {},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(*processes: subprocess.Popen[str]) -> list[tuple[int, str]]:
+    done: list[tuple[int, str]] = []
+    for process in processes:
+        said, _ = process.communicate(timeout=DEADLINE_SECONDS)
+        done.append((process.returncode, said))
+    return done
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def many_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("many-digits")
+    images = make_digits(folder / "images", "--limit", "900")
+    return images, freeze(images, folder / "manifest")
+
+
+@pytest.fixture(scope="module")
+def shards(many_digits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    images, manifest = many_digits
+    target = tmp_path_factory.mktemp("shards") / "parquet"
+    done = finish(
+        pack(images, target, "--manifest", str(manifest), "--processes", "2", "--shard-images=250")
+    )
+    assert done[0][0] == 0, done
+    assert "4 parquet shards" in done[0][1]
+    return target
+
+
+def test_ranks_pack_what_one_process_packs(
+    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+) -> None:
+    images, manifest = many_digits
+    options = ("--manifest", str(manifest), "--shard-images", "250")
+    done = finish(*(pack(images, tmp_path, *options, rank=rank, ranks=2) for rank in range(2)))
+    assert [code for code, _ in done] == [0, 0], done
+    assert content(tmp_path) == content(shards)
+
+
+def test_the_shards_of_a_dead_rank_are_packed_by_the_others(
+    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+) -> None:
+    images, manifest = many_digits
+    options = ("--manifest", str(manifest), "--shard-images", "250", "--patience-seconds", "0.1")
+    done = finish(pack(images, tmp_path, *options, rank=1, ranks=2))
+    assert done[0][0] == 0, done
+    assert content(tmp_path) == content(shards)
+
+
+def test_without_a_manifest_the_folder_is_the_dataset(
+    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+) -> None:
+    images, _ = many_digits
+    done = finish(pack(images, tmp_path, "--shard-images", "250", "--processes", "1"))
+    assert done[0][0] == 0, done
+    ours, theirs = (
+        json.loads((folder / "index.json").read_bytes()) for folder in (tmp_path, shards)
+    )
+    assert ours["fingerprint"] == theirs["fingerprint"]
+    assert [shard["sha256"] for shard in ours["shards"]] == [
+        shard["sha256"] for shard in theirs["shards"]
+    ]
+
+
+def test_a_killed_packer_takes_its_workers_along_and_a_rerun_ends_alike(
+    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+) -> None:
+    images, manifest = many_digits
+    options = ("--manifest", str(manifest), "--shard-images", "250", "--processes", "2")
+    process = pack(images, tmp_path, *options)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not list(tmp_path.glob("*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert psutil.wait_procs(workers, timeout=DEADLINE_SECONDS)[1] == []
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("shard-*.json")}
+
+    done = finish(pack(images, tmp_path, *options))
+    assert done[0][0] == 0, done
+    packed = {name: value for name, value in content(tmp_path).items() if ".tmp" not in name}
+    assert packed == content(shards)
+    assert all((tmp_path / name).stat().st_mtime_ns == when for name, when in before.items())
+
+
+def test_bad_data_is_told_with_code_and_file(tmp_path: Path) -> None:
+    (tmp_path / "images" / "1").mkdir(parents=True)
+    (tmp_path / "images" / "1" / "a.png").write_bytes(b"no image")
+    options = ("--processes", "1", "--output-dir", str(tmp_path / "results"))
+    done = finish(pack(tmp_path / "images", tmp_path / "shards", *options))
+    assert done[0][0] == 65, done
+    error = json.loads((tmp_path / "results" / "error.json").read_bytes())
+    assert error["type"] == "DataRejected"
+    assert error["files"][0]["path"] == "1/a.png"
+    assert not (tmp_path / "shards" / "index.json").exists()
+
+
+def test_shards_are_not_packed_into_what_they_are_packed_from(tmp_path: Path) -> None:
+    done = finish(pack(tmp_path, tmp_path / "shards", "--processes", "1"))
+    assert done[0][0] == 1
+    assert "LaunchInvalid" in done[0][1]
+
+
+def test_a_folder_and_its_shards_train_alike_to_the_bit(
+    many_digits: tuple[Path, Path], shards: Path, train: Any, tmp_path: Path
+) -> None:
+    images, manifest = many_digits
+    done = finish(pack(images, tmp_path / "x", "--manifest", str(manifest), "--format", "tfrecord"))
+    assert done[0][0] == 0, done
+    of_version = ("--manifest", str(manifest), *ON_DIGITS, "--epochs", "1")
+    cache = ("--cache-dir", str(tmp_path / "cache"), "--download")
+    folder = train("--dataset", "folder", "--data", str(images), *of_version)
+    parquet = train("--dataset", "shards", "--data", str(shards), *of_version)
+    tfrecord = train("--dataset", "shards", "--data", str(tmp_path / "x"), *of_version, *cache)
+    assert len(folder.losses) == STEPS // 2
+    assert folder.losses == parquet.losses == tfrecord.losses
+    assert folder.weights == parquet.weights == tfrecord.weights
+    assert folder.result("metrics")["loss"] == parquet.result("metrics")["loss"]
+    assert parquet.result("report")["speed"]["data_wait_seconds"] >= 0
+    assert list((tmp_path / "cache").glob("*.tfrecord"))
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_resume_in_mid_epoch_on_other_ranks_trains_alike(
+    before: int, after: int, shards: Path, train: Any, tmp_path: Path
+) -> None:
+    options = ("--dataset", "shards", "--data", str(shards), *ON_DIGITS)
+    whole = train(*options, ranks=before)
+    assert max(whole.losses) == STEPS
+    # As if the run had been killed before the last checkpoint.
+    shutil.copytree(whole.folder / "checkpoints", tmp_path / "checkpoints")
+    next((tmp_path / "checkpoints").glob(f"step-{STEPS:08d}-*.json")).unlink()
+    resumed = train(*options, ranks=after, folder=tmp_path)
+    assert re.search(rf"^resumed from step {RESUMED_FROM}$", resumed.seen, re.MULTILINE)
+    rest = range(RESUMED_FROM + 1, STEPS + 1)
+    assert sorted(resumed.losses) == list(rest)
+    assert [resumed.losses[step] for step in rest] == pytest.approx(
+        [whole.losses[step] for step in rest], rel=TOLERANCE
+    )

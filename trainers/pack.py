@@ -1,0 +1,291 @@
+r"""Pack a folder of many small images into shards, which `--dataset shards` trains on.
+
+    python -m trainers.pack SOURCE TARGET --manifest DIR_OR_FILE
+    torchrun --nproc-per-node 2 -m trainers.pack SOURCE TARGET ...
+    mpirun -np 2 python -m trainers.pack SOURCE TARGET ...
+
+    SOURCE              folder of labelled folders of images: SOURCE/<label>/<name>.png
+    TARGET              where shards and their index.json go; all ranks see the same one
+    --manifest          manifest.jsonl of the dataset version, or the folder that holds it; without
+                        it all files are packed, and read once more, for their MD5
+    --dataset-version   default: computed from the manifest
+    --format            parquet (default) or tfrecord
+    --processes         of each rank; default: a core each, or 1 where a launcher started ranks
+    --readers           files that a process reads at a time (default 8): waiting for a mount is
+                        most of the work
+    --shard-images      at most so many in a shard (default 8192)
+    --shard-mib         at most so many mebibytes in a shard (default 64)
+    --check             decode (default): every image is decoded once, so that training can rely on
+                        it; headers: faster, and damage further in ends training
+    --max-bad-fraction  of files that may be no labelled images (default 0.01)
+    --output-dir        where error.json is left on failure
+    --patience-seconds  after so long without a new shard from the other ranks, theirs are packed
+                        here (default 60)
+
+A shard is there whole or not at all, and the same files make the same bytes. Start the command
+again after a crash: shards that are done are kept. index.json comes last; it is what counts.
+
+Ranks need no connection: each packs its part, then waits for the others' shards to appear. Those
+of a rank that died are made by the rest.
+
+Exit codes: 0; 65 the data is at fault (DataRejected, DataChanged); 1 any other failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import multiprocessing
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from trainers import samples
+from trainers.errors import EX_FAILURE, FileProblem, LaunchInvalid, TrainingError
+from trainers.files import TEMPORARY_SUFFIX
+from trainers.launch import Launch
+from trainers.manifest import Manifest, freeze, read_manifest
+from trainers.packing import Plan, ShardTask, pack_shard, plan
+from trainers.shard_formats import FORMATS
+from trainers.shard_index import INDEX_NAME, ShardIndex, ShardRecord, record_path
+
+_LOOK_SECONDS = 0.5
+# Another rank may be writing its own; what is older was left by a crash.
+_STALE_SECONDS = 3600.0
+
+Outcome = ShardRecord | list[FileProblem]
+Work = Callable[[ShardTask], Outcome]
+Run = Callable[[Work, Sequence[ShardTask]], Iterable[Outcome]]
+
+
+def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, int], None]) -> Plan:
+    """Pack this rank's part, see to it that the rest is packed, and write the index.
+
+    Args:
+        options: the command line.
+        launch: which rank this is.
+        progress: told the number of shards that this rank has done, and how many it has to do.
+
+    Raises:
+        DataRejected, DataChanged: see `trainers.samples`.
+        LaunchInvalid: the target is in the source.
+    """
+    source: Path = options.source.resolve()
+    target: Path = options.target.resolve()
+    if target.is_relative_to(source):
+        raise LaunchInvalid(f"{target} is in {source}: shards would be packed in the next run")
+    with _workers(options.processes or _processes(launch)) as run:
+        manifest = _manifest(options, source)
+        whole = plan(
+            manifest,
+            storage=options.format,
+            shard_images=options.shard_images,
+            shard_bytes=options.shard_mib * 2**20,
+            only_headers=options.check == "headers",
+        )
+        target.mkdir(parents=True, exist_ok=True)
+        _drop_other_index(target, whole)
+        work = functools.partial(_pack, source, target, readers=options.readers)
+        _run(run, work, whole.tasks[launch.rank :: launch.size], whole.files, progress)
+        rest = _left(target, whole, options.patience_seconds, time.monotonic, time.sleep)
+        _run(run, work, rest, whole.files, progress)
+    records = [ShardRecord.read(target, task.name, task.identity) for task in whole.tasks]
+    found = [record for record in records if record is not None]
+    if len(found) != len(records):
+        raise LaunchInvalid(f"shards in {target} are gone again: two plans are packed there")
+    whole.index(found, max_bad_fraction=options.max_bad_fraction).write(target)
+    if launch.rank == 0:
+        _sweep(target, whole)
+    return whole
+
+
+def _run(
+    run: Run,
+    work: Work,
+    tasks: Sequence[ShardTask],
+    files: int,
+    progress: Callable[[int, int], None],
+) -> None:
+    changed: list[FileProblem] = []
+    for done, outcome in enumerate(run(work, tasks), start=1):
+        if not isinstance(outcome, ShardRecord):
+            changed += outcome
+        progress(done, len(tasks))
+    samples.check_unchanged(changed, files)
+
+
+def _pack(source: Path, target: Path, task: ShardTask, *, readers: int) -> Outcome:
+    return pack_shard(source, target, task, readers)
+
+
+def _left(
+    target: Path,
+    whole: Plan,
+    patience_seconds: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], object],
+) -> list[ShardTask]:
+    """Wait for the other ranks' shards; returns those of them that do not come."""
+    missing = list(whole.tasks)
+    last_seen = clock()
+    while True:
+        still = [
+            task for task in missing if ShardRecord.read(target, task.name, task.identity) is None
+        ]
+        if len(still) < len(missing):
+            missing, last_seen = still, clock()
+        if not missing or clock() - last_seen > patience_seconds:
+            return missing
+        sleep(_LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def _workers(processes: int) -> Generator[Run]:
+    """Something that does tasks in so many processes, or in this one."""
+    if processes == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_end_with_parent,
+    ) as pool:
+
+        def run(work: Work, tasks: Sequence[ShardTask]) -> Iterator[Outcome]:
+            for future in as_completed([pool.submit(work, task) for task in tasks]):
+                yield future.result()
+
+        yield run
+
+
+def _end_with_parent() -> None:
+    """A killed parent's workers would wait for tasks for ever: each holds the pipe open itself."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(EX_FAILURE)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _processes(launch: Launch) -> int:
+    if launch.size > 1:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _manifest(options: argparse.Namespace, source: Path) -> Manifest:
+    if options.manifest is not None:
+        return read_manifest(options.manifest, options.dataset_version)
+    return freeze(source, options.dataset_version)
+
+
+def _drop_other_index(target: Path, whole: Plan) -> None:
+    """What is packed now is not what that index tells of."""
+    try:
+        same = ShardIndex.read(target).identity == whole.identity
+    except TrainingError:
+        same = False
+    if not same:
+        (target / INDEX_NAME).unlink(missing_ok=True)
+
+
+def _sweep(target: Path, whole: Plan) -> None:
+    """Remove what other plans and crashes have left."""
+    names = {task.name for task in whole.tasks}
+    kept = names | {record_path(target, name).name for name in names}
+    for path in target.glob("shard-*"):
+        if path.name.endswith(TEMPORARY_SUFFIX):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                path.unlink(missing_ok=True)
+        elif path.name not in kept:
+            path.unlink(missing_ok=True)
+
+
+def _show_progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\rshard {done} of {total}{end}")
+        sys.stderr.flush()
+
+
+def _fail(output: Path | None, error: Exception) -> int:
+    """Tell a failure on stderr and in error.json; returns the exit code."""
+    if not isinstance(error, TrainingError):
+        traceback.print_exception(error)
+    sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    if output is not None:
+        from trainers import results  # noqa: PLC0415  # it imports torch
+
+        results.write_error(output, error)
+    return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line above; returns the exit code."""
+    options = _parse(arguments)
+    try:
+        launch = Launch.from_environment(os.environ)
+        if options.output_dir is not None and launch.rank == 0:
+            from trainers import results  # noqa: PLC0415  # the same
+
+            results.clear_error(options.output_dir)
+        began = time.perf_counter()
+        whole = pack(options, launch, _show_progress)
+        seconds = time.perf_counter() - began
+    except Exception as error:  # noqa: BLE001  # the edge of the process
+        return _fail(options.output_dir, error)
+    if launch.rank == 0:
+        index = ShardIndex.read(options.target)
+        sys.stdout.write(
+            f"dataset {index.dataset_version}: {index.samples(held_out=False)} images to train on, "
+            f"{index.samples(held_out=True)} held out, {len(index.classes)} classes, "
+            f"{len(index.quarantined)} quarantined; {len(index.shards)} {index.storage} shards, "
+            f"{sum(shard.size for shard in index.shards)} bytes; "
+            f"images/s {whole.files / seconds:.0f}\n"
+        )
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.pack",
+        usage="python -m trainers.pack SOURCE TARGET [options]",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=True,
+    )
+    add = parser.add_argument
+    add("source", type=Path)
+    add("target", type=Path)
+    add("--manifest", type=Path, default=None)
+    add("--dataset-version", default=None)
+    add("--format", choices=tuple(FORMATS), default="parquet")
+    add("--processes", type=_positive, default=None)
+    add("--readers", type=_positive, default=8)
+    add("--shard-images", type=_positive, default=8192)
+    add("--shard-mib", type=_positive, default=64)
+    add("--check", choices=("decode", "headers"), default="decode")
+    add("--max-bad-fraction", type=float, default=0.01)
+    add("--output-dir", type=Path, default=None)
+    add("--patience-seconds", type=float, default=60.0)
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())
