@@ -61,8 +61,10 @@ def test_bad_files(
             entry = {"path": "../0.png", "size": 0}
         case _:
             pass
-    freeze(data, manifest)
-    if entry is not None:
+    if entry is None:
+        freeze(data, manifest)
+    else:
+        manifest.mkdir()
         (manifest / "manifest.jsonl").write_text(json.dumps(entry) + "\n")
     if case == "overwritten":
         (data / "0" / "0.png").write_bytes(image + b"other")

@@ -1,4 +1,4 @@
-"""Packing as programs: several processes, several ranks, kills; and training on what they packed."""
+"""Packing by processes and ranks, some of them killed; and training on what they packed."""
 
 from __future__ import annotations
 
@@ -96,9 +96,8 @@ def test_without_a_manifest_the_folder_is_the_dataset(
     images, _ = many_digits
     done = finish(pack(images, tmp_path, "--shard-images", "250", "--processes", "1"))
     assert done[0][0] == 0, done
-    ours, theirs = (
-        json.loads((folder / "index.json").read_bytes()) for folder in (tmp_path, shards)
-    )
+    indices = [(folder / "index.json").read_bytes() for folder in (tmp_path, shards)]
+    ours, theirs = map(json.loads, indices)
     assert ours["fingerprint"] == theirs["fingerprint"]
     assert [shard["sha256"] for shard in ours["shards"]] == [
         shard["sha256"] for shard in theirs["shards"]

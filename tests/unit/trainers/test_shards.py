@@ -151,6 +151,6 @@ def test_damage_that_only_decoding_shows_names_the_image(tmp_path: Path) -> None
         for source in (dataset.train, dataset.held_out):
             source.take(torch.arange(len(source)))
 
-    with pytest.raises(DataRejected, match="cut.png cannot be decoded") as caught:
+    with pytest.raises(DataRejected, match="cannot be decoded") as caught:
         take_all()
     assert [problem.path for problem in caught.value.problems] == ["1/cut.png"]
