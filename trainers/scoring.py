@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from trainers.images import decode, to_input
+from trainers.image_file import decode
+from trainers.images import to_input
 from trainers.model_folder import load_model
 
 MOST_IMAGES = 256  # of one request

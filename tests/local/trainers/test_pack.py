@@ -32,7 +32,7 @@ def pack(
     return subprocess.Popen(
         [sys.executable, "-m", "trainers.pack", str(source), str(target), *options],
         cwd=REPOSITORY,
-        env=variables("mpirun", rank, ranks, "1") if ranks > 1 else {},
+        env=variables(rank, ranks, "1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -59,6 +59,9 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "checkpoint_dir": Path("x"),
         "champion": Path("x"),
         "dataset_version": "x",
+        "cache_dir": Path("x"),
+        "cache_gib": 7.0,
+        "download": True,
         "parallel": "fsdp",
         "keep_gathered": True,
         "tensor_parallel": 7,
@@ -89,6 +92,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "momentum": 0.7,
         "weight_decay": 0.7,
         "shift_pixels": 7,
+        "shuffle_window": 7,
         "precision": "bf16",
         "seed": 7,
     }
