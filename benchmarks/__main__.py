@@ -20,6 +20,8 @@ from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_
 BENCHMARKS = {
     "durable": "benchmarks.durable",
     "durable-profile": "benchmarks.durable_profile",
+    "durable-recovery": "benchmarks.durable_recovery",
+    "durable-scale": "benchmarks.durable_scale",
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "trainers": "benchmarks.training",

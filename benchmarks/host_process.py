@@ -110,6 +110,28 @@ class HostProcess:
         """Milliseconds from an Event Grid event's delivery to its orchestration's first step."""
         return self._run(self._events(count))
 
+    def begin(self, orchestrator: str, count: int) -> list[str]:
+        """Start so many orchestrations and return their instance ids."""
+        return self._run(self._begin(orchestrator, count))
+
+    def wait(self, instances: Sequence[str]) -> None:
+        """Return when all of these have completed."""
+        for instance in instances:
+            self._run(self._result(instance))
+
+    def is_idle(self) -> bool:
+        """Whether all instances have finished."""
+        return self._run(self._is_idle())
+
+    def purge(self) -> None:
+        """Delete all instances that have completed."""
+        self._run(self._purge())
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self.process.kill()
+        self.process.wait()
+
     # --- over HTTP -----------------------------------------------------------------------------
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -153,15 +175,25 @@ class HostProcess:
                 raise HostFailed(f"{instance}: {status['output']}")
             await asyncio.sleep(pause_seconds)
 
+    async def _begin(self, orchestrator: str, count: int) -> list[str]:
+        return await asyncio.gather(*(self._start(orchestrator) for _ in range(count)))
+
+    async def _is_idle(self) -> bool:
+        query = {"runtimeStatus": "Pending,Running", "top": "1"}
+        async with self._session.get("/durabletask/instances/", params=query) as response:
+            return not await response.json()
+
+    async def _purge(self) -> None:
+        query = {"createdTimeFrom": "2026-01-01T00:00:00Z", "runtimeStatus": "Completed"}
+        async with self._session.delete("/durabletask/instances/", params=query) as response:
+            response.raise_for_status()
+
     async def _chains(self, count: int) -> float:
         began = time.monotonic()
-        await asyncio.gather(*(self._start("chain") for _ in range(count)))
-        query = {"runtimeStatus": "Pending,Running", "top": "1"}
-        while True:
-            async with self._session.get("/durabletask/instances/", params=query) as response:
-                if not await response.json():
-                    return time.monotonic() - began
+        await self._begin("chain", count)
+        while not await self._is_idle():
             await asyncio.sleep(LIST_POLL_SECONDS)
+        return time.monotonic() - began
 
     async def _serial(self, count: int) -> list[float]:
         milliseconds: list[float] = []

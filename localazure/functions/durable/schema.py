@@ -63,4 +63,8 @@ MIGRATIONS = (
         updated_at_us INTEGER NOT NULL
     );
     """,
+    """
+    CREATE INDEX instances_unfinished ON instances (created_at_us, instance_id)
+        WHERE status IN ('Pending', 'Running', 'Suspended');
+    """,
 )

@@ -154,6 +154,11 @@ class Store:
         if wanted.created_to is not None:
             conditions.append("created_at_us <= ?")
             values.append(microseconds(wanted.created_to))
+        source = _SELECT_INSTANCE
+        if wanted.statuses and LIVE.issuperset(wanted.statuses):
+            # Those are few among many. SQLite takes the index when it finds its very condition.
+            source += " INDEXED BY instances_unfinished"
+            conditions.append("status IN ('Pending', 'Running', 'Suspended')")
         if wanted.statuses:
             conditions.append(f"status IN ({marks(wanted.statuses)})")
             values += wanted.statuses
@@ -165,7 +170,7 @@ class Store:
             values += after
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         rows = self._database.read(
-            f"{_SELECT_INSTANCE}{where} ORDER BY created_at_us, instance_id LIMIT ?",
+            f"{source}{where} ORDER BY created_at_us, instance_id LIMIT ?",
             (*values, limit),
         )
         return [_instance(row) for row in rows]

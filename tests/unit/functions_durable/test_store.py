@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -134,6 +135,21 @@ async def test_pages_hold_every_instance_once(
     prefix = store.query(InstanceQuery(prefix="i3"))
     assert [instance.execution.instance_id for instance in prefix] == ["i3"]
     assert not list(store.pages(InstanceQuery(prefix="x")))
+
+
+async def test_a_query_by_status_finds_what_has_it(store: Store) -> None:
+    for number, status in enumerate(Status):
+        await store.create(execution(number))
+        base = turn(store)
+        instance = store.instance(f"i{number}")
+        assert instance is not None
+        await store.commit(
+            replace(base, execution=instance.execution, instance=replace(instance, status=status))
+        )
+    for size in range(len(Status) + 1):
+        for wanted in itertools.combinations(Status, size):
+            found = store.query(InstanceQuery(statuses=wanted))
+            assert [instance.status for instance in found] == list(wanted or Status)
 
 
 async def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:

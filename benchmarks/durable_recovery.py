@@ -1,0 +1,119 @@
+"""What a kill -9 of the Functions host costs, and what it makes be done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.host_process import HostProcess
+from localazure.functions.durable import history
+from localazure.functions.durable.history import EventType
+
+LEDGER_APP = Path(__file__).parent / "apps" / "ledger"
+INSTANCES = 50
+STEPS = 6
+HALF_TIMEOUT_SECONDS = 60.0
+
+
+def measure(bench: Bench) -> None:
+    """A kill -9 at half of the steps of 50 chains: `make bench NAME=durable-recovery`.
+
+    The chains have 6 steps of 5 ms, 300 in all; the host is killed as soon as 150 have begun, and
+    started again on the same state.
+
+    * ready s: from that start to the first answer over HTTP.
+    * first step s, every chain has gone on s, all done s: from that start, too; the second is when
+      the last of the unfinished chains began a step.
+    * journaled steps run again: steps whose end was in a history at the kill and that began again.
+      None may.
+    * other steps run again: those that had begun, or even ended, without that being in a history.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        turns = iter(range(1000))
+        bench.compare(
+            [Contender(HostProcess.name, lambda: _one_turn(Path(folder) / str(next(turns))))],
+            bench.rounds(5, 1),
+        )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of the ledger."""
+
+    chain: str
+    step: int
+    began_ns: int
+
+    @classmethod
+    def all_of(cls, ledger: Path) -> list[_Line]:
+        if not ledger.exists():
+            return []
+        lines = (line.split() for line in ledger.read_text("utf-8").splitlines())
+        return [cls(chain, int(step), int(began_ns)) for chain, step, began_ns in lines]
+
+
+def _one_turn(state: Path) -> Sample:
+    ledger = state / "ledger"
+    os.environ["LEDGER"] = str(ledger)
+    with HostProcess(state, app=LEDGER_APP) as host:
+        chains = host.begin("chain", INSTANCES)
+        deadline = time.monotonic() + HALF_TIMEOUT_SECONDS
+        while len(_Line.all_of(ledger)) < INSTANCES * STEPS // 2:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"fewer than half of the steps in {HALF_TIMEOUT_SECONDS} s")
+            time.sleep(0.001)
+        host.kill()
+    before = _Line.all_of(ledger)
+    journaled = _journaled(state, state / "copy")
+    began_ns = time.monotonic_ns()
+    with HostProcess(state, app=LEDGER_APP) as host:
+        host.wait(chains)
+        done_ns = time.monotonic_ns()
+        ready_seconds = host.ready_seconds
+    after = _Line.all_of(ledger)[len(before) :]
+    first_ns: dict[str, int] = {}
+    for line in after:
+        first_ns[line.chain] = min(line.began_ns, first_ns.get(line.chain, line.began_ns))
+    begun = {(line.chain, line.step) for line in before}
+    again = [(line.chain, line.step) for line in after if (line.chain, line.step) in begun]
+    repeated = sum(step in journaled for step in again)
+    return {
+        "ready s": ready_seconds,
+        "first step s": (min(first_ns.values()) - began_ns) / 1e9,
+        "every chain has gone on s": (max(first_ns.values()) - began_ns) / 1e9,
+        "all done s": (done_ns - began_ns) / 1e9,
+        "journaled steps run again": repeated,
+        "other steps run again": len(again) - repeated,
+    }
+
+
+def _journaled(state: Path, scratch: Path) -> set[tuple[str, int]]:
+    """Chain and number of the steps whose end is in a history; reads a copy of the store."""
+    scratch.mkdir()
+    for file in state.glob("durable.db*"):
+        shutil.copy(file, scratch)
+    connection = sqlite3.connect(scratch / "durable.db")
+    try:
+        rows = connection.execute(
+            "SELECT group_concat(events) FROM"
+            " (SELECT execution_id, events FROM history ORDER BY execution_id, episode)"
+            " GROUP BY execution_id"
+        ).fetchall()
+    finally:
+        connection.close()
+    found: set[tuple[str, int]] = set()
+    for (text,) in rows:
+        events = history.decode(text)
+        ended = {event.get("TaskScheduledId") for event in events}
+        for event in events:
+            if event["EventType"] == EventType.TASK_SCHEDULED and event["EventId"] in ended:
+                chain, step = json.loads(event["Input"]).split()
+                found.add((chain, int(step)))
+    return found
