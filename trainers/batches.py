@@ -68,7 +68,7 @@ class Batches:
             batch, samples=self._order.samples, seed=self._order.seed, pixels=self._shift_pixels
         )[mine]
         images = self._source.take(batch.samples[mine])
-        pixels = shifted(images.pixels, offsets)
+        pixels = shifted(images.pixels, offsets) if self._shift_pixels else images.pixels
         return [
             Images(pixels=pixels[part :: self._passes], labels=images.labels[part :: self._passes])
             for part in range(self._passes)

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -179,9 +179,19 @@ class World:
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of `values` over all ranks, on each of them."""
-        if self.size > 1:
-            dist.all_reduce(values)
-        return values
+        return self.sum_later(values)()
+
+    def sum_later(self, values: Tensor) -> Callable[[], Tensor]:
+        """Begin `sum`; what is returned waits for it. `values` is not to be touched meanwhile."""
+        if self.size == 1:
+            return lambda: values
+        work = cast("dist.Work", dist.all_reduce(values, async_op=True))
+
+        def result() -> Tensor:
+            work.wait()
+            return values
+
+        return result
 
     def from_first(self, content: bytes | None) -> bytes | None:
         """What rank 0 has, on every rank.
