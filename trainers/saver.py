@@ -14,8 +14,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.optim import Optimizer
 
+from trainers import sharded_state
 from trainers.checkpoints import Checkpoint, CheckpointFolder, sha256_of
 from trainers.files import write_atomically
 from trainers.world import World
@@ -43,6 +45,7 @@ class Saver:
             self._group = dist.new_group(backend="gloo", timeout=world.timeout)
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._staged: sharded_state.State | None = None
 
     def start(
         self, step: int, network: nn.Module, optimizer: Optimizer, notes: bytes = b""
@@ -58,10 +61,9 @@ class Saver:
         Raises:
             Exception: what the save before this one failed with.
         """
-        from trainers import sharded_state  # noqa: PLC0415  # a second of import, until it is needed
-
         self.finish()
-        state = sharded_state.staged(sharded_state.state_of(network, optimizer))
+        now = sharded_state.state_of(network, optimizer)
+        self._staged = state = sharded_state.staged(now, into=self._staged)
         self._thread = threading.Thread(
             target=self._save, args=(step, state, notes), name="checkpoint", daemon=True
         )
@@ -95,8 +97,6 @@ class Saver:
                 reason = damage or "corrupt: another rank found a file that differs from its record"
                 self._folder.pass_over(checkpoint, reason)
                 continue
-            from trainers import sharded_state  # noqa: PLC0415  # as above
-
             content = self._folder.content(step)
             sharded_state.read(content, network, optimizer, self._group)
             has_notes = self._world.is_first and _NOTES_NAME in checkpoint.files
@@ -105,8 +105,6 @@ class Saver:
         return None
 
     def _save(self, step: int, state: dict[str, Any], notes: bytes) -> None:
-        from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415  # as above
-
         try:
             self._write(step, state, notes)
         except CheckpointException as error:  # not an Exception: it holds one for each failed rank
@@ -115,8 +113,6 @@ class Saver:
             self._failure = error
 
     def _write(self, step: int, state: dict[str, Any], notes: bytes) -> None:
-        from trainers import sharded_state  # noqa: PLC0415  # as above
-
         content = self._folder.content(step)
         sharded_state.write(content, state, self._group)
         prefix = f"__{self._world.rank}_"

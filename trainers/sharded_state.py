@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 INDEX_NAME = ".metadata"
@@ -66,9 +67,28 @@ def state_of(network: nn.Module, optimizer: Optimizer) -> State:
     return state
 
 
-def staged(state: State) -> State:
-    """A copy in the CPU's memory, which training does not change any more."""
-    return BlockingAsyncStager().stage(state)
+def staged(state: State, into: State | None = None) -> State:
+    """A copy in the CPU's memory, which training does not change any more.
+
+    Args:
+        state: from `state_of`.
+        into: an earlier copy that is not needed any more. If it is of the same tensors it is
+            written over: to be given so much new memory takes longer than to copy.
+    """
+    if into is None or _shapes(into) != _shapes(state):
+        return BlockingAsyncStager().stage(state)
+    for name, value in state.items():
+        _local(into[name]).copy_(_local(value))
+    return into
+
+
+def _shapes(state: State) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (_local(value).shape, value.dtype) for name, value in state.items()}
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """The part that this rank has."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:

@@ -54,6 +54,30 @@ def test_a_staged_copy_does_not_follow_the_training() -> None:
     assert all(torch.equal(staged[name], before[name]) for name in before)
 
 
+def test_a_later_copy_takes_the_memory_of_an_earlier_one() -> None:
+    network, optimizer = trained(1)
+    first = sharded_state.staged(sharded_state.state_of(network, optimizer))
+    places = {name: tensor.data_ptr() for name, tensor in first.items()}
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(1)
+    state = sharded_state.state_of(network, optimizer)
+    second = sharded_state.staged(state, into=first)
+    assert {name: tensor.data_ptr() for name, tensor in second.items()} == places
+    assert all(torch.equal(second[name], state[name]) for name in state)
+
+
+def test_a_copy_of_other_tensors_is_a_new_one() -> None:
+    """Momentum comes with the first step."""
+    network, optimizer = network_and_optimizer(1)
+    first = sharded_state.staged(sharded_state.state_of(network, optimizer))
+    network, optimizer = trained(1)
+    state = sharded_state.state_of(network, optimizer)
+    second = sharded_state.staged(state, into=first)
+    assert second.keys() == state.keys() != first.keys()
+    assert all(torch.equal(second[name], state[name]) for name in state)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int64])
 def test_any_dtype_of_ours_is_in_the_index(dtype: torch.dtype, tmp_path: Path) -> None:
     network, optimizer = network_and_optimizer(1)

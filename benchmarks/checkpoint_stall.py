@@ -1,0 +1,57 @@
+"""How long training waits for a checkpoint of some 200 MB, and how long until it counts.
+
+`python -m benchmarks.checkpoint_stall FOLDER SAVES`, in ranks that find each other as Azure ML's
+do: ResNet-50 and its momentum on each of them, as under DDP. Rank 0 prints one JSON object:
+`stall_s` and `committed_s`, a number for each save, and `megabytes`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from trainers.checkpoints import CheckpointFolder, RunIdentity
+from trainers.plugins import build_network
+from trainers.saver import Saver
+from trainers.sharded_state import state_of
+from trainers.world import Launch, World
+
+
+def _silent(line: str) -> None:
+    del line
+
+
+def main() -> None:
+    """Run the command line above."""
+    folder, saves = Path(sys.argv[1]), int(sys.argv[2])
+    world = World.join(Launch.from_environment(os.environ), timeout_seconds=120)
+    world.connect()
+    network = build_network("resnet50", channels=3, classes=1000)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    nothing = RunIdentity(dataset_version="", data_fingerprint="", settings_fingerprint="", seed=0)
+    saver = Saver(CheckpointFolder(folder, nothing, _silent), world)
+    stalls: list[float] = []
+    committed: list[float] = []
+    for step in range(1, saves + 1):
+        began = time.perf_counter()
+        saver.start(step, network, optimizer)
+        stalls.append(time.perf_counter() - began)
+        saver.finish()
+        committed.append(time.perf_counter() - began)
+    if world.is_first:
+        size = sum(tensor.nbytes for tensor in state_of(network, optimizer).values())
+        found = {"stall_s": stalls, "committed_s": committed, "megabytes": size / 1e6}
+        sys.stdout.write(json.dumps(found) + "\n")
+    world.disconnect()
+
+
+if __name__ == "__main__":
+    main()
