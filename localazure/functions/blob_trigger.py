@@ -26,7 +26,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.functions.meta import Datum
 from azure.storage.blob import BlobProperties
 
-from localazure.functions import logs
+from localazure.functions import logs, sdk_types
 from localazure.functions.authorization import KeyRing
 from localazure.functions.binding_expressions import capture_pattern
 from localazure.functions.blob_scan import BlobScan, FoundBlob
@@ -183,15 +183,20 @@ class BlobTriggers(QueueListener):
         service = await self._storage.blobs(one.connection)
         blob = service.get_blob_client(container, name)
         try:
-            stream = await blob.download_blob()
-            content = await stream.readall()
+            if one.function.trigger.is_reference:
+                properties = await blob.get_blob_properties()
+                datum = sdk_types.blob_reference(one.connection, container, name)
+            else:
+                stream = await blob.download_blob()
+                properties = stream.properties
+                datum = blob_datum(await stream.readall(), one.function.trigger)
         except AzureError as error:
             if not isinstance(error, ResourceNotFoundError):
                 _LOG.warning("cannot read the blob %s/%s: %s", container, name, error)
                 raise
             _LOG.debug("blob %s/%s is gone: nothing to do", container, name)
             return
-        data = blob_data(one, f"{container}/{name}", blob.url, stream.properties, content)
+        data = blob_data(one, f"{container}/{name}", blob.url, properties, datum)
         await self._invoker.invoke(one.function, data)
 
 
@@ -228,11 +233,11 @@ def _message(
 
 
 def blob_data(
-    one: BlobFunction, path: str, url: str, properties: BlobProperties, content: bytes
+    one: BlobFunction, path: str, url: str, properties: BlobProperties, datum: Datum
 ) -> TriggerData:
     """What a blob trigger hands to its function."""
     shown = {
-        "ContentLength": len(content),
+        "ContentLength": properties.size,
         "ContentType": properties.content_settings.content_type,
         "ETag": properties.etag,
         "LastModified": properties.last_modified.isoformat(),
@@ -250,9 +255,7 @@ def blob_data(
         captured = match.groupdict() if match else {}
         return {"BlobTrigger": path, "Uri": url, "Metadata": properties.metadata, **captured}
 
-    return TriggerData(
-        blob_datum(content, one.function.trigger), metadata, binding_data=binding_data
-    )
+    return TriggerData(datum, metadata, binding_data=binding_data)
 
 
 def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:

@@ -39,12 +39,9 @@ class EventGridWebhook:
 
     def routes(self) -> list[web.RouteDef]:
         """The webhook's routes."""
-        # The extension's documents spell the path in two ways.
-        return [
-            route
-            for path in dict.fromkeys((self._path, self._path.lower()))
-            for route in (web.post(path, self._deliver), web.options(path, self._handshake))
-        ]
+        # The real host's routes do not mind upper and lower case.
+        path = f"/{{path:(?i:{self._path.lstrip('/')})}}"
+        return [web.post(path, self._deliver), web.options(path, self._handshake)]
 
     async def _handshake(self, request: web.Request) -> web.Response:
         """CloudEvents' abuse protection."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.cookies import SimpleCookie
 from typing import Any, Final, cast
 
@@ -21,6 +21,7 @@ from localazure.functions.context import TraceContext
 from localazure.functions.invocation import Invoker, Outcome, TriggerData
 from localazure.functions.loader import LoadedFunction
 from localazure.functions.routing import RouteTable, RouteTemplate
+from localazure.functions.web_extension import NATIVE, WebExtension
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
@@ -105,10 +106,17 @@ def request_key(request: web.Request) -> str | None:
 class HttpTrigger:
     """All HTTP functions of an app behind one handler."""
 
-    def __init__(self, endpoints: Iterable[HttpEndpoint], keys: KeyRing, invoker: Invoker) -> None:
+    def __init__(
+        self,
+        endpoints: Iterable[HttpEndpoint],
+        keys: KeyRing,
+        invoker: Invoker,
+        extension: WebExtension | None = None,
+    ) -> None:
         self._routes = RouteTable([(endpoint.template, endpoint) for endpoint in endpoints])
         self._keys = keys
         self._invoker = invoker
+        self._extension = extension
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request: 404 no such route or method, 401 wrong key, 500 the function failed."""
@@ -123,6 +131,8 @@ class HttpTrigger:
         function = endpoint.function
         if not self._keys.opens_function(request_key(request), function.name, endpoint.level):
             return web.Response(status=401)
+        if self._extension is not None:
+            return await self._stream(self._extension, request, parameters, function)
         data = request_data(request, parameters, await request.read())
         try:
             outcome = await self._invoker.invoke(function, data)
@@ -132,6 +142,27 @@ class HttpTrigger:
             return _response(function, outcome)
         except (TypeError, ValueError):  # such as a status or a header that HTTP does not know
             _LOG.exception("'%s' gave a response that cannot be sent", function.name)
+            return web.Response(status=500)
+
+    async def _stream(
+        self,
+        extension: WebExtension,
+        request: web.Request,
+        parameters: dict[str, str],
+        function: LoadedFunction,
+    ) -> web.StreamResponse:
+        """Answer by the web framework that the app is written for."""
+        data = request_data(request, parameters, b"")
+
+        async def invoke(native: Any) -> Any:
+            outcome = await self._invoker.invoke(
+                function, replace(data, datum=Datum(native, NATIVE))
+            )
+            return outcome.result.value if outcome.result else None
+
+        try:
+            return await extension.respond(request, parameters, invoke)
+        except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
             return web.Response(status=500)
 
 

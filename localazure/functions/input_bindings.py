@@ -12,7 +12,7 @@ from collections.abc import Callable
 from azure.core.exceptions import ResourceNotFoundError
 from azure.functions.meta import Datum
 
-from localazure.functions import bindings
+from localazure.functions import bindings, sdk_types
 from localazure.functions.binding_expressions import resolve
 from localazure.functions.invocation import BindingData
 from localazure.functions.signature import Binding
@@ -51,8 +51,13 @@ class InputBindings:
         return await self._fetchers[binding.kind](binding, setting)
 
     async def _fetch_blob(self, binding: Binding, setting: Setting) -> Datum:
+        connection = str(binding.settings.get("connection") or "")
+        if binding.is_reference:
+            # It may name a container only.
+            container, _, name = setting("path").lstrip("/").partition("/")
+            return sdk_types.blob_reference(connection, container, name)
         container, name = split_path(setting("path"))
-        service = await self._storage.blobs(str(binding.settings.get("connection") or ""))
+        service = await self._storage.blobs(connection)
         try:
             stream = await service.get_blob_client(container, name).download_blob()
             content = await stream.readall()

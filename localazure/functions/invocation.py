@@ -30,11 +30,12 @@ from typing import Any, Final
 
 from azure.functions.meta import Datum
 
-from localazure.functions import bindings, converters, logs
+from localazure.functions import bindings, converters, logs, sdk_types
 from localazure.functions.context import InvocationContext, Output, RetryContext, TraceContext
 from localazure.functions.errors import FunctionTimeoutError
 from localazure.functions.loader import LoadedFunction
 from localazure.functions.signature import RETURN, Binding
+from localazure.functions.web_extension import NATIVE
 from localazure.functions.worker_pool import WorkerPool
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
@@ -223,7 +224,11 @@ class Invoker:
                 retry=retry or RetryContext(),
             )
         result = await self._call(function, arguments, context)
-        return await self._encode_outputs(function, data.binding_data, result, outputs)
+        if data.datum is not None and data.datum.type == NATIVE:
+            returned = Datum(result, NATIVE)
+        else:
+            returned = _encode_result(function, result)
+        return await self._send_outputs(function, data.binding_data, returned, outputs)
 
     async def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
@@ -240,10 +245,19 @@ class Invoker:
                 datum = Datum(self._client_binding(), "string")
             else:
                 datum = await self._fetch_input(binding, data.binding_data, function.name)
+            if datum is not None and datum.type == NATIVE:
+                arguments[binding.name] = datum.value
+                continue
+            parameter = function.signature.inputs[binding.name]
+            if parameter.is_sdk_type and parameter.python_type and datum:
+                arguments[binding.name] = await self._threads.run(
+                    functools.partial(
+                        sdk_types.decode, parameter.converter, parameter.python_type, datum
+                    )
+                )
+                continue
             arguments[binding.name] = converters.decode(
-                function.signature.inputs[binding.name].converter,
-                datum or Datum(None, None),
-                metadata,
+                parameter.converter, datum or Datum(None, None), metadata
             )
         return arguments
 
@@ -284,33 +298,34 @@ class Invoker:
                     seconds,
                 )
 
-    async def _encode_outputs(
+    async def _send_outputs(
         self,
         function: LoadedFunction,
         data: BindingData,
-        result: Any,
+        returned: Datum | None,
         outputs: Mapping[str, Output],
     ) -> Outcome:
-        signature = function.signature
-        if signature.result is None and result is not None:
-            raise RuntimeError(
-                f"function '{function.name}' returned a value, but has no $return binding"
-            )
         encoded = {
             name: converters.encode(parameter.converter, value, parameter.python_type)
-            for name, parameter in signature.outputs.items()
+            for name, parameter in function.signature.outputs.items()
             if (value := outputs[name].get()) is not None
         }
-        returned = (
-            converters.encode(signature.result.converter, result, signature.result.python_type)
-            if signature.result is not None and not _is_empty_message(function, result)
-            else None
-        )
         for binding in function.bindings:
             value = returned if binding.name == RETURN else encoded.get(binding.name)
             if binding.is_output and binding.kind != bindings.HTTP and value is not None:
                 await self._send_output(binding, value, data, function.name)
         return Outcome(returned, encoded)
+
+
+def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
+    parameter = function.signature.result
+    if parameter is None and result is not None:
+        raise RuntimeError(
+            f"function '{function.name}' returned a value, but has no $return binding"
+        )
+    if parameter is None or _is_empty_message(function, result):
+        return None
+    return converters.encode(parameter.converter, result, parameter.python_type)
 
 
 def _is_empty_message(function: LoadedFunction, result: object) -> bool:

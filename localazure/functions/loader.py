@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,9 +84,9 @@ def _places(module: Any) -> list[str]:
 
 
 def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
-    """Modules that every app has under the same name."""
-    of_scripts = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE)
-    return [name for name in modules if name.partition(".")[0] in of_scripts]
+    """Modules that each app has for itself: its script; extensions, which note that it has them."""
+    roots = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE, "azurefunctions")
+    return [name for name in modules if name.partition(".")[0] in roots]
 
 
 def load(
@@ -160,8 +160,15 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     assert definition.call is not None
     faults: list[str] = []
     bindings = [_read_binding(one, settings, faults) for one in definition.bindings]
-    (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
     signature = check(definition.call, bindings)
+    bindings = [
+        replace(
+            one,
+            is_reference=one.name in signature.inputs and signature.inputs[one.name].is_sdk_type,
+        )
+        for one in bindings
+    ]
+    (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
     retry_policy = None
     if definition.retry:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import GenericAlias, UnionType
 from typing import Any
 
+from localazure.functions import bindings, sdk_types, web_extension
 from localazure.functions.converters import GENERIC, converter, has_implicit_output
 
 RETURN = "$return"
@@ -33,6 +34,8 @@ class Binding:
     is_output: bool
     settings: Mapping[str, Any]
     """Every field of its JSON form, app settings already resolved."""
+    is_reference: bool = False
+    """Whether it hands over a reference to what it is bound to instead of the content."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Parameter:
     converter: str
     """Kind of the converter: the binding's, or `generic` for one annotated str or bytes."""
     python_type: type | None
+    is_sdk_type: bool = False
+    """Whether an extension makes a client of it (see `sdk_types`)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Signature:
     takes_context: bool
 
 
-def check(function: Callable[..., Any], bindings: list[Binding]) -> Signature:
+def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:
     """Match a function's parameters and annotations with its bindings.
 
     Raises:
@@ -67,7 +72,7 @@ def check(function: Callable[..., Any], bindings: list[Binding]) -> Signature:
         raise SignatureError(
             f"its annotations cannot be resolved: {type(error).__name__}: {error}"
         ) from error
-    bound = {binding.name: binding for binding in bindings if binding.name != RETURN}
+    bound = {binding.name: binding for binding in bound_to if binding.name != RETURN}
     parameters = set(inspect.signature(function).parameters)
     takes_context = "context" in parameters and "context" not in bound
     if takes_context:
@@ -88,7 +93,7 @@ def check(function: Callable[..., Any], bindings: list[Binding]) -> Signature:
     for name, binding in bound.items():
         side = outputs if binding.is_output else inputs
         side[name] = _check_parameter(binding, name in annotations, annotations.get(name))
-    return Signature(inputs, outputs, _check_result(bindings, annotations), takes_context)
+    return Signature(inputs, outputs, _check_result(bound_to, annotations), takes_context)
 
 
 def _check_context(annotations: dict[str, Any]) -> None:
@@ -123,6 +128,8 @@ def _check_parameter(binding: Binding, is_annotated: bool, annotation: Any) -> P
         )
     if is_out and not binding.is_output:
         raise SignatureError(f"{binding.name} is an input, but it is annotated {annotation!r}")
+    if not is_out and sdk_types.is_sdk_type(python_type):
+        return _check_client(binding, python_type)
     kind = binding.kind
     if python_type in (str, bytes) and not has_implicit_output(kind):
         kind = GENERIC
@@ -134,9 +141,17 @@ def _check_parameter(binding: Binding, is_annotated: bool, annotation: Any) -> P
     return Parameter(kind, python_type)
 
 
-def _check_result(bindings: list[Binding], annotations: dict[str, Any]) -> Parameter | None:
-    explicit = [binding.kind for binding in bindings if binding.name == RETURN]
-    implicit = [binding.kind for binding in bindings if has_implicit_output(binding.kind)]
+def _check_client(binding: Binding, python_type: Any) -> Parameter:
+    if not sdk_types.accepts(binding.kind, python_type):
+        raise SignatureError(
+            f"{binding.name} is a {binding.kind} binding, of which there is no {_name(python_type)}"
+        )
+    return Parameter(binding.kind, python_type, is_sdk_type=True)
+
+
+def _check_result(bound_to: list[Binding], annotations: dict[str, Any]) -> Parameter | None:
+    explicit = [binding.kind for binding in bound_to if binding.name == RETURN]
+    implicit = [binding.kind for binding in bound_to if has_implicit_output(binding.kind)]
     annotation = annotations.get("return")
     if explicit:
         kind = explicit[0]
@@ -159,6 +174,10 @@ def _check_result(bindings: list[Binding], annotations: dict[str, Any]) -> Param
 
 
 def _accepts(kind: str, python_type: Any, *, is_output: bool) -> bool:
+    if kind == (bindings.HTTP if is_output else bindings.HTTP_TRIGGER):
+        is_native = web_extension.takes(python_type, is_output=is_output)
+        if is_native is not None:
+            return is_native
     checker = converter(kind)
     check_annotation = (
         checker.check_output_type_annotation if is_output else checker.check_input_type_annotation

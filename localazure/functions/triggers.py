@@ -15,9 +15,10 @@ from localazure.functions import bindings
 from localazure.functions.authorization import KeyRing
 from localazure.functions.blob_trigger import BlobFunction, BlobTriggers, find_host_id
 from localazure.functions.event_grid_trigger import EventGridTrigger
-from localazure.functions.http_trigger import HttpEndpoint, HttpTrigger
+from localazure.functions.http_trigger import HttpEndpoint, HttpTrigger, max_request_bytes
 from localazure.functions.listeners import LISTENERS, Listener, Surroundings
 from localazure.functions.loader import LoadedFunction
+from localazure.functions.web_extension import WebExtension
 
 
 @dataclass(frozen=True)
@@ -83,5 +84,6 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
         )
         listeners += [blobs, *blobs.scans()]
         webhooks += blobs.routes()
-    http = HttpTrigger(endpoints, keys, host.invoker)
+    extension = WebExtension.find(max_request_bytes(host.settings)) if endpoints else None
+    http = HttpTrigger(endpoints, keys, host.invoker, extension)
     return Triggers(running, faults, listeners, http, webhooks)

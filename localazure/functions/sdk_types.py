@@ -1,0 +1,70 @@
+"""Inputs that are clients of an SDK, such as `azurefunctions.extensions.bindings.blob.BlobClient`.
+
+An app that annotates a parameter so has the extension among its packages; the host hands the
+extension a reference to the blob instead of its content, and what it makes of that to the function.
+Nothing here imports an extension: without one loaded, no annotation is such a type.
+
+Source: https://github.com/Azure/azure-functions-python-extensions
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+from azure.functions.meta import Datum
+
+REFERENCE: Final = "model_binding_data"
+"""Type of a Datum that refers to a blob: the worker's protocol calls it so."""
+
+_BASE: Final = "azurefunctions.extensions.base"
+
+
+@dataclass(frozen=True)
+class _ModelBindingData:
+    """What the extension reads, by the names of the worker's protocol."""
+
+    content: str
+    version: str = "1.0"
+    source: str = "AzureStorageBlobs"
+    content_type: str = "application/json"
+
+
+def is_sdk_type(python_type: object) -> bool:
+    """Whether an annotation asks for a client."""
+    base = sys.modules.get(_BASE)
+    return (
+        base is not None and isinstance(python_type, type) and issubclass(python_type, base.SdkType)
+    )
+
+
+def accepts(kind: str, python_type: type) -> bool:
+    """Whether an extension makes such a client of that kind of binding."""
+    converter = sys.modules[_BASE].get_binding_registry().get(kind)
+    return converter is not None and bool(converter.check_input_type_annotation(python_type))
+
+
+def blob_reference(connection: str, container: str, name: str) -> Datum:
+    """What a binding hands over instead of a blob's content.
+
+    Args:
+        connection: the app setting, or prefix of settings, that the binding names.
+        container: the blob's container.
+        name: of the blob; empty for the container itself.
+    """
+    content = {"Connection": connection, "ContainerName": container, "BlobName": name}
+    return Datum(json.dumps(content), REFERENCE)
+
+
+def decode(kind: str, python_type: type, reference: Datum) -> Any:
+    """The client that a function is given; may read from the service.
+
+    Raises:
+        ValueError: the extension cannot make it.
+    """
+    base = sys.modules[_BASE]
+    data = base.Datum(_ModelBindingData(reference.value), REFERENCE)
+    converter = base.get_binding_registry().get(kind)
+    return converter.decode(data, trigger_metadata=None, pytype=python_type)

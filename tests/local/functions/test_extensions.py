@@ -1,0 +1,95 @@
+"""Apps with the worker's extensions: FastAPI's requests and responses, blobs as clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ResourceNotFoundError
+from azure.storage.blob.aio import BlobServiceClient
+
+from localazure.storage import serve as serve_storage
+
+# An app brings its extensions itself; requirements-dev.txt has those of this one.
+pytest.importorskip("azurefunctions.extensions.http.fastapi")
+pytest.importorskip("azurefunctions.extensions.bindings.blob")
+
+# The blob trigger of the app is for the second half.
+NO_STORAGE = {
+    "AzureWebJobs.measure.Disabled": "1",
+    "AzureWebJobs.copy.Disabled": "1",
+    "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "100000",
+}
+
+
+async def test_a_request_is_streamed_in(running_app: Any) -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        for _ in range(3):
+            yield b"x" * 1000
+
+    async with running_app("streaming", **NO_STORAGE) as (_, client):
+        url = "/api/count/Ann?kind=k"
+        async with client.post(url, data=pieces()) as response:
+            assert response.status == 201
+            assert response.headers["x-kind"] == "k"
+            counted = await response.json()
+            assert (counted["name"], counted["bytes"]) == ("Ann", 3000)
+            assert counted["pieces"] >= 1
+        async with client.post(url, data=b"x" * 100_001) as response:
+            assert response.status == 413
+
+
+async def test_a_response_is_streamed_out(running_app: Any) -> None:
+    async with (
+        running_app("streaming", **NO_STORAGE) as (_, client),
+        asyncio.timeout(30),
+        client.get("/api/feed") as response,
+    ):
+        assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+        assert await response.content.readline() == b"first\n"
+        # It is here although the function has not come to its end.
+        async with client.post("/api/go-on") as other:
+            assert await other.json() == "on"
+        assert await response.content.read() == b"second\n"
+
+
+async def test_a_failure_is_told_without_details(running_app: Any) -> None:
+    async with (
+        running_app("streaming", **NO_STORAGE) as (_, client),
+        client.get("/api/fails") as response,
+    ):
+        assert response.status == 500
+        assert await response.text() == "Internal Server Error"
+
+
+async def test_other_apps_have_other_requests(running_app: Any) -> None:
+    async with running_app("streaming", **NO_STORAGE):
+        pass
+    async with running_app("http") as (_, client), client.get("/api/hello/Ann") as response:
+        assert await response.text() == "Hello, Ann!"
+
+
+async def test_blobs_as_clients(running_app: Any, environment: Any) -> None:
+    environment.storage_config.write_text('{"containers": ["from", "target"]}')
+    connection = environment.storage_connection_string()
+    async with (
+        serve_storage(environment),
+        BlobServiceClient.from_connection_string(connection) as service,
+        running_app("streaming", AzureWebJobsStorage=connection) as (_, client),
+    ):
+        await service.get_blob_client("from", "a.txt").upload_blob(b"hello")
+        async with client.get("/api/copy/a.txt") as response:
+            assert await response.json() == "from"
+        copied = await service.get_blob_client("target", "a.txt").download_blob()
+        assert await copied.readall() == b"hello"
+        size = service.get_blob_client("sizes", "a.txt")
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    measured = await (await size.download_blob()).readall()
+                    break
+                except ResourceNotFoundError:
+                    await asyncio.sleep(0.05)
+        assert measured == b"5"
