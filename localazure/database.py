@@ -30,6 +30,8 @@ _Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop,
 # How long a transaction that nobody waits for may itself wait for company.
 PATIENCE_SECONDS = 0.002
 
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
 # Bounds how long the first of a burst waits for the last of it.
 MAX_TRANSACTIONS_PER_COMMIT = 1000
 
@@ -46,8 +48,18 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
-    """Bring the schema up to date: `migrations[n]` is the SQL that leads from version n to n+1."""
+    """Bring the schema up to date: `migrations[n]` is the SQL that leads from version n to n+1.
+
+    Raises:
+        DatabaseUnusable: a later version wrote it.
+    """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(migrations):
+        (_, _, file) = connection.execute("PRAGMA database_list").fetchone()
+        raise DatabaseUnusable(
+            f"{file} has schema {version}, and this version knows {len(migrations)}: use the "
+            "version that wrote it, or give this one a state folder of its own"
+        )
     for number, script in enumerate(migrations[version:], start=version + 1):
         connection.executescript(f"BEGIN;\n{script}\n;PRAGMA user_version={number};\nCOMMIT;")
 
@@ -76,6 +88,10 @@ class DatabaseInUse(StartError):
     """Another process, or another part of this one, has the file open for writing."""
 
 
+class DatabaseUnusable(StartError):
+    """The file is damaged, or was written by a later version; it is left as it is."""
+
+
 class Database:
     """One SQLite file, written by group commit and read at once from the event loop.
 
@@ -85,6 +101,7 @@ class Database:
 
     Raises:
         DatabaseInUse: it has another owner; names it and says what to do.
+        DatabaseUnusable: it cannot be read by this version, or at all.
     """
 
     def __init__(self, path: Path, migrations: Sequence[str]) -> None:
@@ -99,8 +116,13 @@ class Database:
             self._writer = connect(path)
             migrate(self._writer, migrations)
             self._reader = connect(path)
-        except BaseException:
+        except BaseException as error:
             self._lock.close()
+            if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
+                raise DatabaseUnusable(
+                    f"{path} is damaged ({error}): move it away, with {path.name}-wal beside it, "
+                    "to begin with an empty one"
+                ) from error
             raise
         self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()

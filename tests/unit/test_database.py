@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from localazure.database import (
     Database,
     DatabaseInUse,
+    DatabaseUnusable,
     Lane,
     LaneBroken,
     Refused,
@@ -225,6 +226,20 @@ async def test_a_closed_database_says_so(path: Path) -> None:
     database.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         await database.write(note("late"))
+
+
+def test_a_damaged_file_is_named(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+    with pytest.raises(DatabaseUnusable, match=r"notes\.db is damaged .*: move it away"):
+        Database(path, MIGRATIONS)
+    assert path.read_bytes().startswith(b"this is no database")  # nothing was thrown away
+
+
+def test_a_file_of_a_later_version_is_left_alone(path: Path) -> None:
+    Database(path, (*MIGRATIONS, "ALTER TABLE notes ADD COLUMN colour TEXT")).close()
+    with pytest.raises(DatabaseUnusable, match="has schema 2, and this version knows 1"):
+        Database(path, MIGRATIONS)
 
 
 def test_a_failed_start_leaves_the_file_to_others(path: Path) -> None:
