@@ -25,6 +25,7 @@ BENCHMARKS = {
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "trainers": "benchmarks.training",
+    "shards": "benchmarks.shards",
     "import": "benchmarks.app_import",
 }
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")

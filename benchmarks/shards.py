@@ -1,0 +1,200 @@
+"""Packing small files into shards, and reading them, against the files themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.host_process import REPOSITORY
+from trainers.image_file import ImageFormat, decode
+from trainers.manifest import read_manifest
+from trainers.order import BLOCK
+from trainers.packing import pack_shard, plan
+from trainers.samples import in_order
+from trainers.shard_cache import ShardCache
+from trainers.shard_index import GROUP, ShardIndex
+
+IMAGES = 20_000
+SIZE = 64
+PER_SHARD = 2_000
+PROCESSES = 2
+RGB = ImageFormat(size=SIZE, mode="rgb")
+
+
+def measure(bench: Bench) -> None:
+    """20,000 JPEG crops of 64x64 pixels in 10 folders, some 1.6 kB each: `NAME=shards`.
+
+    * packed images/s: of two processes that run already, each reading one file at a time: every
+      file is read, compared with the manifest's size and MD5, looked at, and written into shards of
+      2,000, on disk with fsync. Parquet unless said otherwise. "header": kind, mode and size of
+      each image are looked at; "decode": each is decoded, which is the default.
+    * packing program s: `python -m trainers.pack` with two processes, from start to exit.
+    * cold and warm images/s: the bytes of all images, in the order of the samples, in one thread:
+      file by file, or in blocks of 256 from shards. Cold: the files' pages have been dropped by
+      posix_fadvise (directory entries stay in memory). Warm: read just before.
+    * warm and decoded images/s: the same, decoded to 64x64 RGB.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_crops(folder / "files", folder / "manifest.jsonl", bench.rounds(IMAGES, 2_000))
+        rounds = bench.rounds(5, 1)
+        with ProcessPoolExecutor(
+            PROCESSES, mp_context=multiprocessing.get_context("spawn")
+        ) as pool:
+            packed = functools.partial(_pack, folder, pool)
+            list(pool.map(_nothing, range(PROCESSES * 4)))
+            bench.compare(
+                [
+                    Contender("header", functools.partial(packed, "parquet", only_headers=True)),
+                    Contender("decode", functools.partial(packed, "parquet", only_headers=False)),
+                    Contender(
+                        "header, TFRecord", functools.partial(packed, "tfrecord", only_headers=True)
+                    ),
+                ],
+                rounds,
+            )
+        bench.compare(
+            [
+                Contender("header", lambda: _program(folder, "headers")),
+                Contender("decode", lambda: _program(folder, "decode")),
+            ],
+            rounds,
+        )
+        shards = {storage: _shards(folder, storage) for storage in ("parquet", "tfrecord")}
+        bench.compare(
+            [
+                Contender("Parquet", lambda: _read(*shards["parquet"])),
+                Contender("TFRecord", lambda: _read(*shards["tfrecord"])),
+                Contender("small files", lambda: _read(*_files(folder))),
+            ],
+            rounds,
+        )
+
+
+def make_crops(files: Path, manifest: Path, count: int) -> None:
+    """Write JPEG files of blurred noise, which compress about as photographs do."""
+    random = np.random.default_rng(0)
+    lines: list[str] = []
+    for number in range(count):
+        rough = Image.fromarray(random.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+        smooth = np.asarray(rough.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.int16)
+        pixels = (smooth + random.integers(-6, 7, smooth.shape)).clip(0, 255).astype(np.uint8)
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, "JPEG", quality=80)
+        content = stream.getvalue()
+        name = f"{number % 10}/{number:05d}.jpg"
+        path = files / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        lines.append(json.dumps({"path": name, "size": len(content), "md5": md5, "etag": None}))
+    manifest.write_text("\n".join(lines) + "\n")
+
+
+def _nothing(number: int) -> int:
+    time.sleep(0.2)  # so that each process gets one
+    return number
+
+
+def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str, *, only_headers: bool) -> Sample:
+    target = folder / "packed"
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(target)
+    target.mkdir()
+    whole = plan(
+        read_manifest(folder / "manifest.jsonl"),
+        storage=storage,
+        shard_images=PER_SHARD,
+        shard_bytes=2**26,
+        only_headers=only_headers,
+    )
+    work = functools.partial(pack_shard, folder / "files", target, readers=1)
+    began = time.perf_counter()
+    list(pool.map(work, whole.tasks))
+    return {"packed images/s": whole.files / (time.perf_counter() - began)}
+
+
+def _program(folder: Path, check: str) -> Sample:
+    began = time.perf_counter()
+    _run_program(folder, folder / f"by-program-{time.monotonic_ns()}", "--check", check)
+    return {"packing program s": time.perf_counter() - began}
+
+
+def _run_program(folder: Path, target: Path, *options: str) -> None:
+    command = [sys.executable, "-m", "trainers.pack", str(folder / "files"), str(target)]
+    subprocess.run(
+        [
+            *command,
+            *("--manifest", str(folder / "manifest.jsonl"), "--processes", str(PROCESSES)),
+            *("--shard-images", str(PER_SHARD), "--readers", "1", *options),
+        ],
+        cwd=REPOSITORY,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+Contents = Callable[[], Iterator[Sequence[bytes]]]
+
+
+def _shards(folder: Path, storage: str) -> tuple[list[Path], Contents]:
+    target = folder / storage
+    _run_program(folder, target, "--format", storage)
+    index = ShardIndex.read(target)
+    cache = ShardCache(target, storage)
+
+    def contents() -> Iterator[Sequence[bytes]]:
+        step = BLOCK // GROUP
+        for shard in index.shards:
+            for side in (False, True):
+                groups = shard.groups(held_out=side)
+                for first in range(0, len(groups), step):
+                    yield [row.content for row in cache.read(shard, groups[first : first + step])]
+
+    return [target / shard.name for shard in index.shards], contents
+
+
+def _files(folder: Path) -> tuple[list[Path], Contents]:
+    entries = in_order(read_manifest(folder / "manifest.jsonl").entries)
+    paths = [folder / "files" / entry.path for entry in entries]
+
+    def contents() -> Iterator[Sequence[bytes]]:
+        for path in paths:
+            with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - the fastest way
+                yield [stream.read()]
+
+    return paths, contents
+
+
+def _read(paths: Sequence[Path], contents: Contents) -> Sample:
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)  # only what is on disk can be dropped
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    sample: dict[str, float] = {}
+    for name in ("cold images/s", "warm images/s"):
+        began = time.perf_counter()
+        images = sum(len(part) for part in contents())
+        sample[name] = images / (time.perf_counter() - began)
+    began = time.perf_counter()
+    images = sum(decode(content, RGB).ndim == len("CHW") for part in contents() for content in part)
+    sample["warm and decoded images/s"] = images / (time.perf_counter() - began)
+    return sample
