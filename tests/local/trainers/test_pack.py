@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,8 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
-from tests.local.trainers.conftest import REPOSITORY, freeze, make_digits, variables
+from tests.local.trainers.conftest import REPOSITORY, free_port, freeze, make_digits, variables
 
 DEADLINE_SECONDS = 100
 # Two lanes of blocks: large enough that the window is not all there is.
@@ -164,20 +166,64 @@ def test_a_folder_and_its_shards_train_alike_to_the_bit(
     assert list((tmp_path / "cache").glob("*.tfrecord"))
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(("before", "after", "resumed_on"), [(2, 1, "shards"), (1, 2, "folder")])
 def test_a_resume_in_mid_epoch_on_other_ranks_trains_alike(
-    before: int, after: int, shards: Path, train: Any, tmp_path: Path
+    before: int,
+    after: int,
+    resumed_on: str,
+    many_digits: tuple[Path, Path],
+    shards: Path,
+    train: Any,
+    tmp_path: Path,
 ) -> None:
-    options = ("--dataset", "shards", "--data", str(shards), *ON_DIGITS)
-    whole = train(*options, ranks=before)
+    images, manifest = many_digits
+    data = {"shards": shards, "folder": images}
+    options = ("--manifest", str(manifest), *ON_DIGITS)
+    whole = train("--dataset", "shards", "--data", str(shards), *options, ranks=before)
     assert max(whole.losses) == STEPS
     # As if the run had been killed before the last checkpoint.
     shutil.copytree(whole.folder / "checkpoints", tmp_path / "checkpoints")
     next((tmp_path / "checkpoints").glob(f"step-{STEPS:08d}-*.json")).unlink()
-    resumed = train(*options, ranks=after, folder=tmp_path)
+    resumed = train(
+        *("--dataset", resumed_on, "--data", str(data[resumed_on])),
+        *options,
+        ranks=after,
+        folder=tmp_path,
+    )
     assert re.search(rf"^resumed from step {RESUMED_FROM}$", resumed.seen, re.MULTILINE)
     rest = range(RESUMED_FROM + 1, STEPS + 1)
     assert sorted(resumed.losses) == list(rest)
     assert [resumed.losses[step] for step in rest] == pytest.approx(
         [whole.losses[step] for step in rest], rel=TOLERANCE
     )
+
+
+def test_the_jobs_command_packs_then_trains(digits: Path, manifest: Path, tmp_path: Path) -> None:
+    job = yaml.safe_load((REPOSITORY / "pipelines" / "digits" / "job-shards.yml").read_text())
+    places = {
+        "inputs.data": digits,
+        "inputs.manifest": manifest,
+        "inputs.champion": "none",
+        "outputs.results": tmp_path / "results",
+        "outputs.checkpoints": tmp_path / "checkpoints",
+    }
+    command = re.sub(r"\$\{\{(.+?)\}\}", lambda found: str(places[found[1]]), job["command"])
+    command = command.replace("--epochs 20", "--epochs 2")
+    shutil.copytree(REPOSITORY / "trainers", tmp_path / "code")
+    port = str(free_port())
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=tmp_path / "code",
+            env=path | variables(rank, 2, port),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    done = finish(*ranks)
+    assert [code for code, _ in done] == [0, 0], done
+    metrics = json.loads((tmp_path / "results" / "metrics.json").read_bytes())
+    assert metrics["train_samples"] + metrics["held_out_samples"] == 300
