@@ -129,10 +129,6 @@ class Run:
             self._update()
             self.step += 1
             mean_loss, stopping = agreed()
-            if stopping:
-                self._save()
-                self.saver.finish()
-                raise Stopped(f"stopped by SIGTERM after step {self.step}, which is saved")
             self.beat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
             if self.step % self.settings.log_every == 0 or self.step == self.steps:
@@ -141,6 +137,10 @@ class Run:
                 rate = self.speed.images_per_second_since_asked()
                 self.say(f"step {self.step}/{self.steps} loss {mean_loss:.6f} images/s {rate:.0f}")
                 self.track(self.step, point.numbers() | {"images_per_second": rate})
+            if stopping:
+                self._save()
+                self.saver.finish()
+                raise Stopped(f"stopped by SIGTERM after step {self.step}, which is saved")
             if self._is_to_be_evaluated():
                 self.evaluate()
             if self.step % self.settings.checkpoint_every == 0 or self.step == self.steps:

@@ -161,6 +161,12 @@ def start() -> Iterator[Start]:
             options = ["--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
             return Ranks(processes=[popen([MPIRUN, *options, *program], MPI_ENVIRONMENT)])
         port = str(free_port())
+        if launcher == "elastic torchrun":
+            agents = [
+                [sys.executable, *elastic_agent(node, ranks, port), *job.arguments()]
+                for node in range(ranks)
+            ]
+            return Ranks(processes=[popen(agent, ELASTIC_VARIABLES) for agent in agents])
         return Ranks(
             processes=[popen(program, variables(rank, ranks, port)) for rank in range(ranks)]
         )
@@ -172,6 +178,25 @@ def start() -> Iterator[Start]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+# See docs/trainers.md, "Restarts inside a job".
+ELASTIC_VARIABLES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+def elastic_agent(node: int, nodes: int, port: str) -> list[str]:
+    """One node's torchrun, which goes on with fewer nodes when some are lost for good."""
+    rendezvous = {
+        "is_host": "true" if node == 0 else "false",
+        "last_call_timeout": "2",
+        "keep_alive_interval": "1",
+        "keep_alive_max_attempt": "3",
+    }
+    return [
+        *("-m", "torch.distributed.run", f"--nnodes=1:{nodes}", "--nproc-per-node=1"),
+        *("--max-restarts=3", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}"),
+        *("--rdzv-conf", ",".join(f"{key}={value}" for key, value in rendezvous.items())),
+    ]
 
 
 @dataclass(kw_only=True)

@@ -128,6 +128,26 @@ def test_torchrun_restarts_killed_ranks_which_resume(
     assert job.weights == undisturbed.job.weights
 
 
+def test_elastic_torchrun_goes_on_without_a_node_that_is_lost(
+    start: Any, job: Any, undisturbed: Any
+) -> None:
+    nodes = start(job, ranks=2, launcher="elastic torchrun")
+    nodes.read_until(r"^checkpoint step 20$")
+    lost = nodes.processes[1]
+    for process in [*psutil.Process(lost.pid).children(recursive=True), lost]:
+        process.kill()
+    assert nodes.wait()[0] == 0, nodes.seen
+    resumed = int(re.findall(r"^resumed from step (\d+)$", nodes.seen, re.MULTILINE)[-1])
+    assert "; 1 ranks on cpu" in nodes.seen
+    assert resumed >= 20
+    after = [step for step in range(resumed + 1, resumed + 6) if step <= STEPS]
+    losses, expected = nodes.losses(), undisturbed.ranks.losses()
+    assert [losses[step] for step in after] == pytest.approx(
+        [expected[step] for step in after], rel=FLOAT32_TOLERANCE
+    )
+    assert job.result("metrics")["accuracy"] >= 0.85
+
+
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(start: Any, job: Any) -> None:
     job.further = ["--checkpoint-every", "1000"]
     ranks = start(job, ranks=2)
