@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -101,4 +103,22 @@ class DurableFunctions:
             raise FunctionFailed(
                 type(error).__name__, str(error), describe_failure(error)
             ) from error
-        return None if outcome.result is None else str(outcome.result.value)
+        return _as_json(outcome.result)
+
+
+def _as_json(result: Datum | None) -> str | None:
+    """A result's JSON text; one that is none is a JSON string, as the real extension has it.
+
+    An activity gives plain text where an output binding beside it, whose values the SDK does not
+    know, decides how its result is converted.
+    """
+    if result is None or result.value is None:
+        return None
+    text = base64.b64encode(result.value).decode() if result.type == "bytes" else str(result.value)
+    if result.type == "json":
+        return text
+    try:
+        json.loads(text)
+    except ValueError:
+        return json.dumps(text)
+    return text

@@ -32,6 +32,8 @@ class Decision:
     error: str | None = None
     error_details: str = ""
     custom_status: str | None = None
+    is_document: bool = True
+    """Whether the orchestrator gave its document: if not, its actions are not known."""
 
 
 def from_answer(answer: str | None) -> Decision:
@@ -40,7 +42,9 @@ def from_answer(answer: str | None) -> Decision:
         document = json.loads(answer or "null")
         return _from_document(document, details="")
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        return Decision(error=f"it returned no valid orchestrator document: {error!r}")
+        return Decision(
+            error=f"it returned no valid orchestrator document: {error!r}", is_document=False
+        )
 
 
 def from_failure(failure: FunctionFailed) -> Decision:
@@ -57,7 +61,7 @@ def from_failure(failure: FunctionFailed) -> Decision:
             return _from_document(json.loads(failure.message[start:]), details)
         except (ValueError, TypeError, KeyError, IndexError):
             start = failure.message.find(OUT_OF_PROC_MARK, start)
-    return Decision(error=str(failure), error_details=details)
+    return Decision(error=str(failure), error_details=details, is_document=False)
 
 
 def _from_document(document: Any, details: str) -> Decision:

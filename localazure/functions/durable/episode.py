@@ -87,6 +87,8 @@ def conclude(
     """
     at: str = arrived[0]["Timestamp"]
     arrived[0]["Actions"] = len(decision.actions)
+    if not decision.is_document:
+        return _fail_as_decided(execution, arrived, decision)
     try:
         replay = (cursor or ReplayCursor()).run(
             execution, past, arrived, decision, known=known, default_version=default_version
@@ -97,14 +99,7 @@ def conclude(
     events = [*arrived, *(recorded(command, at) for command in commands)]
     if replay.finished and not replay.has_open_tasks:
         if decision.error is not None:
-            return fail(
-                execution,
-                events,
-                f"Orchestrator function '{execution.name}' failed: {decision.error}",
-                details=decision.error_details,
-                custom_status=decision.custom_status,
-                commands=commands,
-            )
+            return _fail_as_decided(execution, events, decision, commands)
         if replay.next_input is not None:
             return Effects(
                 events=[],
@@ -121,6 +116,22 @@ def conclude(
         commands=commands,
         status=Status.RUNNING,
         custom_status=decision.custom_status,
+    )
+
+
+def _fail_as_decided(
+    execution: Execution,
+    events: list[Event],
+    decision: Decision,
+    commands: Sequence[Command] = (),
+) -> Effects:
+    return fail(
+        execution,
+        events,
+        f"Orchestrator function '{execution.name}' failed: {decision.error}",
+        details=decision.error_details,
+        custom_status=decision.custom_status,
+        commands=commands,
     )
 
 

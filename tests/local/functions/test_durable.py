@@ -50,6 +50,15 @@ async def test_an_orchestration_runs_its_activities(running_app: Any) -> None:
     assert status["output"] == ["Hello, you!", {"hello": "async"}]
 
 
+async def test_an_activity_with_an_output_may_return_plain_text(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/texting")
+    assert (status["runtimeStatus"], status["output"]) == ("Completed", "Message sent!")
+    assert "twilioSms is not sent from this machine: hello, you" in caplog.text
+
+
 async def test_a_failure_keeps_its_type_and_text(running_app: Any) -> None:
     async with running_app("durable") as (_, client):
         status = await outcome(client, "/api/start/failing")

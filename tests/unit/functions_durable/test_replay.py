@@ -290,6 +290,16 @@ def test_a_failed_orchestrators_document_is_found_in_its_exception() -> None:
     assert decision.OUT_OF_PROC_MARK not in found.error_details
 
 
+def test_a_failure_without_a_document_is_told_as_it_is() -> None:
+    found = decision.from_failure(FunctionFailed("ValueError", "no x", "stack"))
+    story = Story()
+    story.episode(actions=[activity()])
+    effects = story.episode(completed(0), error=found.error, is_document=found.is_document)
+    # Not that the actions of the first episode are missing.
+    assert effects.status is Status.FAILED
+    assert "failed: ValueError: no x" in str(effects.events)
+
+
 @pytest.mark.parametrize("answer", [None, "", "[]", "{}", '{"isDone":true,"actions":[[]]}'])
 def test_a_malformed_answer_is_a_failure(answer: str | None) -> None:
     assert decision.from_answer(answer).error

@@ -48,6 +48,18 @@ def greetings(context: df.DurableOrchestrationContext):
 
 
 @app.orchestration_trigger(context_name="context")
+def texting(context: df.DurableOrchestrationContext):
+    return (yield context.call_activity("text", "you"))
+
+
+@app.activity_trigger(input_name="to")
+@app.generic_output_binding(arg_name="message", type="twilioSms")
+def text(to: str, message: func.Out[str]) -> str:
+    message.set(f"hello, {to}")
+    return "Message sent!"
+
+
+@app.orchestration_trigger(context_name="context")
 def failing(context: df.DurableOrchestrationContext):
     yield context.call_activity("fail", "x")
 
