@@ -28,7 +28,7 @@ RANKS = 2
 BATCH = 64
 STEPS_PER_EPOCH = 22  # of 1,797 digits less those held out; only the sum of work matters
 NEVER = 1_000_000
-EVERY = 100  # steps; the default of trainers.train
+EVERY = 400  # steps, some seconds of so small a model: more often than anyone saves
 KILLED_EVERY = 20  # the interval of the runs that are killed
 KILLED_EPOCHS = 12
 SAVES = 5
@@ -45,7 +45,7 @@ class RanksFailed(Exception):
 def measure(bench: Bench) -> None:
     """ResNet-8 on 8x8 digits, 2 gloo ranks of one thread, global batch 64: `NAME=trainers`.
 
-    * images/s of `trainers.train` (without augmentation; with an asynchronous checkpoint each 100
+    * images/s of `trainers.train` (without augmentation; with an asynchronous checkpoint each 400
       steps, and with none) against `benchmarks.bare_ddp`: same model, batch and optimizer; from
       the first to the last step.
     * first step s: from the start of both processes to the line that tells of step 1.

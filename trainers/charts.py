@@ -25,7 +25,8 @@ _CELLS = 250  # more in a row are too small to be seen
 _CONFUSIONS = 12  # the most frequent ones are listed
 _NAME_LENGTH = 15
 _UPRIGHT_LETTERS = 30  # of all names under a matrix: more do not fit side by side
-_SMOOTHED_OVER = 0.05  # of the points: the line through the batches' losses
+_SMOOTHED_OVER = 0.05  # of the points: the line through the batches' losses,
+_SMOOTHED_AT_LEAST = 5  # if it is so many
 _DARK = 0.5  # of the colour scale: numbers on darker cells are white
 _BLUE, _ORANGE, _GREY = "#1f5fa8", "#d9731a", "#8a8a8a"
 
@@ -37,7 +38,7 @@ def learning_curve_figure(curve: LearningCurve, *, title: str) -> Figure:
     steps = np.array([point.step for point in curve.train])
     losses = np.array([point.loss for point in curve.train])
     window = max(1, round(_SMOOTHED_OVER * len(losses)))
-    smooth = window > 1
+    smooth = window >= _SMOOTHED_AT_LEAST
     loss.plot(
         *(steps, losses),
         color=_BLUE,
