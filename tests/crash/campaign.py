@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from localazure.crash_points import COMMIT_POINTS
+from localazure.database import DatabaseUnusable
 from localazure.functions.durable.store import Store
 from tests.crash import invariants
 from tests.crash.client import Client, Refused
@@ -112,6 +113,7 @@ class Round:
         self._client = Client()
         self._ended: set[str] = set()
         self._journal_read = 0
+        self._closed_log = b""
 
     async def run(self) -> Tally:
         """Kill, check, and at last let one host live and see that everything ended right."""
@@ -180,10 +182,13 @@ class Round:
 
     def _check_power_loss(self, kill: Kill) -> None:
         """What a disk may keep that lost its power: any number of commits, the first ones."""
-        log = self._folder.state / "durable.db-wal"
-        frames = _frames(log.read_bytes()) if log.exists() else 0
-        # A disk keeps the log until it has what was written back of it.
-        if 0 < frames < _WRITTEN_BACK_FRAMES:
+        path = self._folder.state / "durable.db-wal"
+        log = path.read_bytes() if path.exists() else b""
+        # A disk has all of a log that is being written back: when it is full, or at the end.
+        if kill.kind == DRAINING:
+            self._closed_log = _salt(log)
+        frames = _frames(log)
+        if 0 < frames < _WRITTEN_BACK_FRAMES and _salt(log) != self._closed_log:
             cut = self._chance.randrange(_LOG_HEADER_BYTES + frames * _FRAME_BYTES)
             for fault in self._snapshot(cut).faults:
                 self._fault(kill, f"with the log cut at byte {cut}: {fault}")
@@ -248,11 +253,11 @@ class Round:
         self.tally.begun_again = began.total() - len(began)
 
     def _snapshot(self, cut: int | None = None) -> Snapshot:
-        store = self._copy(cut)
         try:
-            snapshot = invariants.inspect(store)
-        finally:
-            store.close()
+            with contextlib.closing(self._copy(cut)) as store:
+                snapshot = invariants.inspect(store)
+        except (sqlite3.DatabaseError, DatabaseUnusable) as error:
+            return Snapshot(faults=[f"it cannot be read: {error}"])
         with contextlib.closing(sqlite3.connect(self._copied)) as connection:
             ((verdict,),) = connection.execute("PRAGMA integrity_check")
         if verdict != "ok":
@@ -290,9 +295,14 @@ class Round:
         self.tally.faults.append(f"{self._folder.path.name}, kill {number} ({kill}): {text}")
 
 
+def _salt(log: bytes) -> bytes:
+    """What tells a log from the one that was there before it was written back."""
+    return log[16:24]
+
+
 def _frames(log: bytes) -> int:
     """How many frames of a log are in use: those that have the header's salt."""
-    salt = log[16:24]
+    salt = _salt(log)
     count, place = 0, _LOG_HEADER_BYTES
     while len(log) >= place + _FRAME_BYTES and log[place + 8 : place + 16] == salt:
         count, place = count + 1, place + _FRAME_BYTES
