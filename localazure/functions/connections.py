@@ -16,6 +16,8 @@ from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 from azure.servicebus.aio import ServiceBusClient
 
 _WEBJOBS_PREFIX = "AzureWebJobs"
+DEFAULT_SERVICE_BUS = "AzureWebJobsServiceBus"
+"""Of bindings that name no connection."""
 
 
 def setting(name: str, settings: Mapping[str, str]) -> str | None:

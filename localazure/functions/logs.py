@@ -54,7 +54,7 @@ class Colours:
 
     def _paint(self, text: str, code: int) -> str:
         # Source: ECMA-48, 8.3.117 (SGR)
-        return f"\x1b[{code}m{text}\x1b[0m" if self.is_on else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.is_on and text else text
 
 
 PLAIN: Final = Colours(is_on=False)

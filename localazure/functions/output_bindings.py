@@ -78,7 +78,7 @@ class OutputBindings:
     async def _send_service_bus(self, binding: Binding, value: Datum, setting: Setting) -> None:
         entity = setting("queueName") or setting("topicName")
         is_queue = bool(binding.settings.get("queueName"))
-        connection = str(binding.settings.get("connection") or "AzureWebJobsServiceBus")
+        connection = str(binding.settings.get("connection") or connections.DEFAULT_SERVICE_BUS)
 
         async def open_sender() -> ServiceBusSender:
             client = await self._clients.enter_async_context(

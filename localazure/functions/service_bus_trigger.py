@@ -20,7 +20,11 @@ from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusRe
 from azure.servicebus.exceptions import ServiceBusError
 
 from localazure.functions import logs, service_bus_message
-from localazure.functions.connections import check_service_bus, service_bus_client
+from localazure.functions.connections import (
+    DEFAULT_SERVICE_BUS,
+    check_service_bus,
+    service_bus_client,
+)
 from localazure.functions.host_json import ServiceBusOptions
 from localazure.functions.invocation import Invoker, TriggerData
 from localazure.functions.loader import LoadedFunction
@@ -60,7 +64,7 @@ class ServiceBusTrigger:
         self._invoker = invoker
         self._options = options
         self._settings = settings
-        self._connection = str(binding.get("connection") or "AzureWebJobsServiceBus")
+        self._connection = str(binding.get("connection") or DEFAULT_SERVICE_BUS)
         check_service_bus(self._connection, settings)
         self._queue = binding.get("queueName")
         self._topic = binding.get("topicName")

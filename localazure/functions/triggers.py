@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
-from localazure.functions import bindings
+from localazure.functions import bindings, connections
 from localazure.functions.authorization import KeyRing
 from localazure.functions.blob_trigger import BlobFunction, BlobTriggers, find_host_id
 from localazure.functions.event_grid_trigger import EventGridTrigger
 from localazure.functions.http_trigger import HttpEndpoint, HttpTrigger, max_request_bytes
 from localazure.functions.listeners import LISTENERS, Listener, Surroundings
 from localazure.functions.loader import LoadedFunction
+from localazure.functions.signature import Binding
+from localazure.functions.storage_connection import Service
 from localazure.functions.web_extension import WebExtension
 
 
@@ -44,25 +47,12 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
     """
     running: list[LoadedFunction] = []
     faults: dict[str, str] = {}
-    listeners: list[Listener] = []
-    blob_functions: list[BlobFunction] = []
-    endpoints: list[HttpEndpoint] = []
+    parts = _Parts(host)
     for function in functions:
         if function.is_disabled:
             continue
-        if function.faults:
-            faults[function.name] = "; ".join(function.faults)
-            continue
-        kind = function.trigger.kind
         try:
-            if kind == bindings.HTTP_TRIGGER:
-                endpoint = HttpEndpoint.of(function, host.options.http.route_prefix)
-                endpoint.check_against(endpoints)
-                endpoints.append(endpoint)
-            elif kind == bindings.BLOB_TRIGGER:
-                blob_functions.append(BlobFunction.of(function, host.storage))
-            elif kind in LISTENERS:
-                listeners.append(LISTENERS[kind](function, host))
+            parts.add(function)
         except ValueError as error:
             faults[function.name] = str(error)
         else:
@@ -73,17 +63,73 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
         host.invoker,
     )
     webhooks = event_grid.routes()
-    if blob_functions:
+    if parts.blob_functions:
         blobs = BlobTriggers(
-            blob_functions,
+            parts.blob_functions,
             keys=keys,
             invoker=host.invoker,
             options=host.options.blobs,
             storage=host.storage,
-            host_id=find_host_id(host.settings, blob_functions),
+            host_id=find_host_id(host.settings, parts.blob_functions),
         )
-        listeners += [blobs, *blobs.scans()]
+        parts.listeners += [blobs, *blobs.scans()]
         webhooks += blobs.routes()
-    extension = WebExtension.find(max_request_bytes(host.settings)) if endpoints else None
-    http = HttpTrigger(endpoints, keys, host.invoker, extension)
-    return Triggers(running, faults, listeners, http, webhooks)
+    extension = WebExtension.find(max_request_bytes(host.settings)) if parts.endpoints else None
+    http = HttpTrigger(parts.endpoints, keys, host.invoker, extension)
+    return Triggers(running, faults, parts.listeners, http, webhooks)
+
+
+class _Parts:
+    """What functions need to be triggered, gathered one by one."""
+
+    def __init__(self, host: Surroundings) -> None:
+        self._host = host
+        self.listeners: list[Listener] = []
+        self.blob_functions: list[BlobFunction] = []
+        self.endpoints: list[HttpEndpoint] = []
+
+    def add(self, function: LoadedFunction) -> None:
+        """Take a function in.
+
+        Raises:
+            ValueError: it cannot run; says why.
+        """
+        if function.faults:
+            raise ValueError("; ".join(function.faults))
+        for binding in function.bindings:
+            if binding is not function.trigger:
+                _check_connection(binding, self._host)
+        kind = function.trigger.kind
+        if kind == bindings.HTTP_TRIGGER:
+            endpoint = HttpEndpoint.of(function, self._host.options.http.route_prefix)
+            endpoint.check_against(self.endpoints)
+            self.endpoints.append(endpoint)
+        elif kind == bindings.BLOB_TRIGGER:
+            self.blob_functions.append(BlobFunction.of(function, self._host.storage))
+        elif kind in LISTENERS:
+            self.listeners.append(LISTENERS[kind](function, self._host))
+
+
+_STORAGE_SERVICES: Final = {
+    bindings.BLOB: Service.BLOB,
+    bindings.QUEUE: Service.QUEUE,
+    bindings.TABLE: Service.TABLE,
+}
+
+
+def _check_connection(binding: Binding, host: Surroundings) -> None:
+    """See that what an input or output connects to is configured.
+
+    Raises:
+        ValueError: names the setting.
+    """
+    connection = str(binding.settings.get("connection") or "")
+    try:
+        if binding.kind in _STORAGE_SERVICES:
+            host.storage.check(connection, _STORAGE_SERVICES[binding.kind])
+        elif binding.kind == bindings.SERVICE_BUS:
+            connections.check_service_bus(
+                connection or connections.DEFAULT_SERVICE_BUS, host.settings
+            )
+    except ValueError as error:
+        raise ValueError(f"its binding {binding.name}: {error}") from None

@@ -63,6 +63,14 @@ async def test_functions_in_error_are_named_and_the_others_run(
 
         @app.route(route="admin/x")
         def four(req: func.HttpRequest) -> str: ...
+
+        @app.route()
+        @app.queue_output(arg_name="out", queue_name="q", connection="None1")
+        def five(req: func.HttpRequest, out: func.Out[str]) -> str: ...
+
+        @app.route()
+        @app.service_bus_queue_output(arg_name="out", queue_name="q", connection="None2")
+        def six(req: func.HttpRequest, out: func.Out[str]) -> str: ...
         """,
     )
     async with (
@@ -82,7 +90,8 @@ async def test_functions_in_error_are_named_and_the_others_run(
     assert "\ttick: timerTrigger (in error)" in listed
     assert f"\tthree: [PUT] {host.base_url}/api/same" in listed
     assert described == {
-        *("tick", "never", "on_message", "on_event", "a", "one", "two", "three", "four")
+        *("tick", "never", "on_message", "on_event", "a"),
+        *("one", "two", "three", "four", "five", "six"),
     }
     (error,) = status["errors"]
     assert "schedule '61 * * * * *': second '61'" in error
@@ -94,6 +103,8 @@ async def test_functions_in_error_are_named_and_the_others_run(
         ("a", "route 'api/a/{b:strange}': unknown constraint 'strange'"),
         ("two", "The route specified conflicts with the route defined by function 'one'."),
         ("four", "The specified route conflicts with one or more built in routes."),
+        ("five", "its binding out: the connection 'None1' is not configured"),
+        ("six", "its binding out: the connection 'None2' is not configured"),
     ):
         (line,) = (text for text in caplog.messages if f"The '{name}' function is in error" in text)
         assert reason in line
