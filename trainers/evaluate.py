@@ -26,6 +26,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,6 +55,14 @@ class Evaluation:
     confusion: Tensor
     """Counts of shape (classes, classes + 1): true by predicted; the last, a class that the data
     does not have."""
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.json."""
+        return {"accuracy": self.accuracy, "loss": self.loss}
+
+    def report(self) -> dict[str, Any]:
+        """For report.json: true by predicted."""
+        return {"confusion": self.confusion[:, :-1].tolist()}
 
 
 def evaluate(
@@ -88,7 +97,7 @@ def evaluate(
     place = place or Place(data_rank=world.rank, data_ranks=world.size)
     model.network.eval()
     with torch.inference_mode():
-        for numbers in _passes(len(images), place):
+        for numbers in passes(len(images), place):
             batch = images.take(numbers if len(numbers) else torch.tensor([0]))
             logits = model.network(to_input(batch.pixels, world.device)).cpu()[: len(numbers)]
             labels = batch.labels[: len(numbers)]
@@ -109,11 +118,11 @@ def evaluate(
     )
 
 
-def _passes(images: int, place: Place) -> list[Tensor]:
+def passes(images: int, place: Place, *, at_once: int = _BATCH) -> list[Tensor]:
     """What this rank scores in each pass; in the last, it may be nothing."""
     largest_share = -(-images // place.data_ranks)
     mine = place.share(torch.arange(images))
-    return [mine[first : first + _BATCH] for first in range(0, largest_share, _BATCH)]
+    return [mine[first : first + at_once] for first in range(0, largest_share, at_once)]
 
 
 def evaluate_champion(

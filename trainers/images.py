@@ -58,6 +58,7 @@ class DatasetRequest:
     cache_dir: Path | None = None
     cache_bytes: int = 0
     download: bool = False
+    annotations: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from pathlib import Path
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,13 @@ from torch.nn import functional
 
 from trainers.batches import Batches
 from trainers.checkpoints import CheckpointFolder, RunIdentity
+from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import Stopped, TrainingDiverged
-from trainers.evaluate import Evaluation, evaluate
+from trainers.evaluate import Evaluation, evaluate, evaluate_champion
 from trainers.images import Dataset, Images, to_input
 from trainers.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
 from trainers.model_folder import Model, new_model
-from trainers.order import Order
+from trainers.order import Order, stream_seed
 from trainers.parallel import Parallel
 from trainers.saver import Saver
 from trainers.schedule import learning_rate, warm_up_steps
@@ -44,6 +45,9 @@ _REHEARSED_BEFORE = 3
 
 class Run:
     """The state of training: model, optimizer and the number of steps done."""
+
+    moves_images: ClassVar[bool] = True
+    """Whether augmentation may move what is on an image."""
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class Run:
             self.order,
             self.parallel.place.share,
             passes=settings.accumulate,
-            shift_pixels=settings.shift_pixels,
+            shift_pixels=settings.shift_pixels if self.moves_images else 0,
             steps=self.steps,
         )
         self.optimizer = torch.optim.SGD(
@@ -147,7 +151,7 @@ class Run:
                 self._save()
         self.saver.finish()
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self) -> Evaluation | DetectionEvaluation:
         """Score the network as it is on what is held out; sharded, if that is how it is trained.
 
         Raises:
@@ -164,15 +168,35 @@ class Run:
             self.parallel.place,
         )
         self.parallel.module.train()
-        if not math.isfinite(evaluation.loss):
+        self._note(evaluation.loss, evaluation.accuracy)
+        return evaluation
+
+    def score_champion(self, folder: Path) -> dict[str, float]:
+        """The champion in `folder` on the same images, for metrics.json.
+
+        Raises:
+            ModelUnreadable: there is no model of ours in the folder.
+        """
+        settings = self.settings
+        champion = evaluate_champion(
+            folder, self.dataset, settings.image_format, settings.model, self.world
+        )
+        return {"champion_accuracy": champion.accuracy}
+
+    def _note(self, loss: float, accuracy: float) -> None:
+        """A point of the learning curve.
+
+        Raises:
+            TrainingDiverged: the loss is not finite.
+        """
+        if not math.isfinite(loss):
             raise TrainingDiverged(
                 f"step {self.step} left weights that are not finite: lower --learning-rate "
                 f"(its peak is {self.settings.peak_learning_rate:g})"
             )
-        point = HeldOutPoint(step=self.step, loss=evaluation.loss, accuracy=evaluation.accuracy)
+        point = HeldOutPoint(step=self.step, loss=loss, accuracy=accuracy)
         self.curve.held_out.append(point)
         self.track(self.step, point.numbers())
-        return evaluation
 
     def rehearse(self, steps: int) -> float:
         """Seconds that so many steps take, at a rate of 0: nothing is learned, saved or said."""
@@ -230,7 +254,7 @@ class Run:
         Not by torch.manual_seed, which also notes the stack for kinds of devices that are not
         there: 0.13 ms a step.
         """
-        seed = _seed(self.settings.seed, self.step, self.parallel.place.random_stream)
+        seed = stream_seed(self.settings.seed, self.step, self.parallel.place.random_stream)
         torch.default_generator.manual_seed(seed)
         if self.world.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -295,8 +319,3 @@ class Run:
         notes = self.curve.to_bytes() if self.world.is_first else b""
         self.saver.start(self.step, self.parallel.network, self.optimizer, notes)
         self.saved_step = self.step
-
-
-def _seed(seed: int, step: int, stream: int) -> int:
-    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1

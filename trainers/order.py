@@ -118,6 +118,12 @@ def shifted(images: Tensor, offsets: Tensor) -> Tensor:
     return padded[sample, channel, row, column]
 
 
+def stream_seed(seed: int, step: int, stream: int) -> int:
+    """For what a network draws by itself, as dropout does: then a resumed run draws alike."""
+    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
 # Kept for the epoch in progress: drawing anew for each step would cost more than the step itself
 # with a million samples.
 @functools.lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -58,6 +58,7 @@ class Parallel:
         self.place = place = place_of(settings, world)
         self._world = world
         self._precision = settings.precision
+        self._computes_own_loss = getattr(network, "computes_own_loss", False)
         self._memory_format = (
             torch.channels_last if settings.channels_last else torch.preserve_format
         )
@@ -126,15 +127,15 @@ class Parallel:
         return module
 
     def forward_backward(
-        self, images: Tensor, labels: Tensor, loss_of: LossOf, *, last: bool
+        self, images: Tensor, labels: Any, loss_of: LossOf, *, last: bool
     ) -> Tensor:
         """A forward and a backward pass; gradients are averaged over the ranks that have data.
 
         Args:
             images: this rank's share, shape (B, C, H, W).
-            labels: theirs, shape (B,).
-            loss_of: from logits and labels, of all or of a part of the images, to what they add to
-                the loss.
+            labels: theirs, shape (B,), or what else the loss takes.
+            loss_of: from the network's answer and labels, of all or of a part of the images, to
+                what they add to the loss.
             last: the last pass of this batch. Ranks exchange gradients then; before, they add up.
 
         Returns:
@@ -144,17 +145,20 @@ class Parallel:
         if self._pipeline is not None:
             return self._pipeline.forward_backward(images, labels, loss_of)
         with self._exchange(last=last):
-            loss = loss_of(self._logits(images), labels)
+            loss = loss_of(self._answer(images, labels), labels)
             loss.backward()
         return loss.detach()
 
-    def _logits(self, images: Tensor) -> Tensor:
-        """The network's answer in 32 bits or more, whatever it computes in."""
+    def _answer(self, images: Tensor, labels: Any) -> Any:
+        """Logits in 32 bits or more; or the losses, if the network computes them itself."""
+        arguments = (images, labels) if self._computes_own_loss else (images,)
         with torch.autocast(
             self._world.device.type, torch.bfloat16, enabled=self._precision == "bf16"
         ):
-            logits: Tensor = self.module(images)
-        return logits.float() if logits.dtype is torch.bfloat16 else logits
+            answer = self.module(*arguments)
+        if isinstance(answer, Tensor) and answer.dtype is torch.bfloat16:
+            return answer.float()
+        return answer
 
     @contextlib.contextmanager
     def _exchange(self, *, last: bool) -> Generator[None]:

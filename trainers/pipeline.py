@@ -26,7 +26,7 @@ SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 Item = TypeVar("Item")
-LossOf = Callable[[Tensor, Tensor], Tensor]
+LossOf = Callable[[Any, Any], Tensor]
 
 
 class _HasParts(Protocol):

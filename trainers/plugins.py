@@ -2,11 +2,10 @@
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
-| --model | `resnet`, `resnet_imagenet`, `vision_transformer` | channels=, classes= | \
-a module: images \
-(B, channels, H, W), -1 to 1, to logits (B, classes) |
-| --dataset | folder, shards, synthetic | a `trainers.images.DatasetRequest` | a \
-`trainers.images.Dataset` |
+| --model | `resnet`, `resnet_imagenet`, `vision_transformer`, `detection.network` | channels=, \
+classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
+| --dataset | folder, shards, synthetic, coco | a `trainers.images.DatasetRequest` | \
+a `trainers.images.Dataset` |
 
 A model may have further methods:
 
@@ -16,6 +15,8 @@ A model may have further methods:
 --checkpoint-activations computes them again in the backward pass |
 | `pipeline_parts()` | submodules that make its forward pass one after the other | \
 --pipeline-parallel gives each stage a run of them |
+| attribute `computes_own_loss` | true: in training it is called with images and targets, and \
+returns losses by name | detection, see `trainers.detection` |
 | `tensor_parallel_plan(ranks)` | a plan for torch's `parallelize_module`; it may raise \
 `LaunchInvalid` | --tensor-parallel |
 """
@@ -38,16 +39,19 @@ from trainers import (
     synthetic,
     vision_transformer,
 )
+from trainers.detection import dataset as annotated
+from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
 from trainers.image_file import ImageFormat
 from trainers.images import Dataset, DatasetRequest
 
-_FAMILIES = (resnet, resnet_imagenet, vision_transformer)
+_FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
 DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
     "folder": folder.load_folder,
     "shards": shards.load_shards,
     "synthetic": synthetic.make,
+    "coco": annotated.load,
 }
 
 

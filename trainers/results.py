@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers import charts
+from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import TrainingError
 from trainers.evaluate import Evaluation
 from trainers.files import write_atomically, write_json_atomically
@@ -40,7 +41,7 @@ def write_metrics(output: Path, metrics: dict[str, float]) -> None:
 def write_report(
     output: Path,
     dataset: Dataset,
-    evaluation: Evaluation,
+    evaluation: Evaluation | DetectionEvaluation,
     speed: Mapping[str, Any],
     curve: LearningCurve,
 ) -> None:
@@ -58,7 +59,7 @@ def write_report(
         {
             "dataset_version": dataset.version,
             "classes": list(dataset.classes),
-            "confusion": evaluation.confusion[:, :-1].tolist(),
+            **evaluation.report(),
             "speed": dict(speed),
             "curve": curve.to_dict(),
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
@@ -67,9 +68,13 @@ def write_report(
 
 
 def write_pictures(
-    output: Path, model: str, dataset: Dataset, evaluation: Evaluation, curve: LearningCurve
+    output: Path,
+    model: str,
+    dataset: Dataset,
+    evaluation: Evaluation | DetectionEvaluation,
+    curve: LearningCurve,
 ) -> None:
-    """Write learning_curve.png and confusion_matrix.png.
+    """Write learning_curve.png and, of a classifier, confusion_matrix.png.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -77,6 +82,8 @@ def write_pictures(
     about = f"{model} on dataset {dataset.version}"
     figure = charts.learning_curve_figure(curve, title=about)
     write_atomically(output / CURVE_NAME, charts.png(figure))
+    if evaluation.confusion is None:
+        return
     figure = charts.confusion_figure(
         evaluation.confusion[:, :-1], dataset.classes, title=f"{about}, held-out images"
     )

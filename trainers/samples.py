@@ -58,6 +58,25 @@ def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
     Raises:
         OSError: the storage failed; a file that is itself at fault is a `FileProblem`.
     """
+    found = read_verified(folder, entry)
+    if not isinstance(found, tuple):
+        return found
+    content, digest = found
+    label, separator, _ = entry.path.partition("/")
+    if not separator:
+        return FileProblem(path=entry.path, reason="not in a folder that names its label")
+    return Content(path=entry.path, label=label, content=content, md5=digest)
+
+
+def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem | Changed:
+    """Read the file of an entry that need not name a label.
+
+    Returns:
+        Its content and its MD5 in hex, or why it cannot be used, or how it differs.
+
+    Raises:
+        OSError: as `read`.
+    """
     if entry.size > MAX_FILE_BYTES:
         reason = f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read"
         return FileProblem(path=entry.path, reason=reason)
@@ -72,10 +91,7 @@ def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
     digest = _md5(content)
     if (reason := _difference(entry, content, digest)) is not None:
         return Changed(problem=FileProblem(path=entry.path, reason=reason))
-    label, separator, _ = entry.path.partition("/")
-    if not separator:
-        return FileProblem(path=entry.path, reason="not in a folder that names its label")
-    return Content(path=entry.path, label=label, content=content, md5=digest)
+    return content, digest
 
 
 def is_marker(path: str) -> bool:

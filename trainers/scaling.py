@@ -72,7 +72,7 @@ class Scaling:
         }
 
 
-def measure(settings: Settings, dataset: Dataset, world: World) -> Scaling:
+def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] = Run) -> Scaling:
     """Time the three windows, `settings.measure_scaling` steps each. All ranks do it together."""
     steps = settings.measure_scaling
     share = settings.batch_size // world.size
@@ -86,7 +86,7 @@ def measure(settings: Settings, dataset: Dataset, world: World) -> Scaling:
     )
 
     def seconds(settings: Settings, world: World) -> float:
-        return Run(settings, dataset, world, lambda _: None).rehearse(steps)
+        return kind(settings, dataset, world, lambda _: None).rehearse(steps)
 
     def everywhere(value: float) -> float:
         """The sum over the ranks; it also waits for all of them."""

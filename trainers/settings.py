@@ -49,6 +49,7 @@ class Settings:
     dataset: str
     data: Path | None
     manifest: Path | None
+    annotations: str
     synthetic_images: int
     synthetic_classes: int
     cache_dir: Path | None
@@ -251,6 +252,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--data", type=Path, default=None, help="folder of <label>/<name>.png, or of shards")
     add("--manifest", type=Path, default=None, help="manifest.jsonl, or its folder")
+    add("--annotations", default="annotations.json", help="of --dataset coco: a file of the data")
     add("--synthetic-images", type=_positive_integer, default=12_800)
     add("--synthetic-classes", type=_positive_integer, default=1000)
     add("--cache-dir", type=Path, default=None, help="keep copies of shards in this folder")
@@ -275,6 +277,7 @@ def dataset_request(
         cache_dir=options.cache_dir,
         cache_bytes=int(options.cache_gib * 2**30),
         download=options.download,
+        annotations=options.annotations,
     )
 
 

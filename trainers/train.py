@@ -35,12 +35,17 @@ from pathlib import Path
 from typing import Any
 
 from trainers import provenance, pyfunc, results
+from trainers.detection.dataset import DetectionDataset
+from trainers.detection.network import ARCHITECTURES as DETECTORS
+from trainers.detection.run import DetectionRun
+from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import (
     EX_FAILURE,
+    LaunchInvalid,
     PeerFailed,
     TrainingError,
 )
-from trainers.evaluate import Evaluation, evaluate_champion
+from trainers.evaluate import Evaluation
 from trainers.images import Dataset
 from trainers.launch import Launch
 from trainers.loop import Run
@@ -72,14 +77,15 @@ def train(settings: Settings, world: World) -> None:
         f"{len(dataset.quarantined)} quarantined; {world.size} ranks on {world.device.type}"
     )
     world.connect()
-    scaling = measure(settings, dataset, world) if settings.measure_scaling else None
+    kind = DetectionRun if isinstance(dataset, DetectionDataset) else Run
+    scaling = measure(settings, dataset, world, kind) if settings.measure_scaling else None
     watchdog = Watchdog(
         limit_seconds=settings.longest_step_seconds,
         rank=world.rank,
         output=settings.output_dir,
         tell=lambda error: _tell(settings.output_dir, error),
     )
-    run = Run(settings, dataset, world, say, watchdog.beat)
+    run = kind(settings, dataset, world, say, watchdog.beat)
     run.resume()
     with _tracking(run):
         with watchdog:
@@ -88,10 +94,7 @@ def train(settings: Settings, world: World) -> None:
         model = run.trained()
         metrics = _metrics(run, evaluation)
         if settings.champion is not None:
-            champion = evaluate_champion(
-                settings.champion, dataset, settings.image_format, settings.model, world
-            )
-            metrics["champion_accuracy"] = champion.accuracy
+            metrics |= run.score_champion(settings.champion)
         run.track(run.step, metrics)
     if model is not None:
         speed = figures(run.speed, settings, dataset, world.device, scaling)
@@ -131,14 +134,21 @@ def _read(settings: Settings, world: World) -> Dataset:
     request = dataclasses.replace(
         settings.dataset_request, rank=place.data_rank, ranks=place.data_ranks
     )
-    return load_dataset(settings.dataset, request)
+    dataset = load_dataset(settings.dataset, request)
+    is_detection, is_detector = isinstance(dataset, DetectionDataset), settings.model in DETECTORS
+    if is_detection != is_detector and not is_dotted(settings.model):
+        raise LaunchInvalid(
+            f"--model {settings.model} does not learn from --dataset {settings.dataset}: annotated "
+            f"images (coco) need a detector, labelled ones a classifier; {', '.join(DETECTORS)} "
+            "are detectors"
+        )
+    return dataset
 
 
-def _metrics(run: Run, evaluation: Evaluation) -> dict[str, float]:
+def _metrics(run: Run, evaluation: Evaluation | DetectionEvaluation) -> dict[str, float]:
     """Flat numbers about this run. Speed is of the steps since the last start."""
     return {
-        "accuracy": evaluation.accuracy,
-        "loss": evaluation.loss,
+        **evaluation.metrics(),
         "train_samples": len(run.dataset.train),
         "held_out_samples": len(run.dataset.held_out),
         "classes": len(run.dataset.classes),
@@ -153,7 +163,7 @@ def _metrics(run: Run, evaluation: Evaluation) -> dict[str, float]:
 def _leave(
     run: Run,
     model: Model,
-    evaluation: Evaluation,
+    evaluation: Evaluation | DetectionEvaluation,
     metrics: dict[str, float],
     speed: dict[str, Any],
 ) -> None:
@@ -166,7 +176,8 @@ def _leave(
         "versions": provenance.versions(),
     }
     output = run.settings.output_dir
-    if not is_dotted(model.architecture) and importlib.util.find_spec("mlflow") is not None:
+    is_classifier = isinstance(evaluation, Evaluation) and not is_dotted(model.architecture)
+    if is_classifier and importlib.util.find_spec("mlflow") is not None:
         pyfunc.write_flavour(output / results.MODEL_NAME, provenance.versions())
     save_model(output / results.MODEL_NAME, model, about)
     results.write_report(output, run.dataset, evaluation, speed, run.curve)

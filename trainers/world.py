@@ -193,6 +193,14 @@ class World:
 
         return result
 
+    def gather(self, value: Result) -> list[Result]:
+        """What each rank has, by rank, on each of them. It is pickled: for plain data."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
     def from_first(self, content: bytes | None) -> bytes | None:
         """What rank 0 has, on every rank.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -16,6 +17,10 @@ import torch
 
 import trainers.sharded_state
 import trainers.train
+from tests.local.trainers import torchvision_on_cpu
+
+with contextlib.suppress(ImportError):  # most machines have none, and do without
+    torchvision_on_cpu.install()
 
 # A run imports these when it draws and when it saves: here, once for all.
 PRELOADED = (matplotlib.figure, trainers.sharded_state)

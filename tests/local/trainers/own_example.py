@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 
 import torch
 from torch import Tensor, nn
 
+from trainers.detection.network import detector
 from trainers.image_file import ImageFormat
 from trainers.images import Dataset, DatasetRequest, Images
 
@@ -43,6 +45,26 @@ def stripes(request: DatasetRequest) -> Dataset:
         held_out=images(32, image_format),
         held_out_as=lambda other: images(32, other),
         fingerprint="stripes-1",
+    )
+
+
+def small_mask_rcnn(*, channels: int, classes: int) -> nn.Module:
+    """A Mask R-CNN with narrow heads that looks at few proposals: for few cores."""
+    models = importlib.import_module("torchvision.models.detection")
+    return detector(
+        "mask-rcnn-resnet18",
+        channels=channels,
+        classes=classes,
+        num_classes=None,  # the predictors have it
+        box_head=models.faster_rcnn.TwoMLPHead(256 * 7 * 7, 64),
+        box_predictor=models.faster_rcnn.FastRCNNPredictor(64, classes + 1),
+        mask_head=models.mask_rcnn.MaskRCNNHeads(256, (32,), 1),
+        mask_predictor=models.mask_rcnn.MaskRCNNPredictor(32, 32, classes + 1),
+        box_batch_size_per_image=16,
+        rpn_pre_nms_top_n_train=128,
+        rpn_post_nms_top_n_train=32,
+        rpn_pre_nms_top_n_test=128,
+        rpn_post_nms_top_n_test=32,
     )
 
 

@@ -55,6 +55,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "synthetic_classes": 7,
         "data": Path("x"),
         "manifest": Path("x"),
+        "annotations": "x",
         "output_dir": Path("x"),
         "checkpoint_dir": Path("x"),
         "champion": Path("x"),

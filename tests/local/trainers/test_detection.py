@@ -1,0 +1,123 @@
+"""Detectors on a small COCO dataset of drawn shapes, in two processes with Gloo."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from tests.local.trainers.conftest import freeze
+
+HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
+MASK_RCNN = "tests.local.trainers.own_example:small_mask_rcnn"
+SIZE = 64
+COLOURS = {"box": (230, 60, 40), "disc": (40, 90, 230)}
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """48 images of a box and a disc each, their annotations, and the manifest of all that."""
+    folder = tmp_path_factory.mktemp("coco")
+    draw_from = np.random.default_rng(5)
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for number in range(48):
+        noise = draw_from.integers(0, 40, (SIZE, SIZE, 3), dtype=np.uint8)
+        image = Image.fromarray(noise)
+        draw = ImageDraw.Draw(image)
+        for place, name in enumerate(COLOURS):
+            side = int(draw_from.integers(16, 25))
+            left = place * SIZE // 2 + int(draw_from.integers(0, SIZE // 2 - side))
+            top = int(draw_from.integers(0, SIZE - side))
+            corners = (left, top, left + side, top + side)
+            (draw.rectangle if name == "box" else draw.ellipse)(corners, fill=COLOURS[name])
+            centre, radius = (left + side / 2, top + side / 2), side / 2
+            angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+            disc = np.stack([np.cos(angles), np.sin(angles)], axis=1) * radius + centre
+            right, bottom = left + side, top + side
+            box = [left, top, right, top, right, bottom, left, bottom]
+            annotations.append(
+                {
+                    "id": len(annotations),
+                    "image_id": number,
+                    "category_id": place + 1,
+                    "bbox": [left, top, side, side],
+                    "iscrowd": 0,
+                    "segmentation": [box if name == "box" else disc.flatten().tolist()],
+                }
+            )
+        path = f"images/{number:03d}.png"
+        images.append({"id": number, "file_name": path, "width": SIZE, "height": SIZE})
+        (folder / "images").mkdir(exist_ok=True)
+        image.save(folder / path)
+    categories = [{"id": place + 1, "name": name} for place, name in enumerate(COLOURS)]
+    document = {"images": images, "annotations": annotations, "categories": categories}
+    (folder / "annotations.json").write_text(json.dumps(document))
+    return folder, freeze(folder, tmp_path_factory.mktemp("coco-manifest"))
+
+
+@pytest.fixture
+def detect(train: Any, shapes: tuple[Path, Path]) -> Any:
+    data, manifest = shapes
+
+    def detect(*options: str, **how: Any) -> Any:
+        of_data = ("--dataset", "coco", "--data", str(data), "--manifest", str(manifest))
+        of_images = ("--image-mode", "rgb", "--image-size", str(SIZE), "--batch-size", "8")
+        return train(*of_data, *of_images, "--learning-rate", "0.005", *options, **how)
+
+    return detect
+
+
+@pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
+def test_mask_rcnn_learns_shapes_and_resumes(detect: Any) -> None:
+    options = ("--model", MASK_RCNN, "--checkpoint-every", "20", "--warm-up-epochs", "3")
+    done = detect(*options, "--epochs", "12")
+    metrics, report = done.result("metrics"), done.result("report")
+    losses = list(done.losses.values())
+    assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
+    assert metrics["average_precision"] == metrics["mask_ap"]
+    assert metrics["box_ap_50"] > 0.3
+    assert set(report["average_precision"]["mask"]) >= {"class box", "class disc"}
+    assert done.result("model/model")["architecture"] == MASK_RCNN
+
+    weights = done.weights
+    newest = max((done.folder / "checkpoints").glob("step-*.json"))
+    newest.unlink()
+    again = detect(*options, "--epochs", "12", folder=done.folder)
+    assert "resumed from step" in again.seen
+    assert again.weights == weights
+
+
+@pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
+def test_it_trains_in_shards_and_is_compared_with_its_champion(detect: Any) -> None:
+    options = ("--model", MASK_RCNN, "--epochs", "1")
+    first = detect(*options)
+    champion = ("--champion", str(first.folder / "results" / "model"))
+    second = detect(*options, "--parallel", "fsdp", *champion)
+    was = first.result("metrics")["average_precision"]
+    assert second.result("metrics")["champion_average_precision"] == was
+    assert second.losses[1] == pytest.approx(first.losses[1], rel=1e-4)
+
+
+@pytest.mark.skipif(HAS_TORCHVISION, reason="torchvision is installed")
+def test_without_torchvision_it_says_what_is_missing(detect: Any) -> None:
+    failed = detect("--model", "mask-rcnn-resnet50", code=1)
+    error = failed.result("error")
+    assert error["type"] == "LaunchInvalid"
+    assert "needs torchvision" in error["message"]
+    assert "No module named 'torchvision'" in error["message"]
+
+
+def test_a_classifier_does_not_learn_from_boxes(detect: Any) -> None:
+    failed = detect("--model", "resnet8", code=1)
+    assert "need a detector" in failed.result("error")["message"]
+
+
+def test_annotations_have_to_be_of_the_dataset(detect: Any) -> None:
+    failed = detect("--model", "mask-rcnn-resnet18", "--annotations", "other.json", code=65)
+    assert "has no file other.json" in failed.result("error")["message"]

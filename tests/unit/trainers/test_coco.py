@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainers.detection import coco
+from trainers.errors import DataRejected
+
+RUNS = st.lists(st.integers(0, 5000), max_size=30)
+
+
+def compress(counts: list[int]) -> str:
+    """The other way, from the format's description."""
+    text = ""
+    for place, count in enumerate(counts):
+        value = count - counts[place - 2] if place > 2 else count
+        while True:
+            bits = value & 31
+            value >>= 5
+            more = value != (-1 if bits & 16 else 0)
+            text += chr(48 + bits + (32 if more else 0))
+            if not more:
+                break
+    return text
+
+
+@given(RUNS)
+def test_a_compressed_mask_is_read_back(counts: list[int]) -> None:
+    assert coco.uncompress(compress(counts)) == tuple(counts)
+
+
+@given(st.text())
+def test_any_other_text_is_refused_or_read(text: str) -> None:
+    try:
+        coco.uncompress(text)
+    except ValueError as error:
+        assert "compressed mask" in str(error)  # noqa: PT017  # both outcomes are right
+
+
+def document(**changes: Any) -> bytes:
+    value: dict[str, Any] = {
+        "categories": [{"id": 7, "name": "tree"}, {"id": 3, "name": "car"}],
+        "images": [{"id": 1, "file_name": "a.png", "width": 8, "height": 4}],
+        "annotations": [
+            {
+                "id": 5,
+                "image_id": 1,
+                "category_id": 7,
+                "bbox": [1, 1, 4, 2],
+                "segmentation": [[1, 1, 5, 1, 5, 3, 1, 3]],
+            }
+        ],
+    }
+    annotation = {**value["annotations"][0], **changes.pop("annotation", {})}
+    return json.dumps({**value, "annotations": [annotation], **changes}).encode()
+
+
+def test_annotations_are_read() -> None:
+    read = coco.parse(document(), name="x.json")
+    assert read.categories == ("car", "tree")
+    [image] = read.images
+    assert (image.path, image.width, image.height) == ("a.png", 8, 4)
+    [instance] = image.instances
+    assert instance.category == 1
+    assert instance.box == (1, 1, 5, 3)
+    assert not instance.is_crowd
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "the file: JSONDecodeError"),
+        (b"[]", "the file: TypeError"),
+        (document(annotation={"bbox": [1, 2, 3]}), "annotation 5: ValueError"),
+        (document(annotation={"bbox": [1, 2, -3, 1]}), "a box -3.0 wide"),
+        (document(annotation={"category_id": 9}), "annotation 5: KeyError: 9"),
+        (document(annotation={"image_id": 9}), r"images that it lacks: \[9\]"),
+        (document(annotation={"segmentation": [[1, 2, 3, 4]]}), "three corners"),
+        (
+            document(annotation={"segmentation": {"counts": [3, 4], "size": [4, 8]}}),
+            "runs that do not fill 4 x 8",
+        ),
+        (
+            document(annotation={"segmentation": {"counts": "\u20ac", "size": [4, 8]}}),
+            "no character of a compressed mask",
+        ),
+        (document(images=[{"id": 1, "file_name": "a.png", "width": 8}]), "image 1: KeyError"),
+    ],
+)
+def test_what_is_no_annotation_file_is_told(content: bytes, said: str) -> None:
+    with pytest.raises(DataRejected, match=f"x.json.*{said}"):
+        coco.parse(content, name="x.json")
+
+
+def drawn(**annotation: Any) -> np.ndarray:
+    [image] = coco.parse(document(annotation=annotation), name="x").images
+    return coco.mask(image.instances[0], image, size=8)
+
+
+def test_masks_of_polygons_runs_and_boxes_agree() -> None:
+    """Columns 1 to 4 and rows 1 to 2 of 8 x 4, the height scaled to twice as much."""
+    expected = np.zeros((8, 8), np.uint8)
+    expected[2:6, 1:5] = 1
+    runs = [5, *itertools.chain.from_iterable([2, 2] for _ in range(3)), 2, 13]
+    assert drawn(segmentation={"counts": runs, "size": [4, 8]}).tolist() == expected.tolist()
+    packed = {"counts": compress(runs), "size": [4, 8]}
+    assert drawn(segmentation=packed).tolist() == expected.tolist()
+    # Pillow's polygons have their edges' pixels.
+    assert np.abs(drawn(segmentation=[]).astype(int) - expected).sum() <= 12
+    assert np.array_equal(drawn(), drawn(segmentation=[]))

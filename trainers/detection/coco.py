@@ -1,0 +1,176 @@
+"""COCO's annotation file: who is where on which image.
+
+Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
+a list of polygons, each `[x1, y1, x2, y2, …]`, or a run-length encoding: the lengths of runs of
+zeros and ones in turn, down the columns, as a list or as COCO's compressed string (6 bits to a
+character, differences to the count before the last one).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from trainers.errors import DataRejected
+
+_FIRST_CHARACTER = 48
+_BITS, _MORE, _SIGN = 0x1F, 0x20, 0x10
+
+Polygons = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One object on an image."""
+
+    category: int
+    """Its place in `Annotations.categories`."""
+    box: tuple[float, float, float, float]
+    """Left, top, right, bottom, in pixels of the image."""
+    is_crowd: bool
+    """Many objects under one mask: not learned from, and no detection of it counts as wrong."""
+    polygons: Polygons = ()
+    runs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotatedImage:
+    """An image by its path below the folder, its size in pixels, and what is on it."""
+
+    path: str
+    width: int
+    height: int
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annotations:
+    """An annotation file; categories by their names, in the order of their ids."""
+
+    categories: tuple[str, ...]
+    images: tuple[AnnotatedImage, ...]
+
+
+def parse(content: bytes, *, name: str) -> Annotations:
+    """Read an annotation file.
+
+    Args:
+        content: JSON.
+        name: for errors.
+
+    Raises:
+        DataRejected: it is not what the format says; tells where.
+    """
+    where = "the file"
+    try:
+        value = json.loads(content)
+        ids = sorted((int(entry["id"]), str(entry["name"])) for entry in value["categories"])
+        number = {category: place for place, (category, _) in enumerate(ids)}
+        instances: dict[int, list[Instance]] = {}
+        for entry in value["annotations"]:
+            where = f"annotation {entry.get('id')}"
+            instances.setdefault(int(entry["image_id"]), []).append(_instance(entry, number))
+        images: list[AnnotatedImage] = []
+        for entry in value["images"]:
+            where = f"image {entry.get('id')}"
+            images.append(
+                AnnotatedImage(
+                    path=str(entry["file_name"]),
+                    width=int(entry["width"]),
+                    height=int(entry["height"]),
+                    instances=tuple(instances.pop(int(entry["id"]), ())),
+                )
+            )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataRejected(
+            f"{name}: {where}: {type(error).__name__}: {error}: not a file of COCO's format"
+        ) from error
+    if instances:
+        raise DataRejected(f"{name} has annotations of images that it lacks: {sorted(instances)}")
+    return Annotations(categories=tuple(name for _, name in ids), images=tuple(images))
+
+
+def _instance(entry: Mapping[str, Any], number: Mapping[int, int]) -> Instance:
+    left, top, width, height = (float(value) for value in entry["bbox"])
+    if not (width >= 0 and height >= 0):
+        raise ValueError(f"a box {width} wide and {height} high")
+    segmentation = entry.get("segmentation") or ()
+    polygons: Polygons = ()
+    runs: tuple[int, ...] = ()
+    if isinstance(segmentation, Mapping):
+        counts = segmentation["counts"]
+        runs = uncompress(counts) if isinstance(counts, str) else tuple(map(int, counts))
+        rows, columns = segmentation["size"]
+        if min(runs, default=0) < 0 or sum(runs) != rows * columns:
+            raise ValueError(f"runs that do not fill {rows} x {columns} pixels")
+    else:
+        polygons = tuple(tuple(map(float, polygon)) for polygon in segmentation)
+        if any(len(polygon) < 6 or len(polygon) % 2 for polygon in polygons):  # noqa: PLR2004  # three corners
+            raise ValueError("a polygon is x and y of three corners or more")
+    return Instance(
+        category=number[int(entry["category_id"])],
+        box=(left, top, left + width, top + height),
+        is_crowd=bool(entry.get("iscrowd", 0)),
+        polygons=polygons,
+        runs=runs,
+    )
+
+
+def uncompress(text: str) -> tuple[int, ...]:
+    """The run lengths that COCO's string holds.
+
+    Raises:
+        ValueError: it ends within a number, or has a character that is none of the 64.
+    """
+    counts: list[int] = []
+    value = shift = 0
+    for character in text:
+        bits = ord(character) - _FIRST_CHARACTER
+        if not 0 <= bits <= _BITS + _MORE:
+            raise ValueError(f"{character!r} is no character of a compressed mask")
+        value |= (bits & _BITS) << shift
+        shift += 5
+        if bits & _MORE:
+            continue
+        if bits & _SIGN:
+            value -= 1 << shift
+        counts.append(value + counts[-2] if len(counts) > 2 else value)  # noqa: PLR2004  # the first three stand for themselves
+        value = shift = 0
+    if shift:
+        raise ValueError("a compressed mask ends within a number")
+    return tuple(counts)
+
+
+def mask(instance: Instance, image: AnnotatedImage, *, size: int) -> np.ndarray:
+    """The instance's pixels on the image scaled to `size` by `size`; without a mask, its box.
+
+    Returns:
+        Bytes of 0 and 1, shape (size, size).
+    """
+    if instance.runs:
+        drawn = _from_runs(instance.runs, width=image.width, height=image.height)
+        resized = Image.fromarray(drawn).resize((size, size), Image.Resampling.NEAREST)
+        return np.asarray(resized, dtype=np.uint8)
+    left, top, right, bottom = instance.box
+    corners = instance.polygons or ((left, top, right, top, right, bottom, left, bottom),)
+    canvas = Image.new("L", (size, size))
+    draw = ImageDraw.Draw(canvas)
+    for polygon in corners:
+        draw.polygon(_scaled(polygon, size / image.width, size / image.height), fill=1)
+    return np.asarray(canvas, dtype=np.uint8)
+
+
+def _from_runs(runs: Sequence[int], *, width: int, height: int) -> np.ndarray:
+    values = np.arange(len(runs), dtype=np.uint8) % 2
+    return np.repeat(values, runs).reshape(width, height).T.copy()
+
+
+def _scaled(polygon: Sequence[float], x_by: float, y_by: float) -> list[tuple[float, float]]:
+    """Corners lie between pixels; Pillow's lie in their middles."""
+    pairs = zip(polygon[::2], polygon[1::2], strict=True)
+    return [(x * x_by - 0.5, y * y_by - 0.5) for x, y in pairs]

@@ -1,0 +1,181 @@
+"""Images and COCO annotations as a dataset version: verified, decoded, scaled, split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainers import samples
+from trainers.detection import coco
+from trainers.detection.coco import AnnotatedImage
+from trainers.errors import DataRejected, FileProblem, LaunchInvalid
+from trainers.image_file import ImageFormat, decode
+from trainers.images import Dataset, DatasetRequest, Images
+from trainers.manifest import Entry, read_manifest
+
+# Reading from a mount waits for the service: more readers than cores. Each holds one file.
+_READERS = 16
+_LEAST_PIXELS = 1.0  # of a box on the scaled image: torchvision refuses boxes without an area
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The objects on one image, in its pixels as it is trained on. Classes count from 1."""
+
+    boxes: Tensor
+    """Left, top, right, bottom, shape (O, 4)."""
+    labels: Tensor
+    """Shape (O,); 0 is the background."""
+    masks: Tensor
+    """Bytes of 0 and 1, shape (O, size, size)."""
+    is_crowd: Tensor
+    """Shape (O,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotatedImages(Images):
+    """Images whose labels are numbers of annotations."""
+
+    annotated: tuple[AnnotatedImage, ...]
+    size: int
+
+    def target(self, number: int) -> Target:
+        """What is on an image; masks are drawn when they are asked for."""
+        image = self.annotated[number]
+        scale = (self.size / image.width, self.size / image.height) * 2
+        boxes = np.array([kept.box for kept in image.instances]).reshape(-1, 4) * scale
+        boxes = np.clip(boxes, 0, self.size)
+        large = ((boxes[:, 2:] - boxes[:, :2]) >= _LEAST_PIXELS).all(axis=1)
+        kept = [image.instances[place] for place in np.flatnonzero(large)]
+        masks = [coco.mask(instance, image, size=self.size) for instance in kept]
+        return Target(
+            boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
+            labels=torch.tensor([instance.category + 1 for instance in kept], dtype=torch.int64),
+            masks=torch.from_numpy(np.array(masks, np.uint8).reshape(-1, self.size, self.size)),
+            is_crowd=torch.tensor([instance.is_crowd for instance in kept], dtype=torch.bool),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionDataset(Dataset):
+    """A dataset of annotated images, held in memory."""
+
+    train: AnnotatedImages
+    held_out: AnnotatedImages
+
+
+def load(request: DatasetRequest) -> Dataset:
+    """The images that `request.annotations` lists, a file of the manifest as they are.
+
+    Raises:
+        LaunchInvalid: the request names no folder or no manifest.
+        DataChanged: files are missing, or differ from the manifest.
+        DataRejected: the annotations are no COCO file or not of these images, more than the allowed
+            fraction of the images are none, or nothing is left to train on or to hold out.
+        OSError: the folder cannot be read.
+    """
+    if request.data is None or request.manifest is None:
+        raise LaunchInvalid("a dataset of files needs --data and --manifest")
+    manifest = read_manifest(request.manifest, request.dataset_version)
+    files = _Files(folder=request.data, entries={entry.path: entry for entry in manifest.entries})
+    if request.annotations not in files.entries:
+        raise DataRejected(
+            f"dataset {manifest.version} has no file {request.annotations}: --annotations names "
+            "the COCO annotations by their path in it"
+        )
+    content, annotations_md5 = files.annotations(request.annotations)
+    annotations = coco.parse(content, name=request.annotations)
+    missing = [image.path for image in annotations.images if image.path not in files.entries]
+    if missing:
+        raise DataRejected(
+            f"{len(missing)} images of {request.annotations} are not in dataset "
+            f"{manifest.version}: land them with it, or take them out of it",
+            [FileProblem(path=path, reason="not in the manifest") for path in missing],
+        )
+    found, bad = files.images(annotations.images, request.image_format)
+    samples.check_bad_fraction(bad, len(annotations.images), request.max_bad_fraction)
+    train = [image for image in found if not samples.is_held_out(image.md5)]
+    held_out = [image for image in found if samples.is_held_out(image.md5)]
+    if not annotations.categories or not train or not held_out:
+        raise DataRejected(
+            f"dataset {manifest.version} has {len(annotations.categories)} categories, "
+            f"{len(train)} images to train on and {len(held_out)} held out: detection needs some "
+            "of each (about one image in five is held out, by its content)"
+        )
+
+    def held_out_as(other: ImageFormat) -> AnnotatedImages:
+        again, _ = files.images([image.annotated for image in held_out], other)
+        return _stacked(again, other)
+
+    marked = [(image.annotated.path, image.md5) for image in found]
+    return DetectionDataset(
+        version=manifest.version,
+        classes=annotations.categories,
+        train=_stacked(train, request.image_format),
+        held_out=_stacked(held_out, request.image_format),
+        held_out_as=held_out_as,
+        fingerprint=samples.fingerprint([(request.annotations, annotations_md5), *marked]),
+        quarantined=tuple(bad),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Decoded:
+    annotated: AnnotatedImage
+    md5: str
+    pixels: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Files:
+    """The files of a dataset version, by their paths."""
+
+    folder: Path
+    entries: dict[str, Entry]
+
+    def annotations(self, path: str) -> tuple[bytes, str]:
+        found = samples.read_verified(self.folder, self.entries[path])
+        if isinstance(found, samples.Changed):
+            samples.check_unchanged([found.problem], 1)
+        if not isinstance(found, tuple):
+            raise DataRejected(f"{path} cannot be read: {found}")
+        return found
+
+    def images(
+        self, images: Sequence[AnnotatedImage], image_format: ImageFormat
+    ) -> tuple[list[_Decoded], list[FileProblem]]:
+        """In their order, and those that are none."""
+
+        def read(image: AnnotatedImage) -> _Decoded | FileProblem | samples.Changed:
+            found = samples.read_verified(self.folder, self.entries[image.path])
+            if not isinstance(found, tuple):
+                return found
+            try:
+                pixels = decode(found[0], image_format)
+            except ValueError as error:
+                return FileProblem(path=image.path, reason=str(error))
+            return _Decoded(annotated=image, md5=found[1], pixels=pixels)
+
+        with ThreadPoolExecutor(_READERS) as readers:
+            outcomes = list(readers.map(read, images))
+        changed = [found.problem for found in outcomes if isinstance(found, samples.Changed)]
+        samples.check_unchanged(changed, len(images))
+        return (
+            [found for found in outcomes if isinstance(found, _Decoded)],
+            [found for found in outcomes if isinstance(found, FileProblem)],
+        )
+
+
+def _stacked(images: Sequence[_Decoded], image_format: ImageFormat) -> AnnotatedImages:
+    return AnnotatedImages(
+        pixels=torch.from_numpy(np.stack([image.pixels for image in images])),
+        labels=torch.arange(len(images)),
+        annotated=tuple(image.annotated for image in images),
+        size=image_format.size,
+    )
