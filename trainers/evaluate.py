@@ -32,7 +32,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.errors import TrainingError
+from trainers.detection.dataset import DetectionDataset
+from trainers.errors import ModelUnreadable, TrainingError
 from trainers.image_file import ImageFormat
 from trainers.images import Dataset, ImageSource, to_input
 from trainers.launch import Launch
@@ -87,7 +88,14 @@ def evaluate(
         world: the ranks.
         progress: is called after each pass.
         place: of this rank, if ranks share the network; else each scores a part by itself.
+
+    Raises:
+        ModelUnreadable: the model is a detector, which has no class for an image.
     """
+    if getattr(model.network, "computes_own_loss", False):
+        raise ModelUnreadable(
+            f"{model.architecture} is a detector: it is scored where it is trained, see report.json"
+        )
     ours = {label: number for number, label in enumerate(classes)}
     theirs = {label: number for number, label in enumerate(model.classes)}
     to_ours = torch.tensor([ours.get(label, len(classes)) for label in model.classes])
@@ -173,11 +181,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         model = load_model(options.model, world.device, options.architecture)
         dataset = load_dataset(options.dataset, dataset_request(options, model.image_format))
+        if isinstance(dataset, DetectionDataset):
+            raise ModelUnreadable("annotated images are for detectors, which are not scored here")
+        evaluation = evaluate(model, dataset.held_out, dataset.classes, world)
     except TrainingError as error:
         lines = [f"{problem.path}: {problem.reason}" for problem in error.problems]
         sys.stderr.write("\n  ".join([f"{type(error).__name__}: {error}", *lines]) + "\n")
         return error.exit_code
-    evaluation = evaluate(model, dataset.held_out, dataset.classes, world)
     result = {
         "accuracy": evaluation.accuracy,
         "loss": evaluation.loss if math.isfinite(evaluation.loss) else None,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainers.detection.dataset import AnnotatedImages, DetectionDataset, Target
 from trainers.detection.scores import DetectionEvaluation, Scores
-from trainers.errors import LaunchInvalid
+from trainers.errors import LaunchInvalid, ModelUnreadable
 from trainers.evaluate import passes
 from trainers.images import Images, to_input
 from trainers.loop import Run
@@ -81,6 +81,8 @@ class DetectionRun(Run):
         champion = world.together(
             "champion", lambda: load_model(folder, world.device, settings.model)
         )
+        if not getattr(champion.network, "computes_own_loss", False):
+            raise ModelUnreadable(f"the model in {folder} is {champion.architecture}, no detector")
         images = self.dataset.held_out_as(champion.image_format)
         evaluation = self._score(
             champion.network, cast("AnnotatedImages", images), champion.classes

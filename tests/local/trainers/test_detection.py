@@ -74,22 +74,21 @@ def detect(train: Any, shapes: tuple[Path, Path]) -> Any:
 
 
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
-def test_mask_rcnn_learns_shapes_and_resumes(detect: Any) -> None:
-    options = ("--model", MASK_RCNN, "--checkpoint-every", "20", "--warm-up-epochs", "3")
-    done = detect(*options, "--epochs", "8")
+def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(detect: Any) -> None:
+    options = ("--model", MASK_RCNN, "--epochs", "4", "--checkpoint-every", "12")
+    done = detect(*options)
     metrics, report = done.result("metrics"), done.result("report")
     losses = list(done.losses.values())
-    assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
+    assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
     assert metrics["average_precision"] == metrics["mask_ap"]
-    assert metrics["box_ap_50"] > 0.1
+    assert 0 <= metrics["box_ap"] <= metrics["box_ap_50"] <= 1
     assert set(report["average_precision"]["mask"]) >= {"class box", "class disc"}
     assert done.result("model/model")["architecture"] == MASK_RCNN
 
     weights = done.weights
-    newest = max((done.folder / "checkpoints").glob("step-*.json"))
-    newest.unlink()
-    again = detect(*options, "--epochs", "8", folder=done.folder)
-    assert "resumed from step" in again.seen
+    max((done.folder / "checkpoints").glob("step-*.json")).unlink()
+    again = detect(*options, folder=done.folder)
+    assert "resumed from step 12\n" in again.seen
     assert again.weights == weights
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainers.errors import ModelUnreadable
 from trainers.evaluate import evaluate
 from trainers.image_file import ImageFormat
 from trainers.images import Images
@@ -72,3 +73,10 @@ def test_a_class_that_the_data_lacks_is_wrong_too(world: World) -> None:
     evaluation = evaluate(model_of("a", "b", "z"), images, ["a", "b"], world)
     assert evaluation.accuracy == 0.5
     assert evaluation.confusion.tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_a_detector_is_no_classifier(world: World) -> None:
+    model = model_of("a", "b")
+    model.network.computes_own_loss = True  # type: ignore[assignment]  # as a detector has it
+    with pytest.raises(ModelUnreadable, match="is a detector"):
+        evaluate(model, images_of([0], [0]), ["a", "b"], world)

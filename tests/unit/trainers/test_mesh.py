@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.errors import LaunchInvalid
+from trainers.launch import Launch
 from trainers.mesh import Place, place_of
 from trainers.settings import parse_settings
-from trainers.world import Launch, World
+from trainers.world import World
 
 COUNT = st.integers(1, 4)
 
