@@ -7,8 +7,10 @@ milliseconds; what runs in it is the whole host, from its HTTP server to SQLite.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
+import random
 import signal
 import socket
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from localazure import crash_points
+from localazure.environment import LOOPBACK
 from localazure.functions.authorization import KeyRing
 from localazure.functions.host import run_app
 
@@ -83,9 +86,7 @@ class Life:
     """
 
     def __init__(self, folder: Folder, label: str | None = None, passes: int = 1) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port: int = probe.getsockname()[1]
+        self._port = _free_port()
         self._ready, theirs = _processes.Pipe(duplex=False)
         self._process: BaseProcess = _processes.Process(
             target=_live, args=(folder, self._port, label, passes, theirs)
@@ -96,7 +97,7 @@ class Life:
     @property
     def base_url(self) -> str:
         """Where it answers."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{LOOPBACK}:{self._port}"
 
     async def ready(self) -> bool:
         """Wait until it answers; False: it died before."""
@@ -121,6 +122,15 @@ class Life:
         code = self._process.exitcode
         assert code is not None
         return code
+
+
+def _free_port() -> int:
+    """A port that nobody listens on, from below those that the kernel gives to clients."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 async def _readable(descriptor: int) -> None:
