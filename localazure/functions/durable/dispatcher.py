@@ -275,14 +275,15 @@ class Dispatcher:
     def _current_mail(self, live: LiveInstance) -> list[Message]:
         """Messages of the current execution; timers of an earlier one are dropped on the way."""
         execution = live.instance.execution
-        waiting = self._mail.of(execution.instance_id)
+        waiting = list(self._mail.of(execution.instance_id))
         stale = [
             message
             for message in waiting
             if message.execution_id not in (None, execution.execution_id)
         ]
-        if stale:
-            self._mail.remove(execution.instance_id, stale)
+        if not stale:
+            return waiting
+        self._mail.remove(execution.instance_id, stale)
         return list(self._mail.of(execution.instance_id))
 
     async def _effects(self, live: LiveInstance, events: list[Event]) -> Effects | None:

@@ -76,7 +76,7 @@ class DurableExtension:
 
     def client_binding(self) -> str:
         """The JSON that a durableClient input binding is given."""
-        return self._links.client_binding()
+        return self._links.client_binding
 
     def fire_timers(self) -> None:
         """Look at the clock now: for those who set it."""

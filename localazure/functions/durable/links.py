@@ -49,6 +49,7 @@ class Links:
             "resumePostUri": f"{instance}/resume?reason={{text}}&{query}",
         }
 
+    @cached_property
     def client_binding(self) -> str:
         """The JSON that a durableClient input binding is given."""
         code = f"code={quote(self.system_key, safe='')}"
