@@ -8,8 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+import aiohttp
+
 from localazure.environment import LOOPBACK, Environment
 from localazure.errors import StartError, shown_without_traceback
+from localazure.function_faults import function_faults
 from localazure.up import DEFAULT_PORT_BASE, Options, running
 
 
@@ -110,12 +113,24 @@ async def _up(parsed: argparse.Namespace) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main_task.cancel)
     async with running(options, _say) as (environment, keeper):
         _show_endpoints(environment)
+        await _show_function_faults(environment)
+        print("ready; Ctrl-C ends it", flush=True)
         await keeper
     return 0
 
 
 def _say(line: str) -> None:
     print(f"localazure: {line}", flush=True)
+
+
+async def _show_function_faults(environment: Environment) -> None:
+    try:
+        faults = await function_faults(environment)
+    except (aiohttp.ClientError, TimeoutError) as error:  # it may just have died: it starts anew
+        _say(f"functions did not say which functions are in error: {error}")
+        return
+    for name, fault in faults.items():
+        _say(f"The '{name}' function is in error: {fault}")
 
 
 def _show_endpoints(environment: Environment) -> None:
@@ -132,7 +147,6 @@ def _show_endpoints(environment: Environment) -> None:
         print(f"  {name:<12} {where}")
     print(f"  keys, connection strings, app settings: {environment.state / 'endpoints.json'}")
     print(f"  logs: {environment.state / 'logs'}")
-    print("ready; Ctrl-C ends it", flush=True)
 
 
 async def _start(parsed: argparse.Namespace) -> int:

@@ -24,6 +24,10 @@ async def slow(req: func.HttpRequest) -> func.HttpResponse:
     logging.warning("slow has begun")
     await asyncio.sleep(3)
     return func.HttpResponse("done")
+
+
+@app.timer_trigger(arg_name="timer", schedule="%NOT_SET%")
+def never(timer: func.TimerRequest) -> None: ...
 """
 
 

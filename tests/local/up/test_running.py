@@ -47,6 +47,13 @@ def hello(endpoints: dict[str, Any], key: str) -> tuple[int, bytes]:
         return 0, str(error).encode()
 
 
+def test_functions_in_error_are_named(runtime: Runtime) -> None:
+    fault = (
+        "The 'never' function is in error: schedule of timer: %NOT_SET% refers to an app setting"
+    )
+    assert runtime.output.count(fault) == 1
+
+
 def test_endpoints_tell_how_to_reach_every_part(endpoints: dict[str, Any]) -> None:
     assert endpoints.keys() == {
         *("functions", "blob", "queue", "table", "service_bus", "event_grid", "azure_ml"),
