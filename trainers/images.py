@@ -59,6 +59,7 @@ class DatasetRequest:
     cache_bytes: int = 0
     download: bool = False
     annotations: str = ""
+    decode_threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

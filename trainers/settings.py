@@ -55,6 +55,7 @@ class Settings:
     cache_dir: Path | None
     cache_gib: float
     download: bool
+    decode_threads: int
     output_dir: Path
     checkpoint_dir: Path
     champion: Path | None
@@ -258,6 +259,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cache-dir", type=Path, default=None, help="keep copies of shards in this folder")
     add("--cache-gib", type=_positive_number, default=50.0, help="that copies may take")
     add("--download", action="store_true", help="copy all shards before training starts")
+    add("--decode-threads", type=_positive_integer, default=1, help="of each rank, for shards")
     add("--dataset-version", default=None, help="default: computed from the manifest")
     add("--max-bad-fraction", type=_fraction, default=0.01, help="of files that may be bad")
 
@@ -278,6 +280,7 @@ def dataset_request(
         cache_bytes=int(options.cache_gib * 2**30),
         download=options.download,
         annotations=options.annotations,
+        decode_threads=options.decode_threads,
     )
 
 

@@ -8,6 +8,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ class ShardSource:
         image_format: what images are decoded to.
         held_out: which side.
         blocks_held: at most so many.
+        decode_threads: that decode at a time. Decoders let Python's lock go, so that large images
+            gain from more; small ones do not.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class ShardSource:
         *,
         held_out: bool,
         blocks_held: int,
+        decode_threads: int,
     ) -> None:
         self._shards = index.shards
         self._cache = cache
@@ -54,6 +58,8 @@ class ShardSource:
         self._ends = list(itertools.accumulate(counts))
         self._blocks: OrderedDict[int, list[Row]] = OrderedDict()
         self._lock = threading.Lock()
+        self._decode_threads = decode_threads
+        self._threads = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
         self.blocks_read = 0
 
     def __len__(self) -> int:
@@ -68,7 +74,7 @@ class ShardSource:
         """
         rows = self._rows(numbers.tolist())
         return Images(
-            pixels=torch.from_numpy(np.stack([self._decode(row) for row in rows])),
+            pixels=torch.from_numpy(np.stack(self._decoded(rows))),
             labels=torch.tensor([self._label_numbers[row.label] for row in rows]),
         )
 
@@ -105,6 +111,15 @@ class ShardSource:
             place += 1
         return rows
 
+    def _decoded(self, rows: Sequence[Row]) -> list[np.ndarray]:
+        length = -(-len(rows) // self._decode_threads)
+        stretches = [rows[first : first + length] for first in range(0, len(rows), length)]
+
+        def decode_all(stretch: Sequence[Row]) -> list[np.ndarray]:
+            return [self._decode(row) for row in stretch]
+
+        return [pixels for part in self._threads.map(decode_all, stretches) for pixels in part]
+
     def _decode(self, row: Row) -> np.ndarray:
         try:
             return decode(row.content, self._image_format)
@@ -136,7 +151,14 @@ def load_shards(request: DatasetRequest) -> Dataset:
     )
     if request.download:
         cache.download(index.shards, part=request.rank, parts=request.ranks)
-    held_out_as = functools.partial(ShardSource, index, cache, held_out=True, blocks_held=1)
+    held_out_as = functools.partial(
+        ShardSource,
+        index,
+        cache,
+        held_out=True,
+        blocks_held=1,
+        decode_threads=request.decode_threads,
+    )
     return Dataset(
         version=index.dataset_version,
         classes=tuple(index.classes),
@@ -151,6 +173,7 @@ def load_shards(request: DatasetRequest) -> Dataset:
                 batch_size=request.batch_size,
                 ranks=request.ranks,
             ),
+            decode_threads=request.decode_threads,
         ),
         held_out=held_out_as(request.image_format),
         held_out_as=held_out_as,

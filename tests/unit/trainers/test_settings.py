@@ -63,6 +63,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "cache_dir": Path("x"),
         "cache_gib": 7.0,
         "download": True,
+        "decode_threads": 7,
         "parallel": "fsdp",
         "keep_gathered": True,
         "tensor_parallel": 7,
