@@ -42,9 +42,9 @@ def measure(bench: Bench) -> None:
     """20,000 JPEG crops of 64x64 pixels in 10 folders, some 1.6 kB each: `NAME=shards`.
 
     * packed images/s: of two processes that run already, each reading one file at a time: every
-      file is read, compared with the manifest's size and MD5, looked at, and written into shards of
-      2,000, on disk with fsync. Parquet unless said otherwise. "header": kind, mode and size of
-      each image are looked at; "decode": each is decoded, which is the default.
+      file is read, compared with the manifest's size and MD5, checked, and written into shards of
+      2,000, on disk with fsync. Parquet unless said otherwise. "quick" and "decode" are what
+      `--check` names; the default is "decode".
     * packed images/CPU s: the same work by the time that a core spent on it, which other programs
       disturb less.
     * packing program s: `python -m trainers.pack` with two processes, from start to exit.
@@ -64,17 +64,15 @@ def measure(bench: Bench) -> None:
             list(pool.map(_nothing, range(PROCESSES * 4)))
             bench.compare(
                 [
-                    Contender("header", functools.partial(packed, "parquet", only_headers=True)),
-                    Contender("decode", functools.partial(packed, "parquet", only_headers=False)),
-                    Contender(
-                        "header, TFRecord", functools.partial(packed, "tfrecord", only_headers=True)
-                    ),
+                    Contender("quick", functools.partial(packed, "parquet", quick=True)),
+                    Contender("decode", functools.partial(packed, "parquet", quick=False)),
+                    Contender("quick, TFRecord", functools.partial(packed, "tfrecord", quick=True)),
                 ],
                 rounds,
             )
         bench.compare(
             [
-                Contender("header", lambda: _program(folder, "headers")),
+                Contender("quick", lambda: _program(folder, "quick")),
                 Contender("decode", lambda: _program(folder, "decode")),
             ],
             rounds,
@@ -115,7 +113,7 @@ def _nothing(number: int) -> int:
     return number
 
 
-def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str, *, only_headers: bool) -> Sample:
+def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str, *, quick: bool) -> Sample:
     target = folder / "packed"
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(target)
@@ -125,7 +123,7 @@ def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str, *, only_headers
         storage=storage,
         shard_images=PER_SHARD,
         shard_bytes=2**26,
-        only_headers=only_headers,
+        quick=quick,
     )
     work = functools.partial(pack_shard, folder / "files", target, readers=1)
     began = time.perf_counter()

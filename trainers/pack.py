@@ -16,7 +16,8 @@ r"""Pack a folder of many small images into shards, which `--dataset shards` tra
     --shard-images      at most so many in a shard (default 8192)
     --shard-mib         at most so many mebibytes in a shard (default 64)
     --check             decode (default): every image is decoded once, so that training can rely on
-                        it; headers: faster, and damage further in ends training
+                        it; quick: only those that do not begin and end as images do, and damage
+                        within others ends the training that meets it
     --max-bad-fraction  of files that may be no labelled images (default 0.01)
     --output-dir        where error.json is left on failure
     --patience-seconds  after so long without a new shard from the other ranks, theirs are packed
@@ -87,7 +88,7 @@ def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, i
             storage=options.format,
             shard_images=options.shard_images,
             shard_bytes=options.shard_mib * 2**20,
-            only_headers=options.check == "headers",
+            quick=options.check == "quick",
         )
         target.mkdir(parents=True, exist_ok=True)
         _drop_other_index(target, whole)
@@ -273,7 +274,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--readers", type=_positive, default=8)
     add("--shard-images", type=_positive, default=8192)
     add("--shard-mib", type=_positive, default=64)
-    add("--check", choices=("decode", "headers"), default="decode")
+    add("--check", choices=("decode", "quick"), default="decode")
     add("--max-bad-fraction", type=float, default=0.01)
     add("--output-dir", type=Path, default=None)
     add("--patience-seconds", type=float, default=60.0)

@@ -35,13 +35,13 @@ class ShardTask:
     name: str
     storage: str
     entries: tuple[Entry, ...]
-    only_headers: bool
+    quick: bool
 
     @property
     def identity(self) -> str:
         """A hash of what it is made from, and how."""
         entries = [[entry.path, entry.size, entry.md5 or entry.etag] for entry in self.entries]
-        made_from = [_LAYOUT, self.name, self.storage, self.only_headers, entries]
+        made_from = [_LAYOUT, self.name, self.storage, self.quick, entries]
         return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 
@@ -93,7 +93,7 @@ class Plan:
 
 
 def plan(
-    manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int, only_headers: bool
+    manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int, quick: bool
 ) -> Plan:
     """Cut the manifest's files into shards of at most so many images and bytes, of one or more."""
     stretches: list[list[Entry]] = []
@@ -113,7 +113,7 @@ def plan(
                 name=f"shard-{number:05d}.{suffix}",
                 storage=storage,
                 entries=tuple(entries),
-                only_headers=only_headers,
+                quick=quick,
             )
             for number, entries in enumerate(stretches)
         ),
@@ -169,7 +169,7 @@ def pack_shard(
 
 def _read(source: Path, task: ShardTask, readers: int) -> list[Content | FileProblem | Changed]:
     def read(entries: Sequence[Entry]) -> list[Content | FileProblem | Changed]:
-        return [_sample(source, entry, only_header=task.only_headers) for entry in entries]
+        return [_sample(source, entry, quick=task.quick) for entry in entries]
 
     if readers == 1:
         return read(task.entries)
@@ -181,10 +181,10 @@ def _read(source: Path, task: ShardTask, readers: int) -> list[Content | FilePro
         return [outcome for part in threads.map(read, stretches) for outcome in part]
 
 
-def _sample(source: Path, entry: Entry, *, only_header: bool) -> Content | FileProblem | Changed:
+def _sample(source: Path, entry: Entry, *, quick: bool) -> Content | FileProblem | Changed:
     found = samples.read(source, entry)
     if isinstance(found, Content):
-        reason = check(found.content, only_header=only_header)
+        reason = check(found.content, quick=quick)
         if reason is not None:
             return FileProblem(path=entry.path, reason=reason)
     return found

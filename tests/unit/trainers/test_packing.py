@@ -15,10 +15,8 @@ from trainers.samples import in_order
 from trainers.shard_index import ShardRecord
 
 
-def small_plan(manifest: Manifest, *, storage: str = "parquet", only_headers: bool = False) -> Plan:
-    return plan(
-        manifest, storage=storage, shard_images=16, shard_bytes=10**6, only_headers=only_headers
-    )
+def small_plan(manifest: Manifest, *, storage: str = "parquet", quick: bool = False) -> Plan:
+    return plan(manifest, storage=storage, shard_images=16, shard_bytes=10**6, quick=quick)
 
 
 def pack_all(source: Path, target: Path, whole: Plan) -> list[ShardRecord]:
@@ -41,7 +39,7 @@ def test_a_plan_has_each_file_once_and_keeps_the_limits(
         storage="tfrecord",
         shard_images=images,
         shard_bytes=size,
-        only_headers=False,
+        quick=False,
     )
     assert [entry for task in whole.tasks for entry in task.entries] == in_order(entries)
     assert len({task.name for task in whole.tasks}) == len(whole.tasks)
@@ -114,13 +112,15 @@ def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
         whole.index(records, max_bad_fraction=0.04)
 
 
-def test_headers_alone_show_what_is_no_image(tmp_path: Path) -> None:
-    bad = {"0/bad.png": b"no image", "1/cut.png": image_file(5, size=64)[:-900]}
+def test_a_quick_check_shows_what_does_not_begin_and_end_as_an_image(tmp_path: Path) -> None:
+    whole_file = image_file(5, size=64)
+    damaged = whole_file[:200] + b"x" * 50 + whole_file[250:]
+    bad = {"0/bad.png": b"no image", "1/cut.png": whole_file[:-900], "1/damaged.png": damaged}
     manifest = lay_down(tmp_path / "files", good_files(20) | bad)
-    whole = small_plan(manifest, only_headers=True)
+    whole = small_plan(manifest, quick=True)
     records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
     index = whole.index(records, max_bad_fraction=0.5)
-    assert [problem.path for problem in index.quarantined] == ["0/bad.png"]
+    assert [problem.path for problem in index.quarantined] == ["0/bad.png", "1/cut.png"]
 
 
 def test_changed_files_make_no_shard(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_task_is_another_if_anything_of_it_is() -> None:
             name=name,
             storage=storage,
             entries=(Entry(path="a", size=size),),
-            only_headers=False,
+            quick=False,
         )
 
     others = [task("t"), task(storage="tfrecord"), task(size=2)]

@@ -27,14 +27,14 @@ def pack(
     *,
     storage: str = "parquet",
     shard_images: int = 150,
-    only_headers: bool = False,
+    quick: bool = False,
 ) -> DatasetRequest:
     whole = plan(
         manifest,
         storage=storage,
         shard_images=shard_images,
         shard_bytes=10**9,
-        only_headers=only_headers,
+        quick=quick,
     )
     target.mkdir()
     records = [pack_shard(source, target, task, 1) for task in whole.tasks]
@@ -142,9 +142,10 @@ def test_shards_that_are_missing_cut_or_damaged_are_named(tmp_path: Path) -> Non
 
 
 def test_damage_that_only_decoding_shows_names_the_image(tmp_path: Path) -> None:
-    cut = image_file(5, size=64)[:-900]
-    manifest = lay_down(tmp_path / "files", good_files(30) | {"1/cut.png": cut})
-    request = pack(manifest, tmp_path / "files", tmp_path / "shards", only_headers=True)
+    whole = image_file(5, size=64)
+    damaged = whole[:200] + b"x" * 50 + whole[250:]
+    manifest = lay_down(tmp_path / "files", good_files(30) | {"1/damaged.png": damaged})
+    request = pack(manifest, tmp_path / "files", tmp_path / "shards", quick=True)
     dataset = load_shards(request)
 
     def take_all() -> None:
@@ -153,4 +154,4 @@ def test_damage_that_only_decoding_shows_names_the_image(tmp_path: Path) -> None
 
     with pytest.raises(DataRejected, match="cannot be decoded") as caught:
         take_all()
-    assert [problem.path for problem in caught.value.problems] == ["1/cut.png"]
+    assert [problem.path for problem in caught.value.problems] == ["1/damaged.png"]
