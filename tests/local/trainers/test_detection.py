@@ -74,6 +74,7 @@ def detect(train: Any, shapes: tuple[Path, Path]) -> Any:
 
 
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
+@pytest.mark.timeout(300)  # two runs of a network that CPUs are slow at
 def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(detect: Any) -> None:
     options = ("--model", MASK_RCNN, "--epochs", "4", "--checkpoint-every", "12")
     done = detect(*options)
@@ -93,6 +94,7 @@ def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(detect: Any) -> No
 
 
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
+@pytest.mark.timeout(300)
 def test_it_trains_in_shards_and_is_compared_with_its_champion(detect: Any) -> None:
     options = ("--model", MASK_RCNN, "--epochs", "1")
     first = detect(*options)
