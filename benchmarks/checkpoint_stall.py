@@ -38,6 +38,8 @@ def main() -> None:
     optimizer.step()
     nothing = RunIdentity(dataset_version="", data_fingerprint="", settings_fingerprint="", seed=0)
     saver = Saver(CheckpointFolder(folder, nothing, _silent), world)
+    saver.prepare(network, optimizer)  # as the loop does after its first step
+    saver.finish()
     stalls: list[float] = []
     committed: list[float] = []
     for step in range(1, saves + 1):

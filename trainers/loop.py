@@ -133,6 +133,7 @@ class Run:
             self._update()
             self.step += 1
             mean_loss, stopping = agreed()
+            self.saver.prepare(self.parallel.network, self.optimizer)
             self.beat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
             if self.step % self.settings.log_every == 0 or self.step == self.steps:

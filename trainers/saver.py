@@ -47,6 +47,17 @@ class Saver:
         self._failure: BaseException | None = None
         self._staged: sharded_state.State | None = None
 
+    def prepare(self, network: nn.Module, optimizer: Optimizer) -> None:
+        """Take the memory that copies need while training goes on: the first one waits, else.
+
+        To be called once the optimizer has its state, after the first step; later calls do nothing.
+        """
+        if self._staged is not None or self._thread is not None:
+            return
+        state = sharded_state.state_of(network, optimizer)
+        self._thread = threading.Thread(target=self._take_memory, args=(state,), daemon=True)
+        self._thread.start()
+
     def start(
         self, step: int, network: nn.Module, optimizer: Optimizer, notes: bytes = b""
     ) -> None:
@@ -103,6 +114,12 @@ class Saver:
             notes = (content / _NOTES_NAME).read_bytes() if has_notes else b""
             return Resumed(step=step, notes=notes)
         return None
+
+    def _take_memory(self, state: sharded_state.State) -> None:
+        try:
+            self._staged = sharded_state.staged(state)  # of no step: only the memory is used
+        except Exception as error:  # noqa: BLE001  # told by the next start or finish
+            self._failure = error
 
     def _save(self, step: int, state: dict[str, Any], notes: bytes) -> None:
         try:
