@@ -102,9 +102,7 @@ async def test_a_burst_shares_one_commit_in_the_order_of_its_calls(
     assert gate.commits <= 2  # at most the gate's own, and one for all that came meanwhile
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fails=st.lists(st.booleans(), max_size=12))
 async def test_a_failing_transaction_does_not_touch_its_neighbours(
     tmp_path_factory: pytest.TempPathFactory, fails: list[bool]

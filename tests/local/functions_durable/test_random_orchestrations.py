@@ -174,7 +174,6 @@ def check(folder: Path) -> None:
 
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(PLANS, st.lists(st.integers(1, 8), max_size=5))
@@ -192,7 +191,6 @@ def test_crashes_change_no_result(plan: list[Step], lives: list[int]) -> None:
 
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(PLANS, st.sets(st.integers(1, 30), max_size=5))

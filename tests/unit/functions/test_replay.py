@@ -12,7 +12,7 @@ import azure.durable_functions as df
 import pytest
 from azure.durable_functions.models.history import HistoryEvent
 from azure.functions import OrchestrationContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.functions import replay
@@ -143,7 +143,6 @@ ENDS = st.sampled_from(["done", "raise", "again"])
 WORK: st.SearchStrategy[list[Any]] = st.tuples(WAVES, ENDS).map(lambda work: [*work[0], work[1]])
 
 
-@settings(deadline=None)
 @given(works=st.lists(WORK, min_size=1, max_size=3), data=st.data())
 def test_every_episode_gives_what_the_sdk_gives(
     works: list[list[Any]], data: st.DataObject

@@ -201,4 +201,4 @@ class Scheduling(RuleBasedStateMachine):
 
 
 TestScheduling = Scheduling.TestCase
-TestScheduling.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestScheduling.settings = settings(max_examples=40, stateful_step_count=25)

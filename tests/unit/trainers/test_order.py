@@ -72,7 +72,7 @@ SMALL_WINDOW = 4 * BLOCK
 
 
 @given(samples=st.integers(1, 9 * BLOCK), batch_size=st.integers(1, 50), seed=SEEDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_window_loses_and_repeats_nothing(samples: int, batch_size: int, seed: int) -> None:
     order = Order(samples=samples, batch_size=batch_size, seed=seed, shuffle_window=SMALL_WINDOW)
     batches = [order.batch(step).samples for step in range(order.steps_per_epoch)]
@@ -89,7 +89,7 @@ def test_a_window_loses_and_repeats_nothing(samples: int, batch_size: int, seed:
     batch_size=st.integers(6, 40),
     seed=SEEDS,
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_resume_on_other_ranks_loses_and_repeats_nothing(
     steps_before: int, ranks_before: int, ranks_after: int, batch_size: int, seed: int
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_resume_on_other_ranks_loses_and_repeats_nothing(
     ranks=st.sampled_from([1, 2, 3, 4]),
     seed=SEEDS,
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_rank_reads_block_after_block(
     blocks: int, rest: int, batch_size: int, ranks: int, seed: int
 ) -> None:

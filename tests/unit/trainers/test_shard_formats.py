@@ -20,7 +20,7 @@ ROWS = st.builds(
     groups=st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=5),
     data=st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_run_of_groups_comes_back(
     storage: str, groups: list[list[Row]], data: st.DataObject
 ) -> None:
