@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.local.trainers.own_example import stripes
 from trainers.images import Dataset, DatasetRequest, Images, ImageSource
 
-HANGS_IN_BATCH = 5  # the first one is taken twice
+HANGS_IN_BATCH = 10  # some are made ahead of the steps that use them
 _NEVER = threading.Event()
 _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address space
 
