@@ -133,10 +133,19 @@ class World:
         )
 
     def disconnect(self) -> None:
-        """Wait for all ranks and end the process group."""
-        if dist.is_initialized():
-            dist.barrier()
-            dist.destroy_process_group()
+        """Wait for all ranks and end the process group.
+
+        Over the store and not by a barrier of the group: nobody closes a connection that another
+        rank may still read from, and rank 0, which may be home to the store, leaves last.
+        """
+        if self._store is None or not dist.is_initialized():
+            return
+        self._store.set(f"leaving/{self.rank}", "1")
+        self._store.wait([f"leaving/{rank}" for rank in range(self.size)])
+        dist.destroy_process_group()
+        self._store.set(f"left/{self.rank}", "1")
+        if self.is_first:
+            self._store.wait([f"left/{rank}" for rank in range(self.size)])
 
     def together(self, name: str, work: Callable[[], Result]) -> Result:
         """Do `work` on every rank; if it fails on one, it fails on all of them, alike.
