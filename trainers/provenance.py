@@ -21,7 +21,15 @@ def versions() -> dict[str, str]:
 def code_version() -> str:
     """The SHA-256 (hex) of this package's source files, by name: a job's code has no history."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        content = source.read_bytes()
-        digest.update(f"{source.name} {len(content)}\n".encode() + content)
+    for name, content in sources().items():
+        digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
+
+
+def sources() -> dict[str, bytes]:
+    """This package's source files by their paths in it, sorted."""
+    package = Path(__file__).parent
+    return {
+        path.relative_to(package).as_posix(): path.read_bytes()
+        for path in sorted(package.rglob("*.py"))
+    }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainers.files import write_atomically, write_json_atomically
+from trainers.provenance import sources
 from trainers.scoring import Prediction, RequestInvalid, Scorer, from_base64
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _OUTPUTS = (
     '[{"name": "label", "type": "string", "required": true}, '
     '{"name": "probability", "type": "double", "required": true}]'
 )
-_PACKAGE = Path(__file__).parent
 
 
 def write_flavour(folder: Path, versions: Mapping[str, str]) -> None:
@@ -40,8 +40,8 @@ def write_flavour(folder: Path, versions: Mapping[str, str]) -> None:
         folder: the model folder.
         versions: of Python, under the name python, and of the packages that are needed.
     """
-    for source in sorted(_PACKAGE.glob("*.py")):
-        write_atomically(folder / "code" / "trainers" / source.name, source.read_bytes())
+    for name, content in sources().items():
+        write_atomically(folder / "code" / "trainers" / name, content)
     packages = [f"{name}=={version}" for name, version in versions.items() if name != "python"]
     write_atomically(folder / "requirements.txt", "".join(f"{p}\n" for p in packages).encode())
     # JSON is YAML, which MLflow reads these as.
