@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from trainers.detection.network import ARCHITECTURES as DETECTORS
+from trainers.errors import ModelUnreadable
 from trainers.image_file import decode
 from trainers.images import to_input
 from trainers.model_folder import load_model
@@ -46,6 +48,11 @@ class Scorer:
         self, folder: Path, device: torch.device, own_architecture: str | None = None
     ) -> None:
         self._model = load_model(folder, device, own_architecture)
+        if self._model.architecture in DETECTORS:
+            raise ModelUnreadable(
+                f"the model in {folder} is a detector, {self._model.architecture}: only "
+                "classifiers are scored here"
+            )
         self._model.network.eval()
         self._device = device
 

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from trainers.detection.network import ARCHITECTURES as DETECTORS
+from trainers.errors import ModelUnreadable
 from trainers.images import ImageFormat, to_input
 from trainers.model_folder import load_model, new_model, save_model
 from trainers.scoring import MOST_IMAGES, RequestInvalid, Scorer, image_files
@@ -49,6 +51,15 @@ def test_predictions_are_the_networks_in_the_images_order(scorer: Scorer, tmp_pa
             sorted(expected.tolist(), reverse=True)[:5], abs=1e-5
         )
     json.dumps(predictions)
+
+
+def test_a_detector_is_refused_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("torchvision", reason="detectors are built with it")
+    architecture = DETECTORS[0]
+    image_format = ImageFormat(size=64, mode="rgb")
+    save_model(tmp_path, new_model(architecture, ("a", "b"), image_format), {})
+    with pytest.raises(ModelUnreadable, match=f"a detector, {architecture}"):
+        Scorer(tmp_path, CPU)
 
 
 def test_an_image_that_is_none_is_named(scorer: Scorer) -> None:
