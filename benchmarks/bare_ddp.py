@@ -16,11 +16,11 @@ import torch.distributed as dist
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.folder import load_dataset
-from trainers.image_file import ImageFormat
-from trainers.images import to_input
-from trainers.manifest import read_manifest
-from trainers.resnet import build
+from trainers.data.folder import load_dataset
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import to_input
+from trainers.data.manifest import read_manifest
+from trainers.models.resnet import build
 
 
 def main() -> None:

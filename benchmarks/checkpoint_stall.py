@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from trainers.checkpoints import CheckpointFolder, RunIdentity
+from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
+from trainers.checkpointing.saver import Saver
+from trainers.checkpointing.sharded_state import state_of
+from trainers.parallelism.world import Launch, World
 from trainers.plugins import build_network
-from trainers.saver import Saver
-from trainers.sharded_state import state_of
-from trainers.world import Launch, World
 
 
 def _silent(line: str) -> None:

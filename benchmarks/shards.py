@@ -23,13 +23,13 @@ from PIL import Image
 
 from benchmarks.harness import Bench, Contender, Sample
 from benchmarks.host_process import REPOSITORY
-from trainers.image_file import ImageFormat, decode
-from trainers.manifest import read_manifest
-from trainers.order import BLOCK
-from trainers.packing import ShardTask, pack_shard, plan
-from trainers.samples import in_order
-from trainers.shard_cache import ShardCache
-from trainers.shard_index import GROUP, ShardIndex
+from trainers.data.image_file import ImageFormat, decode
+from trainers.data.manifest import read_manifest
+from trainers.data.order import BLOCK
+from trainers.data.packing import ShardTask, pack_shard, plan
+from trainers.data.samples import in_order
+from trainers.data.shard_cache import ShardCache
+from trainers.data.shard_index import GROUP, ShardIndex
 
 IMAGES = 20_000
 SIZE = 64

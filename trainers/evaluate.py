@@ -13,8 +13,8 @@ Prints one JSON object: accuracy, loss (null if the model lacks a class of the d
 held_out_samples, quarantined_files, dataset_version. Exit code 65 if the data is not what the
 manifest says, or not fit to learn from; 1 for any other failure.
 
-What is held out follows from an image's content (see `trainers.samples.is_held_out`), so any two
-models can be compared on it fairly, whichever dataset version each was trained on.
+What is held out follows from an image's content (see `trainers.data.samples.is_held_out`), so any
+two models can be compared on it fairly, whichever dataset version each was trained on.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import Dataset, ImageSource, to_input
 from trainers.detection.dataset import DetectionDataset
 from trainers.errors import ModelUnreadable, TrainingError
-from trainers.image_file import ImageFormat
-from trainers.images import Dataset, ImageSource, to_input
-from trainers.launch import Launch
-from trainers.mesh import Place
-from trainers.model_folder import Model, load_model
+from trainers.parallelism.launch import Launch
+from trainers.parallelism.mesh import Place
+from trainers.parallelism.world import World
 from trainers.plugins import load_dataset
+from trainers.serving.model_folder import Model, load_model
 from trainers.settings import add_data_arguments, dataset_request
-from trainers.world import World
 
 _BATCH = 512  # images that one rank scores at a time: small enough for any memory
 

@@ -15,7 +15,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     Rename replaces atomically (POSIX rename(2)); the folder's fsync makes the rename last. On a
     blob mount a file appears as a whole at close and the rename is the service's copy, so that a
-    reader there should check what it reads: see `trainers.checkpoints`.
+    reader there should check what it reads: see `trainers.checkpointing.checkpoints`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")

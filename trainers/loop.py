@@ -12,21 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.batches import Batches
-from trainers.checkpoints import CheckpointFolder, RunIdentity
+from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
+from trainers.checkpointing.saver import Saver
+from trainers.data.batches import Batches
+from trainers.data.images import Dataset, Images, to_input
+from trainers.data.order import Order, stream_seed
 from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import Evaluation, evaluate, evaluate_champion
-from trainers.images import Dataset, Images, to_input
-from trainers.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
-from trainers.model_folder import Model, new_model
-from trainers.order import Order, stream_seed
-from trainers.parallel import Parallel
-from trainers.saver import Saver
+from trainers.parallelism.parallel import Parallel
+from trainers.parallelism.world import World
+from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
+from trainers.reports.speed import Speed
 from trainers.schedule import learning_rate, warm_up_steps
+from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
-from trainers.speed import Speed
-from trainers.world import World
 
 
 class StopRequest(Protocol):

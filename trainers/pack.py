@@ -47,14 +47,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from trainers import samples
+from trainers.data import samples
+from trainers.data.manifest import Manifest, freeze, read_manifest
+from trainers.data.packing import Plan, ShardTask, pack_shard, plan
+from trainers.data.shard_formats import FORMATS
+from trainers.data.shard_index import INDEX_NAME, ShardIndex, ShardRecord, record_path
 from trainers.errors import EX_FAILURE, FileProblem, LaunchInvalid, TrainingError
 from trainers.files import TEMPORARY_SUFFIX
-from trainers.launch import Launch
-from trainers.manifest import Manifest, freeze, read_manifest
-from trainers.packing import Plan, ShardTask, pack_shard, plan
-from trainers.shard_formats import FORMATS
-from trainers.shard_index import INDEX_NAME, ShardIndex, ShardRecord, record_path
+from trainers.parallelism.launch import Launch
 
 _LOOK_SECONDS = 0.5
 # Another rank may be writing its own; what is older was left by a crash.
@@ -74,7 +74,7 @@ def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, i
         progress: told the number of shards that this rank has done, and how many it has to do.
 
     Raises:
-        DataRejected, DataChanged: see `trainers.samples`.
+        DataRejected, DataChanged: see `trainers.data.samples`.
         LaunchInvalid: the target is in the source.
     """
     source: Path = options.source.resolve()
@@ -224,7 +224,7 @@ def _fail(output: Path | None, error: Exception) -> int:
         traceback.print_exception(error)
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
     if output is not None:
-        from trainers import results  # noqa: PLC0415  # it imports torch
+        from trainers.reports import results  # noqa: PLC0415  # it imports torch
 
         results.write_error(output, error)
     return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         launch = Launch.from_environment(os.environ)
         if options.output_dir is not None and launch.rank == 0:
-            from trainers import results  # noqa: PLC0415  # the same
+            from trainers.reports import results  # noqa: PLC0415  # the same
 
             results.clear_error(options.output_dir)
         began = time.perf_counter()

@@ -4,8 +4,8 @@
 |---|---|---|---|
 | --model | `resnet`, `resnet_imagenet`, `vision_transformer`, `detection.network` | channels=, \
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
-| --dataset | folder, shards, synthetic, coco | a `trainers.images.DatasetRequest` | \
-a `trainers.images.Dataset` |
+| --dataset | folder, shards, synthetic, coco | a `trainers.data.images.DatasetRequest` | \
+a `trainers.data.images.Dataset` |
 
 A model may have further methods:
 
@@ -30,20 +30,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainers import (
-    folder,
-    resnet,
-    resnet_imagenet,
-    samples,
-    shards,
-    synthetic,
-    vision_transformer,
-)
+from trainers.data import folder, samples, shards, synthetic
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import Dataset, DatasetRequest
 from trainers.detection import dataset as annotated
 from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
-from trainers.image_file import ImageFormat
-from trainers.images import Dataset, DatasetRequest
+from trainers.models import resnet, resnet_imagenet, vision_transformer
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
@@ -86,8 +79,8 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
     Raises:
         KeyError: there is no such dataset.
         LaunchInvalid: the dotted path leads nowhere, or to no factory of datasets.
-        DataRejected, DataChanged: see `trainers.folder.load_dataset`; or images of a user's own
-            dataset are not as the command line says.
+        DataRejected, DataChanged: see `trainers.data.folder.load_dataset`; or images of a user's
+            own dataset are not as the command line says.
     """
     if not is_dotted(name):
         return DATASETS[name](request)

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from trainers.errors import ModelUnreadable
-from trainers.model_folder import DESCRIPTION_NAME
-from trainers.scoring import RequestInvalid, Scorer, image_files
+from trainers.serving.model_folder import DESCRIPTION_NAME
+from trainers.serving.scoring import RequestInvalid, Scorer, image_files
 
 _BAD_REQUEST = 400
 _state: dict[str, Scorer] = {}

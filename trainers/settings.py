@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.image_file import MODES, ImageFormat
-from trainers.images import DatasetRequest
-from trainers.order import SHUFFLE_WINDOW
+from trainers.data.image_file import MODES, ImageFormat
+from trainers.data.images import DatasetRequest
+from trainers.data.order import SHUFFLE_WINDOW
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
 from trainers.schedule import scaled
 

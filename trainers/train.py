@@ -34,7 +34,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from trainers import provenance, pyfunc, results
+from trainers.data.images import Dataset
 from trainers.detection.dataset import DetectionDataset
 from trainers.detection.network import ARCHITECTURES as DETECTORS
 from trainers.detection.run import DetectionRun
@@ -46,18 +46,19 @@ from trainers.errors import (
     TrainingError,
 )
 from trainers.evaluate import Evaluation
-from trainers.images import Dataset
-from trainers.launch import Launch
 from trainers.loop import Run
-from trainers.memory import is_out_of_memory, out_of_memory
-from trainers.mesh import place_of
-from trainers.model_folder import Model, save_model
+from trainers.parallelism.launch import Launch
+from trainers.parallelism.mesh import place_of
+from trainers.parallelism.watchdog import Watchdog
+from trainers.parallelism.world import World, is_loss_of_peer
 from trainers.plugins import is_dotted, load_dataset
-from trainers.scaling import figures, measure
+from trainers.reports import provenance, results
+from trainers.reports.memory import is_out_of_memory, out_of_memory
+from trainers.reports.scaling import figures, measure
+from trainers.reports.tracking import Tracking
+from trainers.serving import pyfunc
+from trainers.serving.model_folder import Model, save_model
 from trainers.settings import Settings, parse_settings
-from trainers.tracking import Tracking
-from trainers.watchdog import Watchdog
-from trainers.world import World, is_loss_of_peer
 
 
 def train(settings: Settings, world: World) -> None:

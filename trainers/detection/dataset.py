@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers import samples
+from trainers.data import samples
+from trainers.data.image_file import ImageFormat, decode
+from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.manifest import Entry, read_manifest
 from trainers.detection import coco
 from trainers.detection.coco import AnnotatedImage
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid
-from trainers.image_file import ImageFormat, decode
-from trainers.images import Dataset, DatasetRequest, Images
-from trainers.manifest import Entry, read_manifest
 
 # Reading from a mount waits for the service: more readers than cores. Each holds one file.
 _READERS = 16

@@ -9,14 +9,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from trainers.data.images import Images, to_input
+from trainers.data.order import stream_seed
 from trainers.detection.dataset import AnnotatedImages, DetectionDataset, Target
 from trainers.detection.scores import DetectionEvaluation, Scores
 from trainers.errors import LaunchInvalid, ModelUnreadable
 from trainers.evaluate import passes
-from trainers.images import Images, to_input
 from trainers.loop import Run
-from trainers.model_folder import load_model
-from trainers.order import stream_seed
+from trainers.serving.model_folder import load_model
 
 _AT_ONCE = 8  # images that a rank scores: their masks have their size each
 

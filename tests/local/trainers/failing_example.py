@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.local.trainers.own_example import stripes
-from trainers.images import Dataset, DatasetRequest, Images, ImageSource
+from trainers.data.images import Dataset, DatasetRequest, Images, ImageSource
 
 HANGS_IN_BATCH = 10  # some are made ahead of the steps that use them
 _NEVER = threading.Event()

@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib.figure
 import torch
 
-import trainers.sharded_state
+import trainers.checkpointing.sharded_state
 import trainers.train
 from tests.local.trainers import torchvision_on_cpu
 
@@ -23,7 +23,7 @@ with contextlib.suppress(ImportError):  # most machines have none, and do withou
     torchvision_on_cpu.install()
 
 # A run imports these when it draws and when it saves: here, once for all.
-PRELOADED = (matplotlib.figure, trainers.sharded_state)
+PRELOADED = (matplotlib.figure, trainers.checkpointing.sharded_state)
 
 _DEADLINE_SECONDS = 100
 _PRELOADED = (

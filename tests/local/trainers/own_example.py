@@ -8,9 +8,9 @@ import importlib
 import torch
 from torch import Tensor, nn
 
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import Dataset, DatasetRequest, Images
 from trainers.detection.network import detector
-from trainers.image_file import ImageFormat
-from trainers.images import Dataset, DatasetRequest, Images
 
 
 class Perceptron(nn.Module):

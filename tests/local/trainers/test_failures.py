@@ -35,7 +35,7 @@ def test_a_hang_ends_every_rank_with_the_stack_that_tells_the_cause(train: Any) 
 
 HOLDS_THE_LOCK = """
 import ctypes, pathlib, sys
-from trainers.watchdog import Watchdog
+from trainers.parallelism.watchdog import Watchdog
 folder = pathlib.Path(sys.argv[1])
 with Watchdog(limit_seconds=0.2, rank=3, output=folder, tell=print):
     ctypes.PyDLL(None).sleep(60)  # PyDLL: with the interpreter's lock

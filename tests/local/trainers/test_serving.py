@@ -33,8 +33,8 @@ CLIENT = """
 import sys
 import mlflow.pyfunc, pandas
 model = mlflow.pyfunc.load_model(sys.argv[1])
-import trainers.scoring
-print(trainers.scoring.__file__)
+import trainers.serving.scoring
+print(trainers.serving.scoring.__file__)
 rows = pandas.DataFrame({"image": sys.stdin.read().split()})
 print(model.predict(rows).to_json(orient="records"))
 """

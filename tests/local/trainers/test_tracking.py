@@ -10,8 +10,8 @@ import pytest
 from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from trainers.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
-from trainers.tracking import FOLDER_NAME, Tracking
+from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
+from trainers.reports.tracking import FOLDER_NAME, Tracking
 
 RUN = "digits-96fec724a34af9b5-1"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from trainers.manifest import Entry, Manifest
+from trainers.data.manifest import Entry, Manifest
 
 
 def image_file(seed: int, *, size: int = 4) -> bytes:

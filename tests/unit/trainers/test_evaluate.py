@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import Images
 from trainers.errors import ModelUnreadable
 from trainers.evaluate import evaluate
-from trainers.image_file import ImageFormat
-from trainers.images import Images
-from trainers.launch import Launch
-from trainers.model_folder import Model
-from trainers.world import World
+from trainers.parallelism.launch import Launch
+from trainers.parallelism.world import World
+from trainers.serving.model_folder import Model
 
 
 class Oracle(nn.Module):

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from trainers.checkpointing.checkpoints import (
+    KEPT,
+    Checkpoint,
+    CheckpointFolder,
+    RunIdentity,
+    sha256_of,
+)
+
+IDENTITY = RunIdentity(dataset_version="v1", data_fingerprint="d", settings_fingerprint="s", seed=0)
+
+
+class Said:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, said: Said) -> CheckpointFolder:
+    return CheckpointFolder(tmp_path, IDENTITY, said)
+
+
+def newest(folder: CheckpointFolder) -> int | None:
+    """The step of the newest that is whole, as two ranks find it."""
+    for checkpoint in folder.committed():
+        damages = [folder.damage(checkpoint, part=part, parts=2) for part in (0, 1)]
+        if damages == [None, None]:
+            return checkpoint.step
+        for damage in filter(None, damages):
+            folder.pass_over(checkpoint, damage)
+    return None
+
+
+def save(folder: CheckpointFolder, *steps: int) -> None:
+    for step in steps:
+        files: dict[str, str] = {}
+        for name in ("a", "b", "c"):
+            path = folder.content(step) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(f"{name} of {step}".encode() * 20)
+            files[name] = sha256_of(path)
+        folder.commit(Checkpoint(step=step, files=files))
+
+
+def test_nothing_is_found_in_an_empty_or_missing_folder(tmp_path: Path, said: Said) -> None:
+    assert CheckpointFolder(tmp_path / "missing", IDENTITY, said).committed() == []
+    assert said.lines == []
+
+
+def test_the_newest_is_found_and_two_are_kept(
+    folder: CheckpointFolder, tmp_path: Path, said: Said
+) -> None:
+    save(folder, 20, 40, 60)
+    assert newest(folder) == 60
+    assert len(list(tmp_path.iterdir())) == 2 * KEPT
+    assert said.lines == ["checkpoint step 20", "checkpoint step 40", "checkpoint step 60"]
+
+
+def test_every_flipped_or_cut_byte_is_noticed(
+    folder: CheckpointFolder, tmp_path: Path, said: Said
+) -> None:
+    save(folder, 20, 40)
+    for payload in tmp_path.glob("step-00000040-*/*"):
+        content = payload.read_bytes()
+        for place in range(0, len(content), 17):
+            damaged = bytearray(content)
+            damaged[place] ^= 1
+            payload.write_bytes(damaged)
+            assert newest(folder) == 20
+        payload.write_bytes(content[:-1])
+        assert newest(folder) == 20
+        assert f"corrupt: {payload.name} is not what its record says" in said.lines[-1]
+        payload.unlink()
+        assert newest(folder) == 20
+        payload.write_bytes(content)
+        assert newest(folder) == 40
+
+
+@pytest.mark.parametrize(
+    "record", [b"", b"{", b"[]", b"{}", b'{"format": 1}', b'{"format": 2}', b"\xff"]
+)
+def test_a_damaged_record_is_passed_over_with_a_warning(
+    record: bytes, folder: CheckpointFolder, tmp_path: Path, said: Said
+) -> None:
+    save(folder, 20, 40)
+    next(tmp_path.glob("step-00000040-*.json")).write_bytes(record)
+    assert newest(folder) == 20
+    assert said.lines[-1].startswith("warning: checkpoint step-00000040-")
+
+
+def test_a_record_under_another_name_is_corrupt(
+    folder: CheckpointFolder, tmp_path: Path, said: Said
+) -> None:
+    save(folder, 20)
+    record = next(tmp_path.glob("step-00000020-*.json"))
+    record.rename(record.with_name(record.name.replace("20", "40")))
+    assert newest(folder) is None
+    assert "it says that it is of step 20" in said.lines[-1]
+
+
+def test_a_death_before_the_record_is_there_leaves_the_one_before(
+    folder: CheckpointFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(folder, 20)
+
+    class Died(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", die)
+        with pytest.raises(Died):
+            save(folder, 40)
+    assert newest(folder) == 20
+
+    save(folder, 60)  # sweeps what was left lying
+    assert newest(folder) == 60
+    left = {path.name.split("-")[1] for path in tmp_path.iterdir()}
+    assert left == {"00000020", "00000060"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset_version": "v2"},
+        {"data_fingerprint": "e"},
+        {"settings_fingerprint": "t"},
+        {"seed": 1},
+    ],
+)
+def test_another_runs_checkpoints_are_neither_used_nor_removed(
+    change: dict[str, str | int], folder: CheckpointFolder, tmp_path: Path, said: Said
+) -> None:
+    save(folder, 300, 320)
+    other = CheckpointFolder(tmp_path, dataclasses.replace(IDENTITY, **change), said)
+    assert newest(other) is None
+    assert f"it is of another run: {next(iter(change))} differ" in said.lines[-1]
+    save(other, 20, 40, 60)
+    assert newest(other) == 60
+    assert newest(folder) == 320

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainers.data.batches import Batches
+from trainers.data.images import Images
+from trainers.data.order import Order
+
+DEADLINE_SECONDS = 30
+
+
+class Recorded:
+    """Images whose first pixel is their number; each may have to wait to be read."""
+
+    def __init__(self, *, broken: int | None = None) -> None:
+        self.taken: list[list[int]] = []
+        self.changed = threading.Condition()
+        self.broken = broken
+
+    def __len__(self) -> int:
+        return 40
+
+    def take(self, numbers: Tensor) -> Images:
+        if self.broken in numbers.tolist():
+            raise OSError(f"image {self.broken} cannot be read")
+        with self.changed:
+            self.taken.append(numbers.tolist())
+            self.changed.notify_all()
+        pixels = numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, 2, 2)
+        return Images(pixels=pixels.clone(), labels=numbers)
+
+    def wait_until_taken(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.taken) >= count, DEADLINE_SECONDS)
+
+
+def batches(source: Recorded, *, passes: int = 1, steps: int = 10) -> Batches:
+    order = Order(samples=40, batch_size=8, seed=1)
+    return Batches(
+        source, order, lambda items: items[1::2], passes=passes, shift_pixels=0, steps=steps
+    )
+
+
+def test_the_next_shares_are_made_before_they_are_asked_for() -> None:
+    source = Recorded()
+    ready = batches(source)
+    ready.take(0)
+    source.wait_until_taken(3)
+    order = Order(samples=40, batch_size=8, seed=1)
+    assert source.taken == [order.batch(step).samples[1::2].tolist() for step in range(3)]
+    ready.take(1)
+    source.wait_until_taken(4)
+    assert len(source.taken) == 4  # two ahead, no more
+
+
+def test_nothing_is_made_beyond_the_last_step() -> None:
+    source = Recorded()
+    ready = batches(source, steps=2)
+    ready.take(0)
+    ready.take(1)
+    assert len(source.taken) == 2
+
+
+def test_parts_are_the_share_whoever_asks_and_whenever() -> None:
+    whole = batches(Recorded()).take(5)[0]
+    ready = batches(Recorded(), passes=3)
+    ready.take(0)
+    parts = ready.take(5)
+    assert len(parts) == 3
+    assert sorted(torch.cat([part.labels for part in parts]).tolist()) == sorted(
+        whole.labels.tolist()
+    )
+    assert all(torch.equal(part.pixels[:, 0, 0, 0].long(), part.labels) for part in parts)
+
+
+def test_what_cannot_be_read_fails_the_step_that_needs_it() -> None:
+    order = Order(samples=40, batch_size=8, seed=1)
+    ready = batches(Recorded(broken=int(order.batch(1).samples[1])))
+    ready.take(0)
+    with pytest.raises(OSError, match="cannot be read"):
+        ready.take(1)

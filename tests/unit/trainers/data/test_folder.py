@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trainers import errors
+from trainers.data import samples
+from trainers.data.folder import load_dataset, read_samples
+from trainers.data.image_file import ImageFormat
+from trainers.data.manifest import Entry, Manifest
+from trainers.errors import DataChanged, DataRejected
+
+GREY_4 = ImageFormat(size=4, mode="grey")
+
+
+def image_file(seed: int, *, size: int = 4, mode: str = "L", kind: str = "PNG") -> bytes:
+    channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
+    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, *channels), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+def lay_down(folder: Path, files: dict[str, bytes]) -> Manifest:
+    entries: list[Entry] = []
+    for name, content in sorted(files.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        entries.append(Entry(path=name, size=len(content), md5=md5))
+    return Manifest(version="v1", entries=tuple(entries))
+
+
+def good_files(count: int = 40) -> dict[str, bytes]:
+    return {f"{seed % 2}/{seed:03d}.png": image_file(seed) for seed in range(count)}
+
+
+def test_images_are_read_labelled_and_split(tmp_path: Path) -> None:
+    manifest = lay_down(tmp_path, good_files() | {"_SUCCESS": b"", "1/.DS_Store": b"x"})
+    dataset = load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0)
+    assert dataset.classes == ("0", "1")
+    assert len(dataset.train) + len(dataset.held_out) == 40
+    assert 2 <= len(dataset.held_out) <= 16
+    assert dataset.train.pixels.shape == (len(dataset.train), 1, 4, 4)
+    first = dataset.held_out_entries[0]
+    held_out = np.asarray(Image.open(tmp_path / first.path))
+    assert dataset.held_out.pixels[0, 0].tolist() == held_out.tolist()
+    assert dataset.classes[int(dataset.held_out.labels[0])] == first.path.split("/")[0]
+
+
+def test_an_image_is_on_the_same_side_in_every_dataset(tmp_path: Path) -> None:
+    small, large = good_files(30), good_files(60)
+    renamed = {f"{name[0]}/other-{name[2:]}": content for name, content in large.items()}
+
+    def held_out(files: dict[str, bytes], folder: Path) -> set[bytes]:
+        dataset = load_dataset(lay_down(folder, files), folder, GREY_4, max_bad_fraction=0)
+        return {files[entry.path] for entry in dataset.held_out_entries}
+
+    of_small = held_out(small, tmp_path / "small")
+    of_large = held_out(large, tmp_path / "large")
+    assert of_small == of_large & set(small.values())
+    assert of_large == held_out(renamed, tmp_path / "renamed")
+
+
+def test_huge_images_are_bad_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.data.image_file._MAX_PIXELS", 100)
+    entries = lay_down(tmp_path, {"1/big.png": image_file(1, size=12)}).entries
+    samples, bad = read_samples(entries, tmp_path, GREY_4)
+    assert samples == []
+    assert "pixels" in bad[0].reason
+
+
+def test_few_bad_files_are_quarantined_more_are_rejected(tmp_path: Path) -> None:
+    bad = {"0/bad.png": b"no image", "stray.png": image_file(77)}
+    manifest = lay_down(tmp_path, good_files(38) | bad)
+    dataset = load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0.05)
+    assert {problem.path for problem in dataset.quarantined} == set(bad)
+    assert len(dataset.train) + len(dataset.held_out) == 38
+    with pytest.raises(DataRejected, match="2 of 40 files") as caught:
+        load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0.04)
+    reasons = {problem.path: problem.reason for problem in caught.value.problems}
+    assert "not an image" in reasons["0/bad.png"]
+    assert "folder" in reasons["stray.png"]
+
+
+def test_so_many_problems_are_listed_with_the_total(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "LISTED_PROBLEMS", 100)
+    manifest = lay_down(tmp_path, {f"0/{n}.png": b"no image" for n in range(130)})
+    with pytest.raises(DataRejected) as caught:
+        load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0.5)
+    assert len(caught.value.problems) == 100
+    assert caught.value.total_problems == 130
+
+
+def test_what_differs_from_the_manifest_is_changed_data(tmp_path: Path) -> None:
+    files = good_files(10)
+    manifest = lay_down(tmp_path, files)
+    (tmp_path / "0/000.png").unlink()
+    (tmp_path / "1/001.png").write_bytes(files["1/001.png"] + b"x")
+    same_size = bytearray(files["0/002.png"])
+    same_size[-20] ^= 1
+    (tmp_path / "0/002.png").write_bytes(same_size)
+    with pytest.raises(DataChanged, match="3 of 10") as caught:
+        load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=1)
+    reasons = {problem.path: problem.reason for problem in caught.value.problems}
+    assert reasons["0/000.png"] == "missing"
+    assert "bytes, not" in reasons["1/001.png"]
+    assert "MD5" in reasons["0/002.png"]
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "0 classes"),
+        ({"_SUCCESS": b""}, "0 classes"),
+        ({f"0/{seed}.png": image_file(seed) for seed in range(20)}, "1 classes"),
+        ({"0/a.png": image_file(0), "1/b.png": image_file(1)}, "held out"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_rejected(
+    files: dict[str, bytes], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataRejected, match=reason):
+        load_dataset(lay_down(tmp_path, files), tmp_path, GREY_4, max_bad_fraction=0)
+
+
+def test_without_an_md5_the_size_alone_is_checked(tmp_path: Path) -> None:
+    content = image_file(1)
+    lay_down(tmp_path, {"1/x.png": content})
+    entry = Entry(path="1/x.png", size=len(content))
+    assert len(read_samples([entry], tmp_path, GREY_4)[0]) == 1
+
+
+def test_a_file_that_cannot_be_a_sample_is_a_bad_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MAX_FILE_BYTES", 1000)
+    manifest = lay_down(tmp_path, {"0/large.png": b"x" * 1001})
+    (tmp_path / "0" / "folder.png").mkdir()
+    entries = [*manifest.entries, Entry(path="0/folder.png", size=0)]
+    found, bad = read_samples(entries, tmp_path, GREY_4)
+    assert found == []
+    assert "1001 bytes, more than the 1000" in bad[0].reason
+    assert "cannot be read" in bad[1].reason

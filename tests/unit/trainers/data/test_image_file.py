@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from trainers.data.image_file import ImageFormat, check, decode
+
+GREY_4 = ImageFormat(size=4, mode="grey")
+
+
+def image_file(seed: int, *, size: int = 4, mode: str = "L", kind: str = "PNG") -> bytes:
+    channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
+    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, *channels), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+@pytest.mark.parametrize(("model_mode", "channels"), [("grey", 1), ("rgb", 3)])
+def test_any_size_and_mode_is_converted(
+    mode: str, kind: str, model_mode: str, channels: int
+) -> None:
+    content = image_file(1, size=7, mode=mode, kind=kind)
+    pixels = decode(content, ImageFormat(size=5, mode=model_mode))
+    assert pixels.shape == (channels, 5, 5)
+    assert pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"GIF89a nothing", "not an image"),
+        (image_file(1, size=64)[:-900], "damaged"),
+        (image_file(1)[:30], "image"),
+    ],
+)
+def test_what_is_no_image_has_a_reason(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode(content, GREY_4)
+
+
+def test_deep_pixels_are_refused_not_clipped() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.full((4, 4), 1000, dtype=np.uint16)).save(stream, "PNG")
+    with pytest.raises(ValueError, match="more than 8 bits"):
+        decode(stream.getvalue(), GREY_4)
+
+
+@given(st.binary(max_size=200), st.integers(0, 60))
+def test_damaged_files_are_refused_or_read_never_worse(noise: bytes, place: int) -> None:
+    good = image_file(3)
+    content = good[:place] + noise + good[place + len(noise) :]
+    with contextlib.suppress(ValueError):
+        assert decode(content, GREY_4).shape == (1, 4, 4)
+
+
+WHOLE = image_file(1, size=64)
+DAMAGED = WHOLE[:200] + b"x" * 50 + WHOLE[250:]
+
+
+def deep_file() -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(np.full((4, 4), 1000, dtype=np.uint16)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "quick_reason"),
+    [
+        (WHOLE, None, None),
+        (b"no image", "not an image", "not an image"),
+        (b"", "empty", "empty"),
+        (WHOLE[:-900], "damaged", "damaged"),
+        (DAMAGED, "damaged", None),
+        (deep_file(), "more than 8 bits", "more than 8 bits"),
+        (b"\x89PNG\r\n\x1a\n", "not an image", "not an image"),
+        (WHOLE[:8] + WHOLE[-12:], "not an image", "not an image"),
+    ],
+)
+def test_a_check_says_what_decoding_would_a_quick_one_trusts_both_ends(
+    content: bytes, reason: str | None, quick_reason: str | None
+) -> None:
+    for said, expected in (
+        (check(content), reason),
+        (check(content, quick=True), quick_reason),
+    ):
+        assert said is None if expected is None else expected in (said or "")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP"])
+def test_whole_images_of_all_kinds_pass_cut_ones_do_not(kind: str) -> None:
+    content = image_file(2, size=64, mode="RGB", kind=kind)
+    assert check(content, quick=True) is None
+    assert check(content + b"more at the end", quick=True) is None
+    assert check(content[: len(content) // 2], quick=True) is not None

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.data.order import BLOCK, Batch, Order, blocks_in_use, lanes, shifted, shifts
+
+SEEDS = st.integers(0, 2**31)
+
+
+@given(samples=st.integers(1, 60), batch_size=st.integers(1, 20), seed=SEEDS)
+def test_an_epoch_sees_each_sample_once_but_for_the_remainder(
+    samples: int, batch_size: int, seed: int
+) -> None:
+    order = Order(samples=samples, batch_size=batch_size, seed=seed)
+    batches = [order.batch(step) for step in range(order.steps_per_epoch)]
+    seen = [int(sample) for batch in batches for sample in batch.samples]
+    assert all(len(batch.samples) == batch_size for batch in batches)
+    assert {batch.epoch for batch in batches} == {0}
+    if samples >= batch_size:
+        assert len(set(seen)) == len(seen) == samples - samples % batch_size
+    else:
+        assert set(seen) == set(range(samples))
+    assert order.batch(order.steps_per_epoch).epoch == 1
+
+
+@given(step=st.integers(0, 200), seed=SEEDS, ranks=st.integers(1, 8))
+@settings(max_examples=50)
+def test_a_batch_depends_on_nothing_that_was_asked_before(step: int, seed: int, ranks: int) -> None:
+    order = Order(samples=37, batch_size=8, seed=seed)
+    batch = order.batch(step)
+    order.batch(0)
+    again = Order(samples=37, batch_size=8, seed=seed).batch(step)
+    assert torch.equal(batch.samples, again.samples)
+    shares = [batch.samples[rank::ranks] for rank in range(ranks)]
+    assert sorted(torch.cat(shares).tolist()) == sorted(batch.samples.tolist())
+
+
+def test_seed_and_epoch_change_the_order() -> None:
+    first, second = (Order(samples=50, batch_size=50, seed=seed) for seed in (0, 1))
+    assert not torch.equal(first.batch(0).samples, second.batch(0).samples)
+    assert not torch.equal(first.batch(0).samples, first.batch(1).samples)
+
+
+def test_a_samples_shift_does_not_depend_on_its_batch() -> None:
+    whole = Batch(epoch=3, samples=torch.arange(20))
+    part = Batch(epoch=3, samples=torch.tensor([7, 3]))
+    of_whole = shifts(whole, samples=20, seed=5, pixels=2)
+    assert torch.equal(shifts(part, samples=20, seed=5, pixels=2), of_whole[[7, 3]])
+    assert int(of_whole.abs().max()) == 2
+    later = shifts(Batch(epoch=4, samples=whole.samples), samples=20, seed=5, pixels=2)
+    assert not torch.equal(later, of_whole)
+
+
+@given(down=st.integers(-2, 2), right=st.integers(-2, 2), channels=st.sampled_from([1, 3]))
+def test_a_shifted_image_is_the_image_elsewhere(down: int, right: int, channels: int) -> None:
+    images = torch.arange(1, 1 + 2 * channels * 20).reshape(2, channels, 4, 5)
+    moved = shifted(images, torch.tensor([[down, right], [0, 0]]))
+    for y in range(4):
+        for x in range(5):
+            inside = 0 <= y - down < 4 and 0 <= x - right < 5
+            expected = images[0, :, y - down, x - right] if inside else torch.zeros(channels)
+            assert moved[0, :, y, x].tolist() == expected.tolist()
+    assert torch.equal(moved[1], images[1])
+    assert moved.stride() == images.stride()
+
+
+SMALL_WINDOW = 4 * BLOCK
+
+
+@given(samples=st.integers(1, 9 * BLOCK), batch_size=st.integers(1, 50), seed=SEEDS)
+@settings(max_examples=50)
+def test_a_window_loses_and_repeats_nothing(samples: int, batch_size: int, seed: int) -> None:
+    order = Order(samples=samples, batch_size=batch_size, seed=seed, shuffle_window=SMALL_WINDOW)
+    batches = [order.batch(step).samples for step in range(order.steps_per_epoch)]
+    seen = torch.cat(batches).tolist()
+    if samples >= batch_size:
+        assert len(set(seen)) == len(seen) == samples - samples % batch_size
+    assert set(seen) <= set(range(samples))
+
+
+@given(
+    steps_before=st.integers(0, 60),
+    ranks_before=st.integers(1, 6),
+    ranks_after=st.integers(1, 6),
+    batch_size=st.integers(6, 40),
+    seed=SEEDS,
+)
+@settings(max_examples=50)
+def test_a_resume_on_other_ranks_loses_and_repeats_nothing(
+    steps_before: int, ranks_before: int, ranks_after: int, batch_size: int, seed: int
+) -> None:
+    def order() -> Order:
+        return Order(
+            samples=6 * BLOCK + 5, batch_size=batch_size, seed=seed, shuffle_window=SMALL_WINDOW
+        )
+
+    def trained(steps: range, ranks: int) -> list[int]:
+        return [
+            number
+            for rank in range(ranks)
+            for step in steps
+            for number in order().batch(step).samples[rank::ranks].tolist()
+        ]
+
+    epoch = order().steps_per_epoch
+    stop = min(steps_before, epoch)
+    halves = trained(range(stop), ranks_before) + trained(range(stop, epoch), ranks_after)
+    assert sorted(halves) == sorted(trained(range(epoch), 1))
+    assert len(set(halves)) == len(halves) == epoch * batch_size
+
+
+@given(
+    blocks=st.integers(5, 30),
+    rest=st.integers(0, BLOCK - 1),
+    batch_size=st.sampled_from([4, 8, 12, 30, 64]),
+    ranks=st.sampled_from([1, 2, 3, 4]),
+    seed=SEEDS,
+)
+@settings(max_examples=40)
+def test_a_rank_reads_block_after_block(
+    blocks: int, rest: int, batch_size: int, ranks: int, seed: int
+) -> None:
+    samples = blocks * BLOCK + rest
+    order = Order(samples=samples, batch_size=batch_size, seed=seed, shuffle_window=SMALL_WINDOW)
+    capacity = blocks_in_use(
+        samples, shuffle_window=SMALL_WINDOW, batch_size=batch_size, ranks=ranks
+    )
+    loads = 0
+    for rank in range(ranks):
+        held: OrderedDict[int, None] = OrderedDict()
+        for step in range(order.steps_per_epoch):
+            for number in order.batch(step).samples[rank::ranks].tolist():
+                loads += number // BLOCK not in held
+                held[number // BLOCK] = None
+                held.move_to_end(number // BLOCK)
+                if len(held) > capacity:
+                    held.popitem(last=False)
+    stored = -(-samples // BLOCK)
+    if lanes(SMALL_WINDOW) % ranks or batch_size % ranks:
+        assert loads <= ranks * (stored + lanes(SMALL_WINDOW))
+    else:
+        assert loads <= stored + lanes(SMALL_WINDOW)  # a cut goes through a block of each lane
+
+
+def test_a_window_mixes_as_many_blocks_as_it_has_lanes() -> None:
+    order = Order(samples=100 * BLOCK, batch_size=64, seed=0)
+    blocks = (order.batch(7).samples // BLOCK).unique()
+    assert len(blocks) == lanes(order.shuffle_window) == 48
+
+
+def test_what_fits_the_window_is_shuffled_as_a_whole() -> None:
+    small = Order(samples=500, batch_size=500, seed=3, shuffle_window=500)
+    large = Order(samples=500, batch_size=500, seed=3, shuffle_window=10**6)
+    assert torch.equal(small.batch(4).samples, large.batch(4).samples)

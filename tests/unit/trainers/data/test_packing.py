@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
+from trainers.data import packing
+from trainers.data.manifest import Entry, Manifest
+from trainers.data.packing import Plan, ShardTask, pack_shard, plan
+from trainers.data.samples import in_order
+from trainers.data.shard_index import ShardRecord
+from trainers.errors import DataRejected
+
+
+def small_plan(manifest: Manifest, *, storage: str = "parquet", quick: bool = False) -> Plan:
+    return plan(manifest, storage=storage, shard_images=16, shard_bytes=10**6, quick=quick)
+
+
+def pack_all(source: Path, target: Path, whole: Plan) -> list[ShardRecord]:
+    target.mkdir(exist_ok=True)
+    records = [pack_shard(source, target, task, 2) for task in whole.tasks]
+    return [record for record in records if isinstance(record, ShardRecord)]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), max_size=40),
+    images=st.integers(1, 10),
+    size=st.integers(1, 120),
+)
+def test_a_plan_has_each_file_once_and_keeps_the_limits(
+    sizes: list[int], images: int, size: int
+) -> None:
+    entries = tuple(Entry(path=f"a/{n}", size=size) for n, size in enumerate(sizes))
+    whole = plan(
+        Manifest(version="v1", entries=entries),
+        storage="tfrecord",
+        shard_images=images,
+        shard_bytes=size,
+        quick=False,
+    )
+    assert [entry for task in whole.tasks for entry in task.entries] == in_order(entries)
+    assert len({task.name for task in whole.tasks}) == len(whole.tasks)
+    for task in whole.tasks:
+        assert len(task.entries) <= images
+        assert len(task.entries) == 1 or sum(entry.size for entry in task.entries) <= size
+
+
+@pytest.mark.parametrize("storage", ["parquet", "tfrecord"])
+def test_the_same_files_make_the_same_bytes(storage: str, tmp_path: Path) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(60))
+    whole = small_plan(manifest, storage=storage)
+    for name in ("one", "other"):
+        pack_all(tmp_path / "files", tmp_path / name, whole)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert len(names) == 8
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_a_finished_shard_is_kept_another_is_made_anew(tmp_path: Path) -> None:
+    files = good_files(40)
+    manifest = lay_down(tmp_path / "files", files)
+    whole = small_plan(manifest)
+    records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
+    lay_down(tmp_path / "files", dict.fromkeys(files, b""))
+    assert pack_all(tmp_path / "files", tmp_path / "shards", whole) == records  # nothing was read
+
+    lay_down(tmp_path / "files", files)
+    first = tmp_path / "shards" / whole.tasks[0].name
+    content = first.read_bytes()
+    first.write_bytes(content[:-1])  # as a crash of the machine may leave it
+    assert pack_all(tmp_path / "files", tmp_path / "shards", whole) == records
+    assert first.read_bytes() == content
+
+    changed = lay_down(tmp_path / "files", files | {"0/000.png": image_file(999)})
+    again = pack_all(tmp_path / "files", tmp_path / "shards", small_plan(changed))
+    assert again != records
+
+
+def test_a_kill_before_the_record_leaves_no_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(10))
+    task = small_plan(manifest).tasks[0]
+    target = tmp_path / "shards"
+    target.mkdir()
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(packing.ShardRecord, "write", die)
+        with pytest.raises(KeyboardInterrupt):
+            pack_shard(tmp_path / "files", target, task, 1)
+    assert ShardRecord.read(target, task.name, task.identity) is None
+    assert isinstance(pack_shard(tmp_path / "files", target, task, 1), ShardRecord)
+
+
+def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
+    bad = {"0/bad.png": b"no image", "stray.png": image_file(77), "1/cut.png": image_file(5)[:60]}
+    manifest = lay_down(tmp_path / "files", good_files(57) | bad)
+    whole = small_plan(manifest)
+    records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
+    index = whole.index(records, max_bad_fraction=0.05)
+    assert {problem.path for problem in index.quarantined} == set(bad)
+    assert index.samples(held_out=False) + index.samples(held_out=True) == 57
+    assert index.classes == {"0": 19, "1": 19, "2": 19}
+    with pytest.raises(DataRejected, match="3 of 60 files"):
+        whole.index(records, max_bad_fraction=0.04)
+
+
+def test_a_quick_check_shows_what_does_not_begin_and_end_as_an_image(tmp_path: Path) -> None:
+    whole_file = image_file(5, size=64)
+    damaged = whole_file[:200] + b"x" * 50 + whole_file[250:]
+    bad = {"0/bad.png": b"no image", "1/cut.png": whole_file[:-900], "1/damaged.png": damaged}
+    manifest = lay_down(tmp_path / "files", good_files(20) | bad)
+    whole = small_plan(manifest, quick=True)
+    records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
+    index = whole.index(records, max_bad_fraction=0.5)
+    assert [problem.path for problem in index.quarantined] == ["0/bad.png", "1/cut.png"]
+
+
+def test_changed_files_make_no_shard(tmp_path: Path) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(20))
+    (tmp_path / "files" / "0" / "000.png").unlink()
+    tasks = small_plan(manifest).tasks
+    task = next(task for task in tasks if "0/000.png" in {entry.path for entry in task.entries})
+    outcome = pack_shard(tmp_path / "files", tmp_path, task, 1)
+    assert isinstance(outcome, list)
+    assert [(problem.path, problem.reason) for problem in outcome] == [("0/000.png", "missing")]
+    assert not (tmp_path / task.name).exists()
+
+
+def test_a_task_is_another_if_anything_of_it_is() -> None:
+    def task(name: str = "s", storage: str = "parquet", size: int = 1) -> ShardTask:
+        return ShardTask(
+            name=name,
+            storage=storage,
+            entries=(Entry(path="a", size=size),),
+            quick=False,
+        )
+
+    others = [task("t"), task(storage="tfrecord"), task(size=2)]
+    assert len({task.identity for task in [task(), *others]}) == 4

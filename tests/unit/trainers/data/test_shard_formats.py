@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+ROWS = st.builds(
+    Row, path=TEXTS, label=TEXTS, held_out=st.booleans(), content=st.binary(max_size=100)
+)
+
+
+@pytest.mark.parametrize("storage", FORMATS)
+@given(
+    groups=st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=5),
+    data=st.data(),
+)
+@settings(max_examples=40)
+def test_any_run_of_groups_comes_back(
+    storage: str, groups: list[list[Row]], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(groups) - 1))
+    last = data.draw(st.integers(first + 1, len(groups)))
+    shard_format = FORMATS[storage]
+    content, offsets = shard_format.encode(groups)
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(content)
+        rows = shard_format.read(Path(file.name), offsets, range(first, last))
+    assert rows == [row for group in groups[first:last] for row in group]
+    assert shard_format.encode(groups) == (content, offsets)
+
+
+@pytest.mark.parametrize("storage", FORMATS)
+def test_damage_is_told(storage: str, tmp_path: Path) -> None:
+    rows = [
+        Row(path=f"{n}.png", label="a", held_out=False, content=bytes([n]) * 5000) for n in range(8)
+    ]
+    shard_format = FORMATS[storage]
+    content, offsets = shard_format.encode([rows[:4], rows[4:]])
+    path = tmp_path / "shard"
+    flipped = bytearray(content)
+    flipped[len(content) // 3] ^= 1
+    for damaged in (bytes(flipped), content[: len(content) // 2], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(ShardDamaged):
+            shard_format.read(path, offsets, range(2))
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        shard_format.read(path, offsets, range(2))

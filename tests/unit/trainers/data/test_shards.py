@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
+from trainers.data.folder import load_dataset
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import DatasetRequest
+from trainers.data.manifest import Manifest
+from trainers.data.order import BLOCK, Order
+from trainers.data.packing import pack_shard, plan
+from trainers.data.shard_index import ShardIndex, ShardRecord
+from trainers.data.shards import ShardSource, load_shards
+from trainers.errors import DataChanged, DataRejected, LaunchInvalid
+
+GREY_4 = ImageFormat(size=4, mode="grey")
+
+
+def pack(
+    manifest: Manifest,
+    source: Path,
+    target: Path,
+    *,
+    storage: str = "parquet",
+    shard_images: int = 150,
+    quick: bool = False,
+) -> DatasetRequest:
+    whole = plan(
+        manifest,
+        storage=storage,
+        shard_images=shard_images,
+        shard_bytes=10**9,
+        quick=quick,
+    )
+    target.mkdir()
+    records = [pack_shard(source, target, task, 1) for task in whole.tasks]
+    index = whole.index(
+        [record for record in records if isinstance(record, ShardRecord)], max_bad_fraction=1
+    )
+    index.write(target)
+    return DatasetRequest(image_format=GREY_4, data=target, max_bad_fraction=1)
+
+
+@pytest.mark.parametrize("storage", ["parquet", "tfrecord"])
+@pytest.mark.parametrize("shard_images", [1000, 137])
+def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_path: Path) -> None:
+    files = good_files(420) | {"0/bad.png": b"no image", "_SUCCESS": b""}
+    manifest = lay_down(tmp_path / "files", files)
+    folder = load_dataset(manifest, tmp_path / "files", GREY_4, max_bad_fraction=1)
+    request = pack(
+        manifest, tmp_path / "files", tmp_path / "x", storage=storage, shard_images=shard_images
+    )
+    shards = load_shards(dataclasses.replace(request, decode_threads=3))
+    assert (shards.version, shards.classes) == (folder.version, folder.classes)
+    assert shards.quarantined == folder.quarantined
+    assert shards.fingerprint == folder.fingerprint
+    for ours, theirs in ((shards.train, folder.train), (shards.held_out, folder.held_out)):
+        assert len(ours) == len(theirs)
+        chosen = torch.randperm(len(theirs), generator=torch.Generator().manual_seed(1))
+        for numbers in (chosen, chosen[:7], torch.tensor([len(theirs) - 1, 0, 0])):
+            assert torch.equal(ours.take(numbers).pixels, theirs.take(numbers).pixels)
+            assert torch.equal(ours.take(numbers).labels, theirs.take(numbers).labels)
+    other = ImageFormat(size=3, mode="rgb")
+    everything = torch.arange(len(folder.held_out))
+    assert torch.equal(
+        shards.held_out_as(other).take(everything).pixels,
+        folder.held_out_as(other).take(everything).pixels,
+    )
+
+
+def test_an_epoch_reads_each_block_once_but_for_those_cut_by_a_lane(tmp_path: Path) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(1400, size=1))
+    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    window = 2 * BLOCK
+    for ranks in (1, 2):
+        read = samples = 0
+        for rank in range(ranks):
+            of_rank = dataclasses.replace(
+                request, shuffle_window=window, batch_size=32, rank=rank, ranks=ranks
+            )
+            source = load_shards(of_rank).train
+            assert isinstance(source, ShardSource)
+            order = Order(samples=len(source), batch_size=32, seed=0, shuffle_window=window)
+            for step in range(order.steps_per_epoch):
+                source.take(order.batch(step).samples[rank::ranks])
+            read += source.blocks_read
+            samples = len(source)
+        assert read <= -(-samples // BLOCK) + 2
+
+
+def test_shards_of_another_version_are_refused(tmp_path: Path) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(30))
+    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    with pytest.raises(DataChanged, match="version v1, not v2"):
+        load_shards(dataclasses.replace(request, dataset_version="v2"))
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [(None, "holds no index.json"), (b"{", "not an index"), (b'{"format": 9}', "format is 9")],
+)
+def test_without_an_index_there_are_no_shards(
+    index: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    if index is not None:
+        (tmp_path / "index.json").write_bytes(index)
+    with pytest.raises(DataRejected, match=reason):
+        load_shards(DatasetRequest(image_format=GREY_4, data=tmp_path))
+    with pytest.raises(LaunchInvalid, match="--data"):
+        load_shards(DatasetRequest(image_format=GREY_4))
+
+
+def test_the_threshold_is_the_trainings_own(tmp_path: Path) -> None:
+    files = good_files(30) | {"0/bad.png": b"no image"}
+    request = pack(lay_down(tmp_path / "files", files), tmp_path / "files", tmp_path / "shards")
+    with pytest.raises(DataRejected, match="1 of 31 files") as caught:
+        load_shards(dataclasses.replace(request, max_bad_fraction=0.01))
+    assert caught.value.problems[0].path == "0/bad.png"
+
+
+def test_shards_that_are_missing_cut_or_damaged_are_named(tmp_path: Path) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(300))
+    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    dataset = load_shards(request)
+    first, second = (shard.name for shard in ShardIndex.read(tmp_path / "shards").shards)
+    content = bytearray((tmp_path / "shards" / first).read_bytes())
+    content[len(content) // 3] ^= 1
+    (tmp_path / "shards" / first).write_bytes(content)
+    with pytest.raises(DataChanged) as caught:
+        dataset.train.take(torch.arange(len(dataset.train)))
+    assert caught.value.problems[0].path == first
+
+    (tmp_path / "shards" / first).unlink()
+    (tmp_path / "shards" / second).write_bytes(b"cut")
+    with pytest.raises(DataChanged, match="2 of 2 shards") as caught:
+        load_shards(request)
+    assert [problem.path for problem in caught.value.problems] == [first, second]
+
+
+def test_damage_that_only_decoding_shows_names_the_image(tmp_path: Path) -> None:
+    whole = image_file(5, size=64)
+    damaged = whole[:200] + b"x" * 50 + whole[250:]
+    manifest = lay_down(tmp_path / "files", good_files(30) | {"1/damaged.png": damaged})
+    request = pack(manifest, tmp_path / "files", tmp_path / "shards", quick=True)
+    dataset = load_shards(request)
+
+    def take_all() -> None:
+        for source in (dataset.train, dataset.held_out):
+            source.take(torch.arange(len(source)))
+
+    with pytest.raises(DataRejected, match="cannot be decoded") as caught:
+        take_all()
+    assert [problem.path for problem in caught.value.problems] == ["1/damaged.png"]

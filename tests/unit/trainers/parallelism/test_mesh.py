@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainers.errors import LaunchInvalid
+from trainers.parallelism.launch import Launch
+from trainers.parallelism.mesh import Place, place_of
+from trainers.parallelism.world import World
+from trainers.settings import parse_settings
+
+COUNT = st.integers(1, 4)
+
+
+def all_places(stages: int, data_ranks: int, tensor_ranks: int) -> list[Place]:
+    size = stages * data_ranks * tensor_ranks
+    return [Place.of(rank, size, stages=stages, tensor_ranks=tensor_ranks) for rank in range(size)]
+
+
+def test_parts_of_a_layer_are_neighbours_and_stages_are_far_apart() -> None:
+    places = all_places(2, 2, 2)
+    assert [place.tensor_rank for place in places] == [0, 1, 0, 1, 0, 1, 0, 1]
+    assert [place.data_rank for place in places] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert [place.stage for place in places] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+@given(COUNT, COUNT, COUNT, st.integers(0, 50))
+def test_every_image_is_counted_once_and_seen_by_every_part_of_the_network(
+    stages: int, data_ranks: int, tensor_ranks: int, images: int
+) -> None:
+    places = all_places(stages, data_ranks, tensor_ranks)
+    assert len({(place.stage, place.data_rank, place.tensor_rank) for place in places}) == len(
+        places
+    )
+    batch = torch.arange(images)
+    counted = [place.share(batch) for place in places if place.is_counted]
+    assert sorted(torch.cat(counted).tolist()) == batch.tolist()
+    for place in places:
+        alike = [other for other in places if other.data_rank == place.data_rank]
+        assert len(alike) == stages * tensor_ranks
+    assert sum(place.is_first_of_stage for place in places) == stages
+    # Parts of one layer draw alike, all others do not.
+    assert len({place.random_stream for place in places}) == stages * data_ranks
+
+
+def test_plain_ranks_are_data_ranks() -> None:
+    place = Place.of(3, 5, stages=1, tensor_ranks=1)
+    assert (place.data_rank, place.data_ranks, place.random_stream) == (3, 5, 3)
+    assert (place.ranks_with_loss, place.is_counted) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "said"),
+    [
+        (2, "--tensor-parallel 3", "start a multiple of 3 ranks"),
+        (4, "--tensor-parallel 2", "add --parallel fsdp"),
+        (2, "--pipeline-parallel 2 --accumulate 2", "--microbatches"),
+        (2, "--pipeline-parallel 2 --compile eager", "leave one out"),
+        (2, "--pipeline-parallel 2 --microbatches 1", "as many or more"),
+        (2, "--pipeline-parallel 2 --microbatches 5", "does not divide"),
+        (4, "--pipeline-parallel 2 --batch-size 4", "into 2 ranks times 4"),
+        (4, "--batch-size 3", "less than one image for each of 4 ranks"),
+        (2, "--batch-size 16 --accumulate 9", "2 ranks and 9 passes"),
+    ],
+)
+def test_what_does_not_fit_is_told(size: int, options: str, said: str) -> None:
+    paths = ["--output-dir", "x", "--checkpoint-dir", "x"]
+    settings = parse_settings("", [*paths, "--batch-size", "16", *options.split()])
+    world = World(
+        launch=Launch(size=size), device=torch.device("cpu"), timeout=dt.timedelta(seconds=1)
+    )
+    with pytest.raises(LaunchInvalid, match=said):
+        place_of(settings, world)

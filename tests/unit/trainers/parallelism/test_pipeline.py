@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from trainers.errors import LaunchInvalid
+from trainers.parallelism.pipeline import Stage, cut, keep_stage
+from trainers.plugins import build_network
+
+
+@given(st.lists(st.integers()), st.integers(1, 9))
+def test_runs_of_neighbours_make_up_the_whole(items: list[int], count: int) -> None:
+    runs = cut(items, count)
+    assert [item for run in runs for item in run] == items
+    lengths = [len(run) for run in runs]
+    assert len(lengths) == count
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] - lengths[-1] <= 1
+
+
+@pytest.mark.parametrize("architecture", ["resnet8", "resnet18", "resnet50", "vit-digits"])
+@pytest.mark.parametrize("stages", [1, 2, 5])
+def test_stages_in_turn_answer_as_the_whole_and_keep_its_names(
+    architecture: str, stages: int
+) -> None:
+    def network() -> nn.Module:
+        torch.manual_seed(0)
+        return build_network(architecture, channels=1, classes=3)
+
+    whole = network().eval()
+    images = torch.randn(2, 1, 32, 32)
+    features, names = images, set[str]()
+    for stage in range(stages):
+        part = network().eval()
+        parts = keep_stage(part, stage, stages)
+        names |= part.state_dict().keys()
+        features = Stage(parts, precision="fp32", device=torch.device("cpu"))(features)
+    assert names == whole.state_dict().keys()
+    assert torch.equal(features, whole(images))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "stages", "said"),
+    [
+        ("tests.local.trainers.own_example:Perceptron", 2, "no pipeline_parts"),
+        ("resnet18-batchnorm", 2, "batch normalisation"),
+        ("resnet8", 9, "too few for 9 stages"),
+    ],
+)
+def test_what_cannot_be_cut_is_told(architecture: str, stages: int, said: str) -> None:
+    network = build_network(architecture, channels=1, classes=3)
+    with pytest.raises(LaunchInvalid, match=said):
+        keep_stage(network, 0, stages)

@@ -1,0 +1,148 @@
+"""Checkpoints: found whole or not at all, and only by the run that they belong to.
+
+A checkpoint is a folder and a file beside it, written in this order:
+
+    step-00000040-1f0c2d9a/        the state, see `trainers.checkpointing.sharded_state`
+    step-00000040-1f0c2d9a.json    the commit record: step, run, and the SHA-256 of each file
+
+Without its record a checkpoint does not exist; with another hash it is corrupt. This holds where
+rename is not atomic, too, as on a mounted blob container. The eight digits are of the run's
+fingerprint, so that runs with other settings keep apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainers.files import TEMPORARY_SUFFIX, write_json_atomically
+
+# The newest, and one to fall back on should it be damaged.
+KEPT = 2
+_FORMAT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """What a checkpoint must have been made with to be resumed from."""
+
+    dataset_version: str
+    data_fingerprint: str
+    settings_fingerprint: str
+    seed: int
+
+    def fingerprint(self) -> str:
+        """A hash of all of it."""
+        return hashlib.sha256(json.dumps(dataclasses.asdict(self)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One that has its record: the steps done, and the SHA-256 (hex) of each file by its name."""
+
+    step: int
+    files: Mapping[str, str]
+
+
+class CheckpointFolder:
+    """The checkpoints of one run in a folder that may hold others'.
+
+    Rank 0 commits and lists; every rank writes to `content` and reads from it.
+    """
+
+    def __init__(self, folder: Path, identity: RunIdentity, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._identity = identity
+        self._suffix = identity.fingerprint()[:8]
+        self._say = say
+
+    def content(self, step: int) -> Path:
+        """Where the state after `step` steps is."""
+        return self._record(step).with_suffix("")
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Make what was written count; older checkpoints of this run but one are removed."""
+        write_json_atomically(
+            self._record(checkpoint.step),
+            {
+                "format": _FORMAT,
+                "step": checkpoint.step,
+                "files": dict(checkpoint.files),
+                **dataclasses.asdict(self._identity),
+            },
+        )
+        self._sweep()
+        self._say(f"checkpoint step {checkpoint.step}")
+
+    def committed(self) -> list[Checkpoint]:
+        """The checkpoints of this run, newest first. Says what it passes over, and why."""
+        found: list[Checkpoint] = []
+        for record in sorted(self._folder.glob("step-*.json"), reverse=True):
+            outcome = self._read(record)
+            if isinstance(outcome, Checkpoint):
+                found.append(outcome)
+            else:
+                self._pass_over(record.stem, outcome)
+        return found
+
+    def damage(self, checkpoint: Checkpoint, *, part: int = 0, parts: int = 1) -> str | None:
+        """What is wrong with a part of a checkpoint's files: every `parts`-th; None if nothing."""
+        for name in sorted(checkpoint.files)[part::parts]:
+            try:
+                if sha256_of(self.content(checkpoint.step) / name) != checkpoint.files[name]:
+                    return f"corrupt: {name} is not what its record says"
+            except OSError as error:
+                return f"corrupt: {type(error).__name__}: {error}"
+        return None
+
+    def pass_over(self, checkpoint: Checkpoint, reason: str) -> None:
+        """Say that a checkpoint is not used."""
+        self._pass_over(self._record(checkpoint.step).stem, reason)
+
+    def _pass_over(self, name: str, reason: str) -> None:
+        self._say(f"warning: checkpoint {name} passed over: {reason}")
+
+    def _record(self, step: int) -> Path:
+        return self._folder / f"step-{step:08d}-{self._suffix}.json"
+
+    def _read(self, record: Path) -> Checkpoint | str:
+        try:
+            value = json.loads(record.read_bytes())
+            if value["format"] != _FORMAT:
+                return f"its format is {value['format']!r}, not {_FORMAT}"
+            mine = dataclasses.asdict(self._identity)
+            other = [name for name in mine if value[name] != mine[name]]
+            if other:
+                return f"it is of another run: {', '.join(other)} differ"
+            checkpoint = Checkpoint(step=int(value["step"]), files=dict(value["files"]))
+            if record != self._record(checkpoint.step):
+                return f"corrupt: it says that it is of step {checkpoint.step}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"corrupt: {type(error).__name__}: {error}"
+        return checkpoint
+
+    def _sweep(self) -> None:
+        mine = sorted(self._folder.glob(f"step-*-{self._suffix}.json"), reverse=True)
+        kept = {record.stem for record in mine[:KEPT]}
+        for record in mine[KEPT:]:
+            record.unlink(missing_ok=True)  # first, so that none is left without its content
+        for path in self._folder.glob(f"step-*-{self._suffix}*"):
+            if path.name.endswith(TEMPORARY_SUFFIX):
+                path.unlink(missing_ok=True)
+            elif path.is_dir() and path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

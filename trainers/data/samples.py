@@ -1,0 +1,191 @@
+"""From an entry of a manifest to a sample: verified, labelled, and on one side of the split.
+
+Whatever stores the samples, they are the same and in the same order: by the MD5 of their paths.
+So neighbours are of any class, and a stretch of them is a fair sample of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from trainers.data.manifest import Entry
+from trainers.errors import DataChanged, DataRejected, FileProblem
+
+# One sample in five is held out.
+HELD_OUT_ONE_IN = 5
+# More than any image of a training set has, and few enough to hold in memory.
+MAX_FILE_BYTES = 256 * 1024**2
+_FINGERPRINT_BITS = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Content:
+    """One file that is what its entry says, and in a folder that names its label."""
+
+    path: str
+    label: str
+    content: bytes
+    md5: str
+
+    @property
+    def held_out(self) -> bool:
+        """Whether it is for evaluation only."""
+        return is_held_out(self.md5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """A file that is not what its entry says."""
+
+    problem: FileProblem
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries that are data, in the order in which samples are numbered."""
+    data = (entry for entry in entries if not is_marker(entry.path))
+    return sorted(data, key=lambda entry: (_md5(entry.path.encode()), entry.path))
+
+
+def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
+    """Read the file of an entry, once: what is used is what was verified.
+
+    Returns:
+        The file, or why it is no sample, or how it differs from its entry.
+
+    Raises:
+        OSError: the storage failed; a file that is itself at fault is a `FileProblem`.
+    """
+    found = read_verified(folder, entry)
+    if not isinstance(found, tuple):
+        return found
+    content, digest = found
+    label, separator, _ = entry.path.partition("/")
+    if not separator:
+        return FileProblem(path=entry.path, reason="not in a folder that names its label")
+    return Content(path=entry.path, label=label, content=content, md5=digest)
+
+
+def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem | Changed:
+    """Read the file of an entry that need not name a label.
+
+    Returns:
+        Its content and its MD5 in hex, or why it cannot be used, or how it differs.
+
+    Raises:
+        OSError: as `read`.
+    """
+    if entry.size > MAX_FILE_BYTES:
+        reason = f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read"
+        return FileProblem(path=entry.path, reason=reason)
+    try:
+        # Path.read_bytes takes twice as long, which with small files is felt.
+        with open(f"{folder}/{entry.path}", "rb", buffering=0) as stream:  # noqa: PTH123
+            content = stream.read()
+    except FileNotFoundError:
+        return Changed(problem=FileProblem(path=entry.path, reason="missing"))
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        return FileProblem(path=entry.path, reason=f"cannot be read: {error.strerror}")
+    digest = _md5(content)
+    if (reason := _difference(entry, content, digest)) is not None:
+        return Changed(problem=FileProblem(path=entry.path, reason=reason))
+    return content, digest
+
+
+def is_marker(path: str) -> bool:
+    """Whether the path is of bookkeeping, not data, as `_SUCCESS` or `.DS_Store`.
+
+    Source: Hadoop's FileInputFormat, which skips names that start with `_` or `.`; Spark too.
+    """
+    return any(part.startswith(("_", ".")) for part in PurePosixPath(path).parts)
+
+
+def is_held_out(content_md5: str) -> bool:
+    """Whether an image is for evaluation only: by its content, hence in every dataset version.
+
+    So no model is scored on what an earlier one was trained on, and copies of an image never
+    stand on both sides.
+    """
+    return int(content_md5, 16) % HELD_OUT_ONE_IN == 0
+
+
+def fingerprint(samples: Iterable[tuple[str, str]], *others: str) -> str:
+    """A hash of a set of samples; that of a union is made from those of its parts.
+
+    The sum of their SHA-256 (AdHash: Bellare and Micciancio, EUROCRYPT 1997).
+
+    Args:
+        samples: path and MD5 of each.
+        others: the fingerprints of sets to which these are added.
+    """
+    total = sum(int(other, 16) for other in others)
+    for path, digest in samples:
+        total += int.from_bytes(hashlib.sha256(f"{path}\0{digest}".encode()).digest(), "big")
+    return f"{total % 2**_FINGERPRINT_BITS:x}"
+
+
+def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
+    """Refuse data that is no longer what its manifest froze.
+
+    Raises:
+        DataChanged: there is such a file.
+    """
+    if changed:
+        raise DataChanged(
+            f"{len(changed)} of {files} files are not what the manifest froze: the data was "
+            "overwritten or deleted since; the next manifest will have it as it is then",
+            sorted(changed, key=_path),
+        )
+
+
+def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction: float) -> None:
+    """Refuse data of which too much is no sample.
+
+    Raises:
+        DataRejected: more than that fraction of so many files is bad.
+    """
+    if len(bad) > max_bad_fraction * files:
+        raise DataRejected(
+            f"{len(bad)} of {files} files are no labelled images, more than the fraction "
+            f"{max_bad_fraction:g} that may be: mend or remove them, or raise --max-bad-fraction",
+            sorted(bad, key=_path),
+        )
+
+
+def _path(problem: FileProblem) -> str:
+    return problem.path
+
+
+def check_fit_to_learn(
+    version: str, classes: Sequence[str], train_samples: int, held_out_samples: int
+) -> None:
+    """Refuse what no classifier can be trained or judged on.
+
+    Raises:
+        DataRejected: fewer than two classes, nothing to train on, or nothing held out.
+    """
+    if len(classes) < 2:  # noqa: PLR2004  # a choice needs two
+        raise DataRejected(
+            f"dataset {version} has {train_samples + held_out_samples} images of {len(classes)} "
+            f"classes {list(classes)}: classification needs two classes or more, each a folder of "
+            "images"
+        )
+    if not train_samples or not held_out_samples:
+        raise DataRejected(
+            f"dataset {version} has {train_samples} images to train on and {held_out_samples} "
+            "held out: add images (about one in five is held out, by its content)"
+        )
+
+
+def _difference(entry: Entry, content: bytes, digest: str) -> str | None:
+    if len(content) != entry.size:
+        return f"{len(content)} bytes, not {entry.size}"
+    if entry.md5 is not None and digest != entry.md5:
+        return f"MD5 {digest}, not {entry.md5}"
+    return None
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

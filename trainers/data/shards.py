@@ -1,0 +1,193 @@
+"""A dataset in shards: images are read when they are trained on, a block at a time."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainers.data import samples
+from trainers.data.image_file import ImageFormat, decode
+from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.manifest import read_manifest
+from trainers.data.order import BLOCK, blocks_in_use
+from trainers.data.shard_cache import ShardCache
+from trainers.data.shard_formats import Row
+from trainers.data.shard_index import GROUP, ShardIndex
+from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvalid
+
+
+class ShardSource:
+    """The samples of one side, by number; the blocks that were used last are held, encoded.
+
+    Args:
+        index: of the shards.
+        cache: reads them.
+        image_format: what images are decoded to.
+        held_out: which side.
+        blocks_held: at most so many.
+        decode_threads: that decode at a time. Decoders let Python's lock go, so that large images
+            gain from more; small ones do not.
+    """
+
+    def __init__(
+        self,
+        index: ShardIndex,
+        cache: ShardCache,
+        image_format: ImageFormat,
+        *,
+        held_out: bool,
+        blocks_held: int,
+        decode_threads: int,
+    ) -> None:
+        self._shards = index.shards
+        self._cache = cache
+        self._image_format = image_format
+        self._held_out = held_out
+        self._blocks_held = blocks_held
+        self._label_numbers = {label: number for number, label in enumerate(index.classes)}
+        counts = [shard.held_out if held_out else shard.train for shard in index.shards]
+        self._ends = list(itertools.accumulate(counts))
+        self._blocks: OrderedDict[int, list[Row]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._decode_threads = decode_threads
+        self._threads = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
+        self.blocks_read = 0
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def take(self, numbers: Tensor) -> Images:
+        """The images of these numbers, in that order.
+
+        Raises:
+            DataChanged: a shard is not what was packed.
+            DataRejected: an image cannot be decoded, as packing would have found.
+        """
+        rows = self._rows(numbers.tolist())
+        return Images(
+            pixels=torch.from_numpy(np.stack(self._decoded(rows))),
+            labels=torch.tensor([self._label_numbers[row.label] for row in rows]),
+        )
+
+    def _rows(self, numbers: Sequence[int]) -> list[Row]:
+        with self._lock:
+            return [self._block(number // BLOCK)[number % BLOCK] for number in numbers]
+
+    def _block(self, block: int) -> list[Row]:
+        if block in self._blocks:
+            self._blocks.move_to_end(block)
+            return self._blocks[block]
+        rows = self._read(block * BLOCK, min((block + 1) * BLOCK, len(self)))
+        self.blocks_read += 1
+        self._blocks[block] = rows
+        if len(self._blocks) > self._blocks_held:
+            self._blocks.popitem(last=False)
+        return rows
+
+    def _read(self, first: int, end: int) -> list[Row]:
+        """The samples `first` to `end - 1`, which may lie in several shards."""
+        rows: list[Row] = []
+        place = bisect_right(self._ends, first)
+        while first < end:
+            shard = self._shards[place]
+            begin = self._ends[place - 1] if place else 0
+            last = min(end, self._ends[place])
+            if first < last:
+                of_side = shard.groups(held_out=self._held_out)
+                groups = of_side[(first - begin) // GROUP : (last - begin - 1) // GROUP + 1]
+                skipped = (first - begin) // GROUP * GROUP
+                found = self._cache.read(shard, groups)
+                rows += found[first - begin - skipped : last - begin - skipped]
+                first = last
+            place += 1
+        return rows
+
+    def _decoded(self, rows: Sequence[Row]) -> list[np.ndarray]:
+        length = -(-len(rows) // self._decode_threads)
+        stretches = [rows[first : first + length] for first in range(0, len(rows), length)]
+
+        def decode_all(stretch: Sequence[Row]) -> list[np.ndarray]:
+            return [self._decode(row) for row in stretch]
+
+        return [pixels for part in self._threads.map(decode_all, stretches) for pixels in part]
+
+    def _decode(self, row: Row) -> np.ndarray:
+        try:
+            return decode(row.content, self._image_format)
+        except ValueError as error:
+            raise DataRejected(
+                f"{row.path} cannot be decoded ({error}): mend or remove it and pack again; "
+                "with --check decode, packing finds all such files at once",
+                [FileProblem(path=row.path, reason=str(error))],
+            ) from error
+
+
+def load_shards(request: DatasetRequest) -> Dataset:
+    """The shards that `trainers.pack` has left in the request's folder.
+
+    Raises:
+        LaunchInvalid: the request names no folder, or asks to download more than it allows.
+        DataRejected: there is no index, too many files were bad, or the rest is not fit to learn.
+        DataChanged: a shard is missing or changed, or the shards are of another dataset version.
+    """
+    if request.data is None:
+        raise LaunchInvalid("--dataset shards needs --data: the folder that trainers.pack filled")
+    index = ShardIndex.read(request.data)
+    _check_version(index, request)
+    samples.check_bad_fraction(index.quarantined, index.files, request.max_bad_fraction)
+    train, held_out = index.samples(held_out=False), index.samples(held_out=True)
+    samples.check_fit_to_learn(index.dataset_version, list(index.classes), train, held_out)
+    cache = ShardCache(
+        request.data, index.storage, folder=request.cache_dir, max_bytes=request.cache_bytes
+    )
+    if request.download:
+        cache.download(index.shards, part=request.rank, parts=request.ranks)
+    held_out_as = functools.partial(
+        ShardSource,
+        index,
+        cache,
+        held_out=True,
+        blocks_held=1,
+        decode_threads=request.decode_threads,
+    )
+    return Dataset(
+        version=index.dataset_version,
+        classes=tuple(index.classes),
+        train=ShardSource(
+            index,
+            cache,
+            request.image_format,
+            held_out=False,
+            blocks_held=blocks_in_use(
+                train,
+                shuffle_window=request.shuffle_window,
+                batch_size=request.batch_size,
+                ranks=request.ranks,
+            ),
+            decode_threads=request.decode_threads,
+        ),
+        held_out=held_out_as(request.image_format),
+        held_out_as=held_out_as,
+        fingerprint=index.fingerprint,
+        quarantined=index.quarantined,
+    )
+
+
+def _check_version(index: ShardIndex, request: DatasetRequest) -> None:
+    wanted = request.dataset_version
+    if request.manifest is not None:
+        wanted = read_manifest(request.manifest, request.dataset_version).version
+    if wanted is not None and wanted != index.dataset_version:
+        raise DataChanged(
+            f"the shards in {request.data} are of dataset version {index.dataset_version}, not "
+            f"{wanted}: pack again"
+        )

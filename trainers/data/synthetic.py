@@ -1,0 +1,64 @@
+"""Images that are made, not read: to measure what the hardware does without waiting for data.
+
+A pool of random images stands for the whole dataset: each class has at least one of them, so that
+it can be learned, and the memory does not grow with the number of samples.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.samples import HELD_OUT_ONE_IN
+
+# Large enough that no batch of usual size holds an image often; 38 MB of RGB at 224 pixels.
+_LEAST_POOL = 256
+_SEED = 20_151_210  # of the images, not of the training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """`samples` images, of which the first `len(pixels)` differ."""
+
+    pixels: Tensor
+    samples: int
+    classes: int
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def take(self, numbers: Tensor) -> Images:
+        """The images of these numbers; a number's class is its remainder."""
+        place = numbers % len(self.pixels)
+        return Images(pixels=self.pixels[place], labels=place % self.classes)
+
+
+def make(request: DatasetRequest) -> Dataset:
+    """As many images and classes as the request says; one in five more are held out."""
+    samples, classes = request.synthetic_images, request.synthetic_classes
+
+    def pool(samples: int, image_format: ImageFormat) -> Pool:
+        return Pool(pixels=_pixels(image_format, classes), samples=samples, classes=classes)
+
+    held_out_as = functools.partial(pool, max(1, samples // HELD_OUT_ONE_IN))
+    return Dataset(
+        version=f"synthetic-{samples}-{classes}",
+        classes=tuple(f"{number:04d}" for number in range(classes)),
+        train=pool(samples, request.image_format),
+        held_out=held_out_as(request.image_format),
+        held_out_as=held_out_as,
+        fingerprint=f"{_SEED}",
+    )
+
+
+def _pixels(image_format: ImageFormat, classes: int) -> Tensor:
+    """Random bytes, shape (pool, C, H, W): a whole number of images for each class."""
+    count = classes * -(-_LEAST_POOL // classes)
+    shape = (count, image_format.channels, image_format.size, image_format.size)
+    generator = torch.Generator().manual_seed(_SEED)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)

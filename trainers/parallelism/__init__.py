@@ -1,0 +1,1 @@
+"""Ranks, and how a model is spread over them."""

@@ -1,0 +1,155 @@
+"""Where a rank stands if ranks share the work in more than one way: pipeline, data, tensor.
+
+| ranks that differ in | have |
+|---|---|
+| the data coordinate only | the same weights (or shards of them), other images |
+| the tensor coordinate only | parts of the same layers, the same images |
+| the stage only | other layers, the same images |
+
+The tensor coordinate runs fastest, the stage slowest: ranks of a machine are neighbours, and the
+exchange between parts of a layer is the heaviest, that between stages the lightest.
+Source: Narayanan et al., arXiv 2104.04473, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainers.errors import LaunchInvalid
+from trainers.parallelism.world import World
+from trainers.settings import Settings
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A rank's coordinates, and how many there are of each."""
+
+    stage: int = 0
+    data_rank: int = 0
+    tensor_rank: int = 0
+    stages: int = 1
+    data_ranks: int = 1
+    tensor_ranks: int = 1
+
+    @classmethod
+    def of(cls, rank: int, size: int, *, stages: int, tensor_ranks: int) -> Place:
+        """The place of `rank` among `size`.
+
+        Raises:
+            LaunchInvalid: they do not make full rows.
+        """
+        rest = stages * tensor_ranks
+        if size % rest:
+            raise LaunchInvalid(
+                f"{size} ranks are no multiple of --pipeline-parallel {stages} times "
+                f"--tensor-parallel {tensor_ranks}: start a multiple of {rest} ranks"
+            )
+        data_ranks = size // rest
+        row, tensor_rank = divmod(rank, tensor_ranks)
+        stage, data_rank = divmod(row, data_ranks)
+        return cls(
+            stage=stage,
+            data_rank=data_rank,
+            tensor_rank=tensor_rank,
+            stages=stages,
+            data_ranks=data_ranks,
+            tensor_ranks=tensor_ranks,
+        )
+
+    def share(self, items: Tensor) -> Tensor:
+        """This rank's part of a batch, along the first dimension: every `data_ranks`-th of it."""
+        return items[self.data_rank :: self.data_ranks]
+
+    @property
+    def random_stream(self) -> int:
+        """Alike on the parts of one layer only, which must draw the same dropout."""
+        return self.stage * self.data_ranks + self.data_rank
+
+    @property
+    def is_first_of_stage(self) -> bool:
+        """Whether it is the one rank that stands for all of its stage."""
+        return self.data_rank == self.tensor_rank == 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is the one rank that stands for all that have the same images."""
+        return self.stage == self.tensor_rank == 0
+
+    @property
+    def ranks_with_loss(self) -> int:
+        """Those of the last stage: the ranks over which the loss is averaged."""
+        return self.data_ranks * self.tensor_ranks
+
+
+def place_of(settings: Settings, world: World) -> Place:
+    """Where this rank of a run stands.
+
+    Raises:
+        LaunchInvalid: the settings do not fit the number of ranks, or each other.
+    """
+    place = Place.of(
+        world.rank,
+        world.size,
+        stages=settings.pipeline_parallel,
+        tensor_ranks=settings.tensor_parallel,
+    )
+    batch, passes = settings.batch_size, settings.accumulate
+    if batch < place.data_ranks * passes:
+        raise LaunchInvalid(
+            f"--batch-size {batch} is less than one image for each of {place.data_ranks} "
+            f"ranks and {passes} passes: it is the global batch"
+        )
+    if place.tensor_ranks > 1 and place.data_ranks > 1 and settings.parallel != "fsdp":
+        raise LaunchInvalid(
+            f"--tensor-parallel {place.tensor_ranks} on {world.size} ranks leaves "
+            f"{place.data_ranks} copies of the model, which torch's DDP cannot keep alike where "
+            "layers are split: add --parallel fsdp"
+        )
+    if place.stages > 1:
+        _check_pipeline(settings, place)
+    return place
+
+
+def _check_pipeline(settings: Settings, place: Place) -> None:
+    if settings.accumulate > 1:
+        raise LaunchInvalid(
+            "a pipeline adds up the gradients of its microbatches by itself: give --microbatches "
+            "instead of --accumulate"
+        )
+    if settings.compile is not None:
+        raise LaunchInvalid("--compile does not work with --pipeline-parallel: leave one out")
+    if settings.microbatches < place.stages:
+        raise LaunchInvalid(
+            f"--microbatches {settings.microbatches} keep {place.stages} stages waiting: give "
+            "as many or more"
+        )
+    if settings.batch_size % (place.data_ranks * settings.microbatches):
+        raise LaunchInvalid(
+            f"--batch-size {settings.batch_size} does not divide into {place.data_ranks} ranks "
+            f"times {settings.microbatches} --microbatches: stages exchange one shape only"
+        )
+
+
+def device_mesh(place: Place, world: World) -> DeviceMesh:
+    """Process groups of all three coordinates, with the time limit of the world."""
+    from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415  # slow to import
+
+    ranks = torch.arange(world.size).view(place.stages, place.data_ranks, place.tensor_ranks)
+    groups: list[dist.ProcessGroup] = []
+    for dimension in range(ranks.ndim):
+        rows = ranks.movedim(dimension, -1).reshape(-1, ranks.shape[dimension])
+        group, _ = dist.new_subgroups_by_enumeration(rows.tolist(), timeout=world.timeout)
+        groups.append(cast("dist.ProcessGroup", group))  # every rank is in one
+    return DeviceMesh.from_group(
+        groups, world.device.type, mesh=ranks, mesh_dim_names=(PIPELINE, DATA, TENSOR)
+    )

@@ -1,0 +1,1 @@
+"""What a run tells: numbers, pictures, and where they go."""

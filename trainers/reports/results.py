@@ -1,0 +1,115 @@
+"""What a run leaves in its output folder, each file whole or not there.
+
+| file | holds |
+|---|---|
+| model/ | the model, see `trainers.serving.model_folder` |
+| metrics.json | flat: name → number |
+| report.json | for people: classes, confusion matrix, speed, learning curve, quarantined files |
+| learning_curve.png, confusion_matrix.png | the same as pictures, see `trainers.reports.charts` |
+| error.json | on failure only: type, message, files (path and reason), files_total |
+| stacks-rank-<n>.txt | after a hang only, see `trainers.parallelism.watchdog` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainers.data.images import Dataset
+from trainers.detection.scores import DetectionEvaluation
+from trainers.errors import TrainingError
+from trainers.evaluate import Evaluation
+from trainers.files import write_atomically, write_json_atomically
+from trainers.reports import charts
+from trainers.reports.learning_curve import LearningCurve
+
+MODEL_NAME = "model"
+METRICS_NAME = "metrics.json"
+REPORT_NAME = "report.json"
+ERROR_NAME = "error.json"
+CURVE_NAME = "learning_curve.png"
+CONFUSION_NAME = "confusion_matrix.png"
+
+
+def write_metrics(output: Path, metrics: dict[str, float]) -> None:
+    """Write metrics.json."""
+    write_json_atomically(output / METRICS_NAME, metrics)
+
+
+def write_report(
+    output: Path,
+    dataset: Dataset,
+    evaluation: Evaluation | DetectionEvaluation,
+    speed: Mapping[str, Any],
+    curve: LearningCurve,
+) -> None:
+    """Write report.json.
+
+    Args:
+        output: the folder.
+        dataset: what was trained on.
+        evaluation: of the held-out images.
+        speed: from `trainers.reports.scaling.figures`.
+        curve: of all starts of the run.
+    """
+    write_json_atomically(
+        output / REPORT_NAME,
+        {
+            "dataset_version": dataset.version,
+            "classes": list(dataset.classes),
+            **evaluation.report(),
+            "speed": dict(speed),
+            "curve": curve.to_dict(),
+            "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
+        },
+    )
+
+
+def write_pictures(
+    output: Path,
+    model: str,
+    dataset: Dataset,
+    evaluation: Evaluation | DetectionEvaluation,
+    curve: LearningCurve,
+) -> None:
+    """Write learning_curve.png and, of a classifier, confusion_matrix.png.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    about = f"{model} on dataset {dataset.version}"
+    figure = charts.learning_curve_figure(curve, title=about)
+    write_atomically(output / CURVE_NAME, charts.png(figure))
+    if evaluation.confusion is None:
+        return
+    figure = charts.confusion_figure(
+        evaluation.confusion[:, :-1], dataset.classes, title=f"{about}, held-out images"
+    )
+    write_atomically(output / CONFUSION_NAME, charts.png(figure))
+
+
+def clear_error(output: Path) -> None:
+    """Remove what an earlier start failed with: a requeued job has the same output folder."""
+    (output / ERROR_NAME).unlink(missing_ok=True)
+    for stacks in output.glob("stacks-rank-*.txt"):
+        stacks.unlink(missing_ok=True)
+
+
+def write_error(output: Path, error: Exception) -> None:
+    """Write error.json, unless another rank has: the first failure is the cause of the others."""
+    path = output / ERROR_NAME
+    if path.exists():
+        return
+    problems = error.problems if isinstance(error, TrainingError) else ()
+    total = error.total_problems if isinstance(error, TrainingError) else 0
+    write_json_atomically(
+        path,
+        {
+            "type": type(error).__name__,
+            "message": str(error),
+            "files": [dataclasses.asdict(problem) for problem in problems],
+            "files_total": total,
+        },
+    )

@@ -1,0 +1,145 @@
+"""What more devices bring: measured, since a belief in it is dear.
+
+`--measure-scaling STEPS` times the same kind of step in three windows before the training:
+
+| window | who trains | on |
+|---|---|---|
+| alone | rank 0; the others wait | its share of the batch, the whole model |
+| side by side | every rank, by itself | the same |
+| together | all ranks, as the training will | the whole batch |
+
+Between the first two lies what devices of a machine take from each other (cores, memory bandwidth,
+clock); between the last two the exchange: gradients, shards, activations, and waiting for them; in
+a pipeline also the stages that have nothing to do yet. The model of the first two has to fit one
+device. Nothing is learned meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from trainers.data.images import Dataset
+from trainers.loop import Run
+from trainers.parallelism.world import World
+from trainers.reports import flops
+from trainers.reports.speed import Speed
+from trainers.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """Images per second in the three windows."""
+
+    devices: int
+    alone: float
+    """One device while the others idle."""
+    side_by_side: float
+    """The mean of the devices, each by itself at the same time."""
+    together: float
+    """All devices together."""
+
+    @property
+    def efficiency(self) -> float:
+        """Of what the devices would do if each were as fast as one that is alone; 1 is ideal."""
+        return self.together / (self.devices * self.alone)
+
+    @property
+    def communication_fraction(self) -> float:
+        """Of the time of a step: what the exchange adds that computing does not hide.
+
+        Small ones are within the noise, and may come out below 0.
+        """
+        return 1 - self.together / (self.devices * self.side_by_side)
+
+    @property
+    def contention_fraction(self) -> float:
+        """Of the speed of one device: what the others take by working at the same time."""
+        return 1 - self.side_by_side / self.alone
+
+    def report(self) -> dict[str, float]:
+        """For report.json; (1 - communication) times (1 - contention) is the efficiency."""
+        return {
+            "images_per_second_alone": self.alone,
+            "images_per_second_side_by_side_per_device": self.side_by_side,
+            "images_per_second_together": self.together,
+            "efficiency": self.efficiency,
+            "communication_fraction": self.communication_fraction,
+            "contention_fraction": self.contention_fraction,
+        }
+
+
+def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] = Run) -> Scaling:
+    """Time the three windows, `settings.measure_scaling` steps each. All ranks do it together."""
+    steps = settings.measure_scaling
+    share = settings.batch_size // world.size
+    by_itself = dataclasses.replace(
+        settings,
+        batch_size=share,
+        scale_learning_rate_from=None,
+        parallel="ddp",
+        tensor_parallel=1,
+        pipeline_parallel=1,
+    )
+
+    def seconds(settings: Settings, world: World) -> float:
+        return kind(settings, dataset, world, lambda _: None).rehearse(steps)
+
+    def everywhere(value: float) -> float:
+        """The sum over the ranks; it also waits for all of them."""
+        return float(world.sum(torch.tensor(value, device=world.device)))
+
+    alone = everywhere(steps * share / seconds(by_itself, world.alone()) if world.is_first else 0.0)
+    side_by_side = everywhere(steps * share / seconds(by_itself, world.alone())) / world.size
+    together = everywhere(steps * settings.batch_size / seconds(settings, world)) / world.size
+    return Scaling(devices=world.size, alone=alone, side_by_side=side_by_side, together=together)
+
+
+def figures(
+    speed: Speed,
+    settings: Settings,
+    dataset: Dataset,
+    device: torch.device,
+    scaling: Scaling | None,
+) -> dict[str, Any]:
+    """The speed of a run as report.json has it. What was not measured is null, and says why."""
+    told: dict[str, Any] = dict(speed.report())
+    per_image, why_not = _flops_per_image(settings, dataset)
+    told["flops_per_image"] = per_image
+    mfu, why_not = (None, why_not) if per_image is None else _utilisation(speed, per_image, device)
+    told["model_flops_utilisation"] = mfu
+    if why_not is not None:
+        told["model_flops_utilisation_is_null_because"] = why_not
+    told["scaling"] = None if scaling is None else scaling.report()
+    if scaling is None:
+        told["scaling_is_null_because"] = "--measure-scaling was not given"
+    return told
+
+
+def _flops_per_image(settings: Settings, dataset: Dataset) -> tuple[float | None, str | None]:
+    try:
+        classes = len(dataset.classes)
+        return flops.flops_per_image(settings.model, settings.image_format, classes=classes), None
+    except Exception as error:  # noqa: BLE001  # a user's own code, run for a figure only
+        return (
+            None,
+            f"the model does not run on torch's meta device: {type(error).__name__}: {error}",
+        )
+
+
+def _utilisation(
+    speed: Speed, flops_per_image: float, device: torch.device
+) -> tuple[float | None, str | None]:
+    if device.type != "cuda":
+        return None, "the peak of a CPU is not known"
+    name = torch.cuda.get_device_name(device)
+    peak = flops.peak_flops(name)
+    if peak is None:
+        return None, f"the peak of {name} is not in trainers/reports/flops.py"
+    rate = speed.report()["images_per_second_per_device"]
+    return flops.utilisation(
+        flops_per_image=flops_per_image, images_per_second_per_device=rate, peak=peak
+    ), None

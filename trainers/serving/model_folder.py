@@ -1,0 +1,116 @@
+"""A trained model as a folder: model.safetensors and model.json. No code is read from it.
+
+model.json: `{"format": 1, "architecture", "classes": [label, …], "image": {"size", "mode"},
+"metrics": {name: number}, "dataset_version", "code_version", "seed", "versions": {package:
+version}}`. What `trainers.serving.pyfunc` adds is for MLflow.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from trainers.data.image_file import ImageFormat
+from trainers.errors import LaunchInvalid, ModelUnreadable
+from trainers.files import write_atomically, write_json_atomically
+from trainers.plugins import build_network, is_dotted
+
+WEIGHTS_NAME = "model.safetensors"
+DESCRIPTION_NAME = "model.json"
+_FORMAT = 1
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError),
+    SafetensorError,
+    LaunchInvalid,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A network and what is needed to use it."""
+
+    network: nn.Module
+    architecture: str
+    classes: tuple[str, ...]
+    image_format: ImageFormat
+
+
+def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFormat) -> Model:
+    """An untrained model. Its weights follow torch's global seed."""
+    network = build_network(architecture, channels=image_format.channels, classes=len(classes))
+    return Model(
+        network=network, architecture=architecture, classes=classes, image_format=image_format
+    )
+
+
+def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
+    """Write the folder, the description last: with it the model is complete.
+
+    Args:
+        folder: made if need be.
+        model: what is saved.
+        about: further keys of model.json.
+    """
+    weights: dict[str, Tensor] = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in model.network.state_dict().items()
+    }
+    write_atomically(folder / WEIGHTS_NAME, safetensors.torch.save(weights))
+    write_json_atomically(
+        folder / DESCRIPTION_NAME,
+        {
+            "format": _FORMAT,
+            "architecture": model.architecture,
+            "classes": list(model.classes),
+            "image": {"size": model.image_format.size, "mode": model.image_format.mode},
+            **about,
+        },
+    )
+
+
+def load_model(folder: Path, device: torch.device, own_architecture: str | None = None) -> Model:
+    """Read what `save_model` wrote.
+
+    Args:
+        folder: holds the weights and the description.
+        device: where the network shall be.
+        own_architecture: the one dotted path that the description may name. A description comes
+            from outside: it does not choose which code is imported.
+
+    Raises:
+        ModelUnreadable: the folder is incomplete, damaged, or of another format.
+    """
+    try:
+        description = json.loads((folder / DESCRIPTION_NAME).read_bytes())
+        if description["format"] != _FORMAT:
+            raise ModelUnreadable(
+                f"the model in {folder} has format {description['format']!r}, not {_FORMAT}"
+            )
+        image = description["image"]
+        architecture = description["architecture"]
+        if is_dotted(architecture) and architecture != own_architecture:
+            raise ModelUnreadable(
+                f"the model in {folder} is of {architecture}, code that this command line does not "
+                "name: name it to have it imported"
+            )
+        model = new_model(
+            architecture,
+            tuple(description["classes"]),
+            ImageFormat(size=int(image["size"]), mode=image["mode"]),
+        )
+        weights = safetensors.torch.load((folder / WEIGHTS_NAME).read_bytes())
+        model.network.load_state_dict(weights)
+    except _UNREADABLE as error:
+        raise ModelUnreadable(
+            f"no model can be read from {folder}: {type(error).__name__}: {error}; expected "
+            f"{WEIGHTS_NAME} and {DESCRIPTION_NAME} as trainers.train leaves them"
+        ) from error
+    model.network.to(device)
+    return model
