@@ -111,6 +111,7 @@ class Run:
     def resume(self) -> None:
         """Go on from the newest checkpoint, if there is one."""
         resumed = self.saver.resume(self.parallel.network, self.optimizer)
+        self.parallel.take_over(self.optimizer)
         if resumed is None:
             return
         self.step = self.resumed_from_step = self.saved_step = resumed.step
@@ -133,7 +134,8 @@ class Run:
             self._update()
             self.step += 1
             mean_loss, stopping = agreed()
-            self.saver.prepare(self.parallel.network, self.optimizer)
+            if not self.parallel.has_flat_optimizer:
+                self.saver.prepare(self.parallel.network, self.optimizer)
             self.beat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
             if self.step % self.settings.log_every == 0 or self.step == self.steps:
@@ -307,7 +309,7 @@ class Run:
                 peak=self.settings.peak_learning_rate,
                 warm_up=self.warm_up,
             )
-        self.optimizer.step()
+        self.parallel.step(self.optimizer)
 
     def _rate(self) -> float:
         """What the last step was done at."""
@@ -318,5 +320,6 @@ class Run:
             return  # a checkpoint that counts is not written over; at 0 there is nothing to save
         self.parallel.unify_buffers()
         notes = self.curve.to_bytes() if self.world.is_first else b""
-        self.saver.start(self.step, self.parallel.network, self.optimizer, notes)
+        optimizer = self.parallel.saved_optimizer(self.optimizer)
+        self.saver.start(self.step, self.parallel.network, optimizer, notes)
         self.saved_step = self.step

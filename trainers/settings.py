@@ -80,6 +80,7 @@ class Settings:
     pipeline_schedule: str
     microbatches: int
     accumulate: int
+    deepspeed: Path | None
     precision: str
     compile: str | None
     channels_last: bool
@@ -208,6 +209,7 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         metavar="PASSES",
         help="do each batch in so many passes, to save memory",
     )
+    add("--deepspeed", type=Path, default=None, metavar="FILE", help="a DeepSpeed config (JSON)")
     add("--precision", choices=PRECISIONS, default="fp32", help="bf16: by autocast")
     add("--compile", default=None, metavar="BACKEND", help="of torch.compile, as inductor")
     add("--channels-last", action="store_true", help="the memory format that GPUs like")

@@ -47,6 +47,7 @@ from trainers.errors import (
 )
 from trainers.evaluate import Evaluation
 from trainers.loop import Run
+from trainers.parallelism.deepspeed_config import deepspeed_config
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import place_of
 from trainers.parallelism.watchdog import Watchdog
@@ -132,6 +133,7 @@ class StopRequest:
 
 def _read(settings: Settings, world: World) -> Dataset:
     place = place_of(settings, world)  # before hours of reading, not after
+    deepspeed_config(settings, world.size)
     request = dataclasses.replace(
         settings.dataset_request, rank=place.data_rank, ranks=place.data_ranks
     )

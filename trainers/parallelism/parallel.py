@@ -5,6 +5,7 @@
 | --parallel ddp | everything; gradients are averaged | DDP |
 | --parallel fsdp | a part of parameters, gradients, optimizer; gathers a block at a time | ZeRO-3 |
 | --parallel fsdp --keep-gathered | the same, but gathers a block once a step, not twice | ZeRO-2 |
+| --deepspeed FILE | everything, or with ZeRO-1 and 2 a part of the optimizer | DeepSpeed |
 | --tensor-parallel N | a part of each layer that the model's plan names | Megatron |
 | --pipeline-parallel N | a part of the layers, see `trainers.parallelism.pipeline` | GPipe, 1F1B |
 
@@ -26,9 +27,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from trainers.errors import LaunchInvalid
+from trainers.parallelism.deepspeed_config import deepspeed_config
+from trainers.parallelism.deepspeed_engine import DeepSpeedEngine
 from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, place_of
 from trainers.parallelism.pipeline import InTurn, LossOf, Pipeline, Stage, gather_stages, keep_stage
 from trainers.parallelism.world import World
@@ -64,6 +68,8 @@ class Parallel:
         )
         self._sharded = settings.parallel == "fsdp" and place.data_ranks > 1
         self.has_mixed_tensors = place.tensor_ranks > 1
+        self._deepspeed_config = deepspeed_config(settings, world.size)
+        self._deepspeed: DeepSpeedEngine | None = None
         self._mesh = None
         if self._sharded or place.stages > 1 or place.tensor_ranks > 1:
             self._mesh = device_mesh(place, world)
@@ -118,13 +124,35 @@ class Parallel:
         module, device = self.evaluated, self._world.device
         if settings.compile is not None:
             module = cast("nn.Module", torch.compile(module, backend=settings.compile))
-        if self.place.data_ranks > 1 and not self._sharded:
+        if self.place.data_ranks > 1 and not self._sharded and self._deepspeed_config is None:
             module = DistributedDataParallel(
                 module,
                 device_ids=[device] if device.type == "cuda" else None,
                 process_group=self._data_group,
             )
         return module
+
+    def take_over(self, optimizer: Optimizer) -> None:
+        """With --deepspeed, give its engine network and optimizer, as they are after a resume."""
+        if self._deepspeed_config is not None:
+            self._deepspeed = DeepSpeedEngine(self.network, optimizer, self._deepspeed_config)
+            self.module = self._deepspeed.module
+
+    def step(self, optimizer: Optimizer) -> None:
+        """Change the weights by the gradients."""
+        if self._deepspeed is not None:
+            self._deepspeed.module.step()
+        else:
+            optimizer.step()
+
+    @property
+    def has_flat_optimizer(self) -> bool:
+        """Whether the optimizer's state is not by parameter, so that `saved_optimizer` gathers."""
+        return self._deepspeed is not None and self._deepspeed.is_partitioned
+
+    def saved_optimizer(self, optimizer: Optimizer) -> Optimizer:
+        """One whose state is by parameter, for a checkpoint. All ranks do it together."""
+        return optimizer if self._deepspeed is None else self._deepspeed.whole_optimizer()
 
     def forward_backward(
         self, images: Tensor, labels: Any, loss_of: LossOf, *, last: bool
@@ -144,6 +172,10 @@ class Parallel:
         images = images.to(memory_format=self._memory_format)
         if self._pipeline is not None:
             return self._pipeline.forward_backward(images, labels, loss_of)
+        if self._deepspeed is not None:
+            loss = loss_of(self._answer(images, labels), labels)
+            self._deepspeed.backward(loss, last=last)
+            return loss.detach()
         with self._exchange(last=last):
             loss = loss_of(self._answer(images, labels), labels)
             loss.backward()

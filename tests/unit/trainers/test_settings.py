@@ -71,6 +71,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "pipeline_schedule": "gpipe",
         "microbatches": 7,
         "accumulate": 7,
+        "deepspeed": Path("x"),
         "compile": "eager",
         "channels_last": True,
         "checkpoint_activations": True,
