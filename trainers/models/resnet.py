@@ -9,6 +9,8 @@ one image.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -31,20 +33,21 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
     return ResNet(blocks=_BLOCKS[architecture], channels=channels, classes=classes)
 
 
-class ResNet(nn.Module):
-    """A stem, three stages that halve the resolution and double the width, a linear head."""
+class ResidualNetwork(nn.Module):
+    """A stem, residual blocks one after the other, the mean over the image, a linear head.
 
-    def __init__(self, *, blocks: int, channels: int, classes: int) -> None:
+    Args:
+        stem: what comes before the blocks.
+        stages: the blocks, in order.
+        width: channels of the last block.
+        classes: the head's outputs.
+    """
+
+    def __init__(
+        self, stem: nn.Module, stages: Sequence[nn.Module], *, width: int, classes: int
+    ) -> None:
         super().__init__()
-        stages: list[nn.Module] = []
-        width = _WIDTHS[0]
-        for stage, next_width in enumerate(_WIDTHS):
-            for block in range(blocks):
-                stride = 2 if stage > 0 and block == 0 else 1
-                stages.append(_Block(width, next_width, stride))
-                width = next_width
-        stem = _convolution(channels, _WIDTHS[0], 1)
-        self.stem = nn.Sequential(stem, _norm(_WIDTHS[0]), nn.ReLU())
+        self.stem = stem
         self.stages = nn.Sequential(*stages)
         self.average = GlobalAverage()
         self.head = nn.Linear(width, classes)
@@ -63,6 +66,22 @@ class ResNet(nn.Module):
     def pipeline_parts(self) -> list[nn.Module]:
         """What a pipeline can be cut between, see `trainers.plugins`."""
         return [self.stem, *self.stages, self.average, self.head]
+
+
+class ResNet(ResidualNetwork):
+    """A stem, three stages that halve the resolution and double the width, a linear head."""
+
+    def __init__(self, *, blocks: int, channels: int, classes: int) -> None:
+        stages: list[nn.Module] = []
+        width = _WIDTHS[0]
+        for stage, next_width in enumerate(_WIDTHS):
+            for block in range(blocks):
+                stride = 2 if stage > 0 and block == 0 else 1
+                stages.append(_Block(width, next_width, stride))
+                width = next_width
+        convolution = _convolution(channels, _WIDTHS[0], 1)
+        stem = nn.Sequential(convolution, _norm(_WIDTHS[0]), nn.ReLU())
+        super().__init__(stem, stages, width=width, classes=classes)
 
 
 class GlobalAverage(nn.Module):

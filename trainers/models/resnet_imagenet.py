@@ -17,7 +17,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.models.resnet import GlobalAverage
+from trainers.models.resnet import ResidualNetwork
 
 _WIDTHS = (64, 128, 256, 512)
 _GROUPS = 32
@@ -51,14 +51,13 @@ def _group_norm(width: int) -> nn.GroupNorm:
     return nn.GroupNorm(_GROUPS, width)
 
 
-class ResNet(nn.Module):
+class ResNet(ResidualNetwork):
     """A stem that quarters the resolution, four stages that halve it, a linear head."""
 
     def __init__(
         self, blocks: tuple[int, ...], *, bottleneck: bool, norm: Norm, channels: int, classes: int
     ) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(
+        stem = nn.Sequential(
             nn.Conv2d(channels, _WIDTHS[0], 7, stride=2, padding=3, bias=False),
             norm(_WIDTHS[0]),
             nn.ReLU(),
@@ -72,24 +71,7 @@ class ResNet(nn.Module):
                 outer = inner * _EXPANSION if bottleneck else inner
                 stages.append(_Block(width, inner, outer, stride, norm))
                 width = outer
-        self.stages = nn.Sequential(*stages)
-        self.average = GlobalAverage()
-        self.head = nn.Linear(width, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
-        return self.head(self.average(self.stages(self.stem(images))))
-
-    def blocks(self) -> list[nn.Module]:
-        """The repeated parts, see `trainers.plugins`."""
-        return list(self.stages)
-
-    def pipeline_parts(self) -> list[nn.Module]:
-        """What a pipeline can be cut between, see `trainers.plugins`."""
-        return [self.stem, *self.stages, self.average, self.head]
+        super().__init__(stem, stages, width=width, classes=classes)
 
 
 class _Block(nn.Module):

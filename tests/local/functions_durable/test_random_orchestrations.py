@@ -35,6 +35,7 @@ from tests.local.functions_durable.random_orchestrations import (
     random_app,
     total_of,
 )
+from tests.local.functions_durable.tiny_app import TinyApp
 
 
 class Crash(sqlite3.OperationalError):
@@ -89,24 +90,28 @@ async def raise_events(hub: TaskHub, store: Store) -> None:
                     await hub.raise_event(instance.execution.instance_id, f"{number}", "1")
 
 
+async def start_engine(app: TinyApp, folder: Path) -> tuple[DurableExtension, TaskHub, Store]:
+    extension = DurableExtension(
+        database_path=folder / "hub.db",
+        base_url="http://127.0.0.1",
+        system_key="k",
+        invoke=app.invoke,
+        options=DurableOptions(),
+    )
+    await extension.start(
+        orchestrators=app.orchestrators, activities=app.activities, entities=app.entities
+    )
+    hub = extension._api._hub  # pyright: ignore[reportPrivateUsage]
+    return extension, hub, extension._store  # pyright: ignore[reportPrivateUsage]
+
+
 async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tuple[Any, Any, int]:
     """Run a plan with crashes; its output, the entity's total, and how many crashes there were."""
     app = random_app()
     crashes = 0
     for commits in [*lives, -1]:
         MortalDatabase.lives = commits
-        extension = DurableExtension(
-            database_path=folder / "hub.db",
-            base_url="http://127.0.0.1",
-            system_key="k",
-            invoke=app.invoke,
-            options=DurableOptions(),
-        )
-        store: Store = extension._store  # pyright: ignore[reportPrivateUsage]
-        hub = extension._api._hub  # pyright: ignore[reportPrivateUsage]
-        await extension.start(
-            orchestrators=app.orchestrators, activities=app.activities, entities=app.entities
-        )
+        extension, hub, store = await start_engine(app, folder)
         try:
             async with asyncio.timeout(20):
                 if store.instance("top") is None:
@@ -131,18 +136,7 @@ async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tupl
 async def live_with_failures(plan: list[Step], folder: Path) -> tuple[Any, Any, int]:
     """Run a plan; its output, the entity's total, and how many transactions there were."""
     app = random_app()
-    extension = DurableExtension(
-        database_path=folder / "hub.db",
-        base_url="http://127.0.0.1",
-        system_key="k",
-        invoke=app.invoke,
-        options=DurableOptions(),
-    )
-    store: Store = extension._store  # pyright: ignore[reportPrivateUsage]
-    hub = extension._api._hub  # pyright: ignore[reportPrivateUsage]
-    await extension.start(
-        orchestrators=app.orchestrators, activities=app.activities, entities=app.entities
-    )
+    extension, hub, store = await start_engine(app, folder)
     try:
         async with asyncio.timeout(20):
             while store.instance("top") is None:

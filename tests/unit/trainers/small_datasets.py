@@ -13,10 +13,11 @@ from PIL import Image
 from trainers.data.manifest import Entry, Manifest
 
 
-def image_file(seed: int, *, size: int = 4) -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (size, size), dtype=np.uint8)
+def image_file(seed: int, *, size: int = 4, mode: str = "L", kind: str = "PNG") -> bytes:
+    channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
+    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, *channels), dtype=np.uint8)
     stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG")
+    Image.fromarray(pixels).save(stream, kind)
     return stream.getvalue()
 
 

@@ -1,40 +1,20 @@
 from __future__ import annotations
 
-import hashlib
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.unit.trainers.small_datasets import image_file, lay_down
 from trainers import errors
 from trainers.data import samples
 from trainers.data.folder import load_dataset, read_samples
 from trainers.data.image_file import ImageFormat
-from trainers.data.manifest import Entry, Manifest
+from trainers.data.manifest import Entry
 from trainers.errors import DataChanged, DataRejected
 
 GREY_4 = ImageFormat(size=4, mode="grey")
-
-
-def image_file(seed: int, *, size: int = 4, mode: str = "L", kind: str = "PNG") -> bytes:
-    channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
-    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, *channels), dtype=np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, kind)
-    return stream.getvalue()
-
-
-def lay_down(folder: Path, files: dict[str, bytes]) -> Manifest:
-    entries: list[Entry] = []
-    for name, content in sorted(files.items()):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        entries.append(Entry(path=name, size=len(content), md5=md5))
-    return Manifest(version="v1", entries=tuple(entries))
 
 
 def good_files(count: int = 40) -> dict[str, bytes]:

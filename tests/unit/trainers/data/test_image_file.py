@@ -9,17 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.unit.trainers.small_datasets import image_file
 from trainers.data.image_file import ImageFormat, check, decode
 
 GREY_4 = ImageFormat(size=4, mode="grey")
-
-
-def image_file(seed: int, *, size: int = 4, mode: str = "L", kind: str = "PNG") -> bytes:
-    channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
-    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, *channels), dtype=np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, kind)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
