@@ -6,6 +6,8 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,11 +22,38 @@ from benchmarks.usage import cpu_seconds, idle_usage
 
 STEPS_OF_A_CHAIN = 6
 IN_FLIGHT = 200
-FAN_OUT = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What an engine is asked for in one turn."""
+
+    chains: int = IN_FLIGHT
+    """At once."""
+    serial: int = 30
+    """Chains, and events, one after the other."""
+    width: int = 200
+    """Steps of a fan-out."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another engine: its name, its module in `benchmarks.peers`, what it is asked for."""
+
+    name: str
+    module: str
+    load: Load = Load()
+
+    def process(self, folder: Path) -> PeerProcess:
+        """One that is not entered yet, with its state in `folder`."""
+        return PeerProcess(self.name, self.module, folder)
+
+
 PEERS = (
-    ("DBOS, SQLite WAL", "dbos_peer"),
-    ("durabletask, in memory", "durabletask_peer"),
-    ("Restate", "restate_peer"),
+    Peer("DBOS, SQLite WAL", "dbos_peer"),
+    Peer("durabletask, in memory", "durabletask_peer"),
+    Peer("Restate", "restate_peer"),
+    Peer("Dagster, SQLite", "dagster_peer", Load(chains=8, serial=5, width=40)),
 )
 
 
@@ -41,7 +70,8 @@ def measure(bench: Bench) -> None:
 
     All engines are up at once and take turns; the others idle meanwhile. Ours is `python -m
     localazure start benchmarks/apps/chains` driven over HTTP, polled for the end of a chain.
-    DBOS is driven in its own process, durabletask over gRPC, Restate over HTTP.
+    DBOS and Dagster are driven in their own process, durabletask over gRPC, Restate over HTTP.
+    Dagster is two orders of magnitude slower and asked for less: see `PEERS`.
 
     * chains/s: 200 chains of 6 no-op steps in flight.
     * CPU ms a chain: of the engine's processes in such a burst, which other programs on the machine
@@ -49,8 +79,8 @@ def measure(bench: Bench) -> None:
     * chain p50, p95 ms: one chain after the other, from the start to the known end.
     * fan-out steps/s: one orchestration with 200 steps at once.
     * event p50 ms: from a trigger outside of the engine to the first line of the first step; ours
-      is an Event Grid delivery to a function that starts the orchestration, DBOS and durabletask
-      are called directly.
+      is an Event Grid delivery to a function that starts the orchestration, DBOS's a request to a
+      web server in its process, Restate's one to its ingress; durabletask's client is called.
     * commits/s: the floor, one-row transactions on bare SQLite, `synchronous=FULL`.
     * ready s, idle RSS, idle CPU: of the whole tree of processes, before any work.
     """
@@ -58,25 +88,16 @@ def measure(bench: Bench) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         _start_up(bench, folder / "start-up")
         engines = _enter_all(bench, stack, folder / "running")
-        for engine in engines:  # code is loaded, files are made, caches are filled
-            engine.chains(bench.rounds(50, 10))
-            engine.fan_out(FAN_OUT)
-            engine.events(3)
         rounds = bench.rounds(5, 1)
-        serial = bench.rounds(30, 5)
         floor = Contender(
             "SQLite floor", lambda: {"commits/s": commits_per_second(folder / "floor")}
         )
-        measures: list[Callable[[EngineProcess], Sample]] = [
-            _throughput,
-            lambda engine: _latency(engine, serial),
-            _fan_out,
-            lambda engine: _events(engine, serial),
-        ]
-        for one in measures:
+        for one in (_throughput, _latency, _fan_out, _events):
+            for engine, load in engines:  # code is loaded, files are made, caches are filled
+                with contextlib.suppress(Skipped):
+                    one(engine, load)
             contenders = [
-                Contender(engine.name, lambda engine=engine, one=one: one(engine))
-                for engine in engines
+                Contender(engine.name, partial(one, engine, load)) for engine, load in engines
             ]
             bench.compare([*contenders, floor] if one is _throughput else contenders, rounds)
     for line in bench.result.lines:
@@ -85,13 +106,18 @@ def measure(bench: Bench) -> None:
             bench.note(f"{line.spread.median:.0f} chains/s are {steps:.0f} steps/s")
 
 
-def _enter_all(bench: Bench, stack: contextlib.ExitStack, folder: Path) -> list[EngineProcess]:
-    engines: list[EngineProcess] = [stack.enter_context(HostProcess(folder / "ours"))]
-    for name, module in PEERS:
+def _enter_all(
+    bench: Bench, stack: contextlib.ExitStack, folder: Path
+) -> list[tuple[EngineProcess, Load]]:
+    host = stack.enter_context(HostProcess(folder / "ours"))
+    engines: list[tuple[EngineProcess, Load]] = [(host, Load())]
+    for peer in PEERS:
         try:
-            engines.append(stack.enter_context(PeerProcess(name, module, folder / module)))
+            process = stack.enter_context(peer.process(folder / peer.module))
         except Skipped as reason:
-            bench.note(f"{name} skipped: {reason}")
+            bench.note(f"{peer.name} skipped: {reason}")
+        else:
+            engines.append((process, peer.load))
     return engines
 
 
@@ -110,36 +136,30 @@ def _start_up(bench: Bench, folder: Path) -> None:
                 "idle CPU %": usage.cpu_percent,
             }
 
-    contenders = [Contender(HostProcess.name, lambda: start(HostProcess))]
-    for name, module in PEERS:
-        contenders.append(
-            Contender(
-                name,
-                lambda name=name, module=module: start(
-                    lambda state: PeerProcess(name, module, state)
-                ),
-            )
-        )
+    contenders = [
+        Contender(HostProcess.name, lambda: start(HostProcess)),
+        *(Contender(peer.name, partial(start, peer.process)) for peer in PEERS),
+    ]
     bench.compare(contenders, bench.rounds(3, 1))
 
 
-def _throughput(engine: EngineProcess) -> Sample:
+def _throughput(engine: EngineProcess, load: Load) -> Sample:
     before = cpu_seconds(engine.process)
-    seconds = engine.chains(IN_FLIGHT)
+    seconds = engine.chains(load.chains)
     used_seconds = cpu_seconds(engine.process) - before
-    return {"chains/s": IN_FLIGHT / seconds, "CPU ms a chain": 1000 * used_seconds / IN_FLIGHT}
+    return {"chains/s": load.chains / seconds, "CPU ms a chain": 1000 * used_seconds / load.chains}
 
 
-def _latency(engine: EngineProcess, count: int) -> Sample:
-    return _percentiles("chain", engine.serial(count))
+def _latency(engine: EngineProcess, load: Load) -> Sample:
+    return _percentiles("chain", engine.serial(load.serial))
 
 
-def _fan_out(engine: EngineProcess) -> Sample:
-    return {"fan-out steps/s": FAN_OUT / engine.fan_out(FAN_OUT)}
+def _fan_out(engine: EngineProcess, load: Load) -> Sample:
+    return {"fan-out steps/s": load.width / engine.fan_out(load.width)}
 
 
-def _events(engine: EngineProcess, count: int) -> Sample:
-    return _percentiles("event to first step", engine.events(count))
+def _events(engine: EngineProcess, load: Load) -> Sample:
+    return _percentiles("event to first step", engine.events(load.serial))
 
 
 def _percentiles(what: str, milliseconds: Sequence[float]) -> Sample:

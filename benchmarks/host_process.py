@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,7 +27,10 @@ STOP_TIMEOUT_SECONDS = 30.0
 # Starts of orchestrations under way at once: a burst, not a flood of sockets.
 CONNECTIONS = 16
 POLL_SECONDS = 0.001
-LIST_POLL_SECONDS = 0.02
+LIST_POLL_SECONDS = 0.005
+# Polling for an end costs the host time that it does not spend on the work: none of it before this
+# much of the shortest time that such work took so far.
+UNPOLLED_FRACTION = 0.8
 
 
 class HostFailed(Exception):
@@ -61,6 +64,7 @@ class HostProcess:
         self._state = state
         self._command = (*command, str(app))
         self._runner = asyncio.Runner()
+        self._shortest_seconds: dict[str, float] = {}
         self.ready_seconds = 0.0
 
     def __enter__(self) -> Self:
@@ -189,29 +193,42 @@ class HostProcess:
             response.raise_for_status()
 
     async def _chains(self, count: int) -> float:
-        began = time.monotonic()
-        await self._begin("chain", count)
-        while not await self._is_idle():
-            await asyncio.sleep(LIST_POLL_SECONDS)
-        return time.monotonic() - began
+        async def finish(_: list[str]) -> None:
+            while not await self._is_idle():
+                await asyncio.sleep(LIST_POLL_SECONDS)
+
+        return await self._seconds(f"{count} chains", self._begin("chain", count), finish)
 
     async def _serial(self, count: int) -> list[float]:
-        milliseconds: list[float] = []
-        for _ in range(count):
-            began = time.monotonic()
-            instance = await self._start("chain")
-            # Polling costs the host time that it does not spend on the chain: none before half of
-            # what the last one took.
-            await asyncio.sleep(milliseconds[-1] / 2000 if milliseconds else 0)
-            await self._result(instance)
-            milliseconds.append((time.monotonic() - began) * 1000)
-        return milliseconds
+        return [
+            1000 * await self._seconds("chain", self._start("chain"), self._end)
+            for _ in range(count)
+        ]
 
     async def _fan_out(self, width: int) -> float:
+        body = json.dumps(width)  # the client's own encoding
+        return await self._seconds("fan_out", self._start("fan_out", body), self._end)
+
+    async def _end(self, instance: str) -> None:
+        await self._result(instance, pause_seconds=0.0)
+
+    async def _seconds(
+        self,
+        work: str,
+        start: Coroutine[Any, Any, T],
+        finish: Callable[[T], Coroutine[Any, Any, None]],
+    ) -> float:
+        """From before `start` to the end of `finish`, which polls for the end of the work."""
+        shortest = self._shortest_seconds.get(work, 0.0)
         began = time.monotonic()
-        instance = await self._start("fan_out", json.dumps(width))  # the client's own encoding
-        await self._result(instance, LIST_POLL_SECONDS)
-        return time.monotonic() - began
+        started = await start
+        unpolled_seconds = began + UNPOLLED_FRACTION * shortest - time.monotonic()
+        if unpolled_seconds > 0:  # asyncio's own sleep is rounded up to milliseconds
+            await asyncio.to_thread(time.sleep, unpolled_seconds)
+        await finish(started)
+        seconds = time.monotonic() - began
+        self._shortest_seconds[work] = min(seconds, shortest or seconds)
+        return seconds
 
     async def _events(self, count: int) -> list[float]:
         milliseconds: list[float] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -28,7 +29,8 @@ class PeerProcess:
         state: folder for its state and log.
 
     Raises:
-        Skipped: on entering, when its environment is not installed or it does not start.
+        Skipped: its environment is not installed, it does not start or has ended, or it does not
+            offer what it is asked for.
     """
 
     def __init__(self, name: str, module: str, state: Path) -> None:
@@ -85,9 +87,13 @@ class PeerProcess:
         return self._ask("events", count)
 
     def _ask(self, measure: str, count: int) -> Any:
-        self.process.stdin.write(json.dumps({"measure": measure, "count": count}) + "\n")
-        self.process.stdin.flush()
-        return self._answer()["result"]
+        with contextlib.suppress(BrokenPipeError):  # it ended; what it left to read tells why
+            self.process.stdin.write(json.dumps({"measure": measure, "count": count}) + "\n")
+            self.process.stdin.flush()
+        answer = self._answer()
+        if "skipped" in answer:
+            raise Skipped(answer["skipped"])
+        return answer["result"]
 
     def _answer(self) -> dict[str, Any]:
         line = self.process.stdout.readline()

@@ -20,6 +20,7 @@ from trainers.data.order import Order, stream_seed
 from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import Evaluation, evaluate, evaluate_champion
+from trainers.parallelism.agreement import Agreed, Agreement
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.world import World
 from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
@@ -100,6 +101,7 @@ class Run:
             seed=settings.seed,
         )
         self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, self.identity, say), world)
+        self.agreement = Agreement(world)
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
@@ -130,29 +132,58 @@ class Run:
         self.parallel.settle(lambda: self._pass(self.batches.take(self.step)[0], last=True))
         self.speed.start()
         while self.step < self.steps:
-            agreed = self._agree(self._batch_loss(), stop)
-            self._update()
-            self.step += 1
-            mean_loss, stopping = agreed()
+            agreed = self._step(stop)
             if not self.parallel.has_flat_optimizer:
                 self.saver.prepare(self.parallel.network, self.optimizer)
             self.beat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
-            if self.step % self.settings.log_every == 0 or self.step == self.steps:
-                point = TrainPoint(step=self.step, loss=mean_loss, learning_rate=self._rate())
-                self.curve.train.append(point)
-                rate = self.speed.images_per_second_since_asked()
-                self.say(f"step {self.step}/{self.steps} loss {mean_loss:.6f} images/s {rate:.0f}")
-                self.track(self.step, point.numbers() | {"images_per_second": rate})
-            if stopping:
-                self._save()
-                self.saver.finish()
-                raise Stopped(f"stopped by SIGTERM after step {self.step}, which is saved")
-            if self._is_to_be_evaluated():
-                self.evaluate()
-            if self.step % self.settings.checkpoint_every == 0 or self.step == self.steps:
-                self._save()
+            if agreed is not None:
+                self._go_on(agreed)
         self.saver.finish()
+
+    def _step(self, stop: StopRequest) -> Agreed | None:
+        """One step; what the ranks agreed on, if it was time to."""
+        loss = self._batch_loss()
+        agreed = None
+        if self.agreement.is_due(self.step + 1) or self._is_told(self.step + 1):
+            loss = loss / self.parallel.place.ranks_with_loss
+            agreed = self.agreement.begin(self.step + 1, loss, stop=stop.requested)
+        self._update()
+        self.step += 1
+        return None if agreed is None else agreed()
+
+    def _is_told(self, step: int) -> bool:
+        """Whether more follows from a step than the next one: all such steps are agreed on."""
+        settings = self.settings
+        return (
+            step == self.steps
+            or step % settings.log_every == 0
+            or step % settings.checkpoint_every == 0
+            or self._is_to_be_evaluated(step)
+        )
+
+    def _go_on(self, agreed: Agreed) -> None:
+        """Tell, stop, evaluate and save, whatever is due after this step."""
+        settings, step = self.settings, self.step
+        if not math.isfinite(agreed.mean_loss):
+            raise TrainingDiverged(
+                f"the loss is {agreed.mean_loss} at step {step}: "
+                f"lower --learning-rate (its peak is {settings.peak_learning_rate:g})"
+            )
+        if step % settings.log_every == 0 or step == self.steps:
+            point = TrainPoint(step=step, loss=agreed.mean_loss, learning_rate=self._rate())
+            self.curve.train.append(point)
+            rate = self.speed.images_per_second_since_asked()
+            self.say(f"step {step}/{self.steps} loss {point.loss:.6f} images/s {rate:.0f}")
+            self.track(step, point.numbers() | {"images_per_second": rate})
+        if agreed.is_stopping:
+            self._save()
+            self.saver.finish()
+            raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
+        if self._is_to_be_evaluated(step):
+            self.evaluate()
+        if step % settings.checkpoint_every == 0 or step == self.steps:
+            self._save()
 
     def evaluate(self) -> Evaluation | DetectionEvaluation:
         """Score the network as it is on what is held out; sharded, if that is how it is trained.
@@ -202,19 +233,20 @@ class Run:
         self.track(self.step, point.numbers())
 
     def rehearse(self, steps: int) -> float:
-        """Seconds that so many steps take, at a rate of 0: nothing is learned, saved or said."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = 0.0
+        """Seconds that so many steps take: nothing is saved or said."""
         self.parallel.module.train()
         self.parallel.settle(lambda: self._pass(self.batches.take(self.step)[0], last=True))
         began = 0.0
         for number in range(_REHEARSED_BEFORE + steps):
             if number == _REHEARSED_BEFORE:
-                began = time.perf_counter()
-            self._agree(self._batch_loss(), _NeverStop())()  # waits for the device, too
-            self.optimizer.step()
-            self.step += 1
-        return time.perf_counter() - began
+                began = self._time_when_done()
+            self._step(_NeverStop())
+        return self._time_when_done() - began
+
+    def _time_when_done(self) -> float:
+        if self.world.device.type == "cuda":
+            torch.cuda.synchronize(self.world.device)
+        return time.perf_counter()
 
     def trained(self) -> Model | None:
         """The whole model in the CPU's memory of rank 0; None on other ranks."""
@@ -233,12 +265,12 @@ class Run:
             image_format=self.settings.image_format,
         )
 
-    def _is_to_be_evaluated(self) -> bool:
+    def _is_to_be_evaluated(self, step: int) -> bool:
         """After so many epochs; after the last one the caller does it."""
         every = self.settings.evaluate_every
-        if every is None or self.step == self.steps:
+        if every is None or step == self.steps:
             return False
-        return self.step % (every * self.order.steps_per_epoch) == 0
+        return step % (every * self.order.steps_per_epoch) == 0
 
     def _batch_loss(self) -> Tensor:
         """Forward and backward passes of the step's batch; this rank's part of its mean loss."""
@@ -276,30 +308,6 @@ class Run:
         """
         loss = functional.cross_entropy(logits, labels, reduction="sum")
         return loss * (self.parallel.place.data_ranks / self.settings.batch_size)
-
-    def _agree(self, loss: Tensor, stop: StopRequest) -> Callable[[], tuple[float, bool]]:
-        """The batch's mean loss, and whether any rank was told to stop: on all ranks alike.
-
-        One number more to add up for each step; in return no rank ever waits for one that left. It
-        is added up while the optimizer works: what is returned waits for it.
-
-        Raises:
-            TrainingDiverged: by what is returned, if the loss is not finite.
-        """
-        signals = torch.stack([loss / self.parallel.place.ranks_with_loss, torch.zeros_like(loss)])
-        signals[1] = float(stop.requested)
-        step, summed = self.step + 1, self.world.sum_later(signals)
-
-        def agreed() -> tuple[float, bool]:
-            mean_loss, stopping = summed().tolist()
-            if not math.isfinite(mean_loss):
-                raise TrainingDiverged(
-                    f"the loss is {mean_loss} at step {step}: "
-                    f"lower --learning-rate (its peak is {self.settings.peak_learning_rate:g})"
-                )
-            return mean_loss, stopping > 0
-
-        return agreed
 
     def _update(self) -> None:
         for group in self.optimizer.param_groups:

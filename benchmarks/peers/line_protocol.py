@@ -1,7 +1,7 @@
 """How the benchmark talks to a peer's process: one JSON document a line, on stdin and stdout.
 
 The peer says `{"ready": true}`; then each line `{"measure": NAME, "count": N}` is answered with
-`{"result": ...}`. The end of stdin ends it.
+`{"result": ...}`, or `{"skipped": REASON}`. The end of stdin ends it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
+class NotOffered(Exception):
+    """The engine has no such thing to be measured; the message says what it has instead."""
+
+
 class Engine(Protocol):
-    """What every engine can be asked. Chains have six steps that do nothing."""
+    """What every engine can be asked. Chains have six steps that do nothing.
+
+    Any of these may raise NotOffered.
+    """
 
     def chains(self, count: int) -> float:
         """Seconds from the first start to the end of `count` chains, all in flight at once."""
@@ -47,8 +54,11 @@ def serve(engine: Engine) -> None:
     print(json.dumps({"ready": True}), file=channel, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        result = measures[request["measure"]](request["count"])
-        print(json.dumps({"result": result}), file=channel, flush=True)
+        try:
+            answer = {"result": measures[request["measure"]](request["count"])}
+        except NotOffered as reason:
+            answer = {"skipped": str(reason)}
+        print(json.dumps(answer), file=channel, flush=True)
 
 
 def milliseconds(call: Callable[[], object]) -> float:

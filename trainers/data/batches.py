@@ -1,7 +1,8 @@
-"""A rank's share of each global batch, made ready while the step before it is computed."""
+"""A rank's share of each global batch, made ready while the steps before it are computed."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -11,15 +12,20 @@ from torch import Tensor
 from trainers.data.images import Images, ImageSource
 from trainers.data.order import Order, shifted, shifts
 
-# So that a slow read now and then is not waited for; each costs a share of a batch in memory.
-_STEPS_AHEAD = 2
+# Beyond the one in use, so that a slow read now and then is not waited for.
+_STRETCHES_AHEAD = 2
+# Small shares are made some steps at a time: by themselves they would cost more than their reading,
+# since threads of Python hinder each other.
+_STRETCH_BYTES = 1 << 20
+_MOST_STEPS = 64
 
 
 class Batches:
     """The shares of one rank, in the order of the steps.
 
     One thread reads, decodes and shifts; decoders and torch's kernels let Python's lock go, so that
-    this goes on beside the step. At most `_STEPS_AHEAD` shares wait to be used.
+    this goes on beside the steps. It makes a *stretch* of steps at a time: one, unless shares are
+    small.
 
     Args:
         source: the training images.
@@ -47,29 +53,54 @@ class Batches:
         self._shift_pixels = shift_pixels
         self._steps = steps
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._making: dict[int, Future[list[Images]]] = {}
+        self._stretches: deque[tuple[range, Future[list[Images]]]] = deque()
+        self._steps_of_a_stretch = 1
 
     def take(self, step: int) -> list[Images]:
         """The share of `step`, in as many parts as there are passes: bytes in the CPU's memory.
 
         Raises:
-            Exception: what reading it failed with.
+            Exception: what reading it failed with, or another share of its stretch.
         """
-        self._making = {ahead: made for ahead, made in self._making.items() if ahead >= step}
-        for ahead in range(step, max(step + 1, min(step + 1 + _STEPS_AHEAD, self._steps))):
-            if ahead not in self._making:
-                self._making[ahead] = self._thread.submit(self._make, ahead)
-        return self._making.pop(step).result()
-
-    def _make(self, step: int) -> list[Images]:
-        batch = self._order.batch(step)
-        mine = self._share(torch.arange(len(batch.samples)))
-        offsets = shifts(
-            batch, samples=self._order.samples, seed=self._order.seed, pixels=self._shift_pixels
-        )[mine]
-        images = self._source.take(batch.samples[mine])
-        pixels = shifted(images.pixels, offsets) if self._shift_pixels else images.pixels
+        while self._stretches and step not in self._stretches[0][0]:
+            self._stretches.popleft()
+        following = self._stretches[-1][0].stop if self._stretches else step
+        while len(self._stretches) <= _STRETCHES_AHEAD and following < max(step + 1, self._steps):
+            count = min(self._steps_of_a_stretch, max(step + 1, self._steps) - following)
+            steps = range(following, following + count)
+            self._stretches.append((steps, self._thread.submit(self._make, steps)))
+            following = steps.stop
+        steps, made = self._stretches[0]
+        share = made.result()[step - steps.start]
+        if len(steps) == 1:
+            fitting = _STRETCH_BYTES // max(1, share.pixels.nbytes)
+            self._steps_of_a_stretch = max(1, min(_MOST_STEPS, fitting))
         return [
-            Images(pixels=pixels[part :: self._passes], labels=images.labels[part :: self._passes])
+            Images(
+                pixels=share.pixels[part :: self._passes], labels=share.labels[part :: self._passes]
+            )
             for part in range(self._passes)
+        ]
+
+    def _make(self, steps: range) -> list[Images]:
+        batches = [self._order.batch(step) for step in steps]
+        mine = self._share(torch.arange(len(batches[0].samples)))
+        images = self._source.take(torch.cat([batch.samples[mine] for batch in batches]))
+        pixels = images.pixels
+        if self._shift_pixels:
+            offsets = [
+                shifts(
+                    batch,
+                    samples=self._order.samples,
+                    seed=self._order.seed,
+                    pixels=self._shift_pixels,
+                )[mine]
+                for batch in batches
+            ]
+            pixels = shifted(pixels, torch.cat(offsets))
+        return [
+            Images(pixels=part, labels=labels)
+            for part, labels in zip(
+                pixels.split(len(mine)), images.labels.split(len(mine)), strict=True
+            )
         ]

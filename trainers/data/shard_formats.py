@@ -8,8 +8,9 @@
 Both have checksums: of each page, of each record.
 The same samples give the same bytes, in either format, with the same version of pyarrow.
 
-Sources: parquet.apache.org (file format); `trainers.data.tfrecord`, with the names that
-TensorFlow's object detection and slim libraries use.
+Sources: parquet.apache.org (file format); `trainers.data.tfrecord` and
+`trainers.data.tensorflow_example`, with the names that TensorFlow's object detection and slim
+libraries use.
 """
 
 from __future__ import annotations
@@ -22,14 +23,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainers.data.tfrecord import (
-    Feature,
-    RecordDamaged,
-    decode_example,
-    decode_records,
-    encode_example,
-    encode_record,
-)
+from trainers.data.tensorflow_example import ExampleInvalid, decode_example, encode_example
+from trainers.data.tfrecord import RecordDamaged, decode_records, encode_record
 
 
 class ShardDamaged(Exception):
@@ -164,23 +159,18 @@ class TFRecord:
         if len(content) != last - first:
             raise ShardDamaged(f"it ends at byte {first + len(content)}, not {last}")
         try:
-            return [_row(decode_example(record)) for record in decode_records(content)]
-        except RecordDamaged as error:
+            return [_row(record) for record in decode_records(content)]
+        except (RecordDamaged, ExampleInvalid, UnicodeDecodeError) as error:
             raise ShardDamaged(f"from byte {first} on: {error}") from error
 
 
 FORMATS: dict[str, ShardFormat] = {"parquet": Parquet(), "tfrecord": TFRecord()}
 
 
-def _row(example: dict[str, Feature]) -> Row:
-    values = [
-        next(iter(example.get(name, ())), None)
-        for name in ("image/filename", "image/class/text", "held_out", "image/encoded")
-    ]
-    match values:
-        case [bytes(path), bytes(label), int(held_out), bytes(content)]:
-            return Row(
-                path=path.decode(), label=label.decode(), held_out=bool(held_out), content=content
-            )
-        case _:
-            raise RecordDamaged(f"an Example of {sorted(example)}, which is no sample of ours")
+def _row(record: bytes) -> Row:
+    path, label, content, held_out = decode_example(
+        record,
+        of_bytes=("image/filename", "image/class/text", "image/encoded"),
+        of_integers=("held_out",),
+    )
+    return Row(path=path.decode(), label=label.decode(), held_out=bool(held_out), content=content)

@@ -76,8 +76,9 @@ def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] 
     """Time the three windows, `settings.measure_scaling` steps each. All ranks do it together."""
     steps = settings.measure_scaling
     share = settings.batch_size // world.size
+    unchanging = dataclasses.replace(settings, learning_rate=0.0)
     by_itself = dataclasses.replace(
-        settings,
+        unchanging,
         batch_size=share,
         scale_learning_rate_from=None,
         parallel="ddp",
@@ -94,7 +95,7 @@ def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] 
 
     alone = everywhere(steps * share / seconds(by_itself, world.alone()) if world.is_first else 0.0)
     side_by_side = everywhere(steps * share / seconds(by_itself, world.alone())) / world.size
-    together = everywhere(steps * settings.batch_size / seconds(settings, world)) / world.size
+    together = everywhere(steps * settings.batch_size / seconds(unchanging, world)) / world.size
     return Scaling(devices=world.size, alone=alone, side_by_side=side_by_side, together=together)
 
 

@@ -4,8 +4,11 @@ import threading
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from trainers.data import batches as module
 from trainers.data.batches import Batches
 from trainers.data.images import Images
 from trainers.data.order import Order
@@ -38,14 +41,24 @@ class Recorded:
             assert self.changed.wait_for(lambda: len(self.taken) >= count, DEADLINE_SECONDS)
 
 
-def batches(source: Recorded, *, passes: int = 1, steps: int = 10) -> Batches:
+def batches(
+    source: Recorded, *, passes: int = 1, steps: int = 10, shift_pixels: int = 0
+) -> Batches:
     order = Order(samples=40, batch_size=8, seed=1)
     return Batches(
-        source, order, lambda items: items[1::2], passes=passes, shift_pixels=0, steps=steps
+        source,
+        order,
+        lambda items: items[1::2],
+        passes=passes,
+        shift_pixels=shift_pixels,
+        steps=steps,
     )
 
 
-def test_the_next_shares_are_made_before_they_are_asked_for() -> None:
+def test_the_next_shares_are_made_before_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_STRETCH_BYTES", 0)  # a step at a time
     source = Recorded()
     ready = batches(source)
     ready.take(0)
@@ -55,6 +68,36 @@ def test_the_next_shares_are_made_before_they_are_asked_for() -> None:
     ready.take(1)
     source.wait_until_taken(4)
     assert len(source.taken) == 4  # two ahead, no more
+
+
+def test_small_shares_are_made_some_steps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STRETCH_BYTES", 3 * 4 * 4)  # three shares of four images
+    source = Recorded()
+    ready = batches(source)
+    order = Order(samples=40, batch_size=8, seed=1)
+    for step in range(10):
+        (share,) = ready.take(step)
+        assert share.labels.tolist() == order.batch(step).samples[1::2].tolist()
+        assert torch.equal(share.pixels[:, 0, 0, 0].long(), share.labels)
+    assert [len(numbers) // 4 for numbers in source.taken] == [1, 1, 1, 3, 3, 1]
+
+
+@given(st.integers(0, 60), st.integers(1, 12), st.integers(0, 9))
+@settings(max_examples=25)
+def test_a_share_is_the_same_however_many_are_made_at_a_time(
+    stretch_bytes: int, steps: int, first: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_STRETCH_BYTES", stretch_bytes)
+        ready = batches(Recorded(), passes=2, steps=steps, shift_pixels=1)
+        wanted = [
+            batches(Recorded(), passes=2, shift_pixels=1).take(step)
+            for step in range(first, first + 6)
+        ]
+        for step, shares in enumerate(wanted, start=first):
+            for share, other in zip(ready.take(step), shares, strict=True):
+                assert torch.equal(share.pixels, other.pixels)
+                assert torch.equal(share.labels, other.labels)
 
 
 def test_nothing_is_made_beyond_the_last_step() -> None:

@@ -1,0 +1,109 @@
+"""Dagster on SQLite: `python -m benchmarks.peers.dagster_peer STATE`.
+
+Jobs run in this process, which spares Dagster a process for each run and each step. They run one
+after the other, however many are asked for at once: several at a time over one instance block each
+other. There is no event: what starts its runs are schedules, and sensors that poll.
+"""
+
+# pyright: basic, reportMissingImports=false
+# Dagster is not installed where the checker runs.
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import dagster
+from dagster import DagsterInstance, DynamicOut, DynamicOutput, JobDefinition, OpExecutionContext
+
+from benchmarks.peers.line_protocol import NotOffered, milliseconds, serve
+
+STEPS = 6
+
+
+@dagster.op
+def first() -> int:
+    """No work."""
+    return 1
+
+
+@dagster.op
+def step(value: int) -> int:
+    """No work."""
+    return value + 1
+
+
+@dagster.op(out=DynamicOut(int), config_schema={"width": int})
+def numbers(context: OpExecutionContext):  # noqa: ANN201 - a generator of its SDK
+    """What the fan-out is over."""
+    for number in range(context.op_config["width"]):
+        yield DynamicOutput(number, mapping_key=str(number))
+
+
+@dagster.op
+def count(values: list[int]) -> int:
+    """The end of a fan-out."""
+    return len(values)
+
+
+@dagster.job
+def chain() -> None:
+    """Six steps, one after the other."""
+    value = first()
+    for number in range(STEPS - 1):
+        value = step.alias(f"step_{number}")(value)
+
+
+@dagster.job
+def fan_out() -> None:
+    """Steps all at once, for all that the executor knows."""
+    count(numbers().map(step).collect())  # pyright: ignore[reportCallIssue] - Dagster passes the context
+
+
+class Dagster:
+    """The engine, in this process.
+
+    Args:
+        instance: where runs and their events are kept.
+    """
+
+    def __init__(self, instance: DagsterInstance) -> None:
+        self._instance = instance
+
+    def _run(self, job: JobDefinition, config: object = None) -> None:
+        job.execute_in_process(instance=self._instance, run_config=config)
+
+    def chains(self, count: int) -> float:
+        """See `Engine`."""
+        return sum(self.serial(count)) / 1000
+
+    def serial(self, count: int) -> list[float]:
+        """See `Engine`."""
+        return [milliseconds(lambda: self._run(chain)) for _ in range(count)]
+
+    def fan_out(self, width: int) -> float:
+        """See `Engine`."""
+        config = {"ops": {"numbers": {"config": {"width": width}}}}
+        return milliseconds(lambda: self._run(fan_out, config)) / 1000
+
+    def events(self, count: int) -> list[float]:
+        """See `Engine`."""
+        del count
+        raise NotOffered("Dagster starts runs by schedules and by sensors that poll, not by events")
+
+
+def main() -> None:
+    """Run the command line above."""
+    state = Path(sys.argv[1])
+    state.mkdir(parents=True, exist_ok=True)
+    instance = DagsterInstance.local_temp(
+        str(state), overrides={"telemetry": {"enabled": False}, "python_logs": {}}
+    )
+    serve(Dagster(instance))
+    sys.stdout.flush()
+    os._exit(0)  # nothing that it could still do is of use
+
+
+if __name__ == "__main__":
+    main()
