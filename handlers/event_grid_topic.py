@@ -1,79 +1,47 @@
 """Publish CloudEvents to a custom topic of Event Grid, with a bounded patience.
 
-azure-eventgrid's client cannot have its retries and timeouts bounded: what is given to its
-constructor is dropped, and what is given to `send` is taken for fields of the event, with a warning
-for each. This is the one request that it would make, through the pipeline of azure-core.
+Left to itself the SDK waits 300 s for an answer, and then for as long as a Retry-After asks for:
+longer than a function may run. What is given to the constructor of its client is dropped (4.22);
+the options of a single `send` arrive.
 https://learn.microsoft.com/azure/event-grid/post-to-custom-topic
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
 from typing import Any, Self
 
-from azure.core import PipelineClient
 from azure.core.credentials import AzureKeyCredential, TokenCredential
-from azure.core.exceptions import HttpResponseError
-from azure.core.pipeline.policies import (
-    AzureKeyCredentialPolicy,
-    BearerTokenCredentialPolicy,
-    RequestIdPolicy,
-    RetryPolicy,
-    UserAgentPolicy,
-)
-from azure.core.rest import HttpRequest
+from azure.core.messaging import CloudEvent
+from azure.eventgrid import EventGridPublisherClient
 
-API_VERSION = "2018-01-01"
-KEY_HEADER = "aeg-sas-key"
-TOKEN_SCOPE = "https://eventgrid.azure.net/.default"  # noqa: S105 - the name of a scope
-CONTENT_TYPE = "application/cloudevents-batch+json; charset=utf-8"
-
-# The caller's ladder is the patience; retries in here would hold the queue up for minutes.
-RETRIES = 1
 TIMEOUT_SECONDS = 15.0
-_SUCCESS = 200
+
+# `send` hands its options to the event's model, too, which warns of each and leaves it out.
+logging.getLogger("azure.eventgrid._legacy._generated._serialization").setLevel(logging.ERROR)
 
 
 class EventGridTopic:
     """One custom topic. Nothing connects before the first event; may be used from any thread."""
 
     def __init__(self, endpoint: str, credential: AzureKeyCredential | TokenCredential) -> None:
-        self._endpoint = endpoint
-        authentication = (
-            AzureKeyCredentialPolicy(credential, KEY_HEADER)
-            if isinstance(credential, AzureKeyCredential)
-            else BearerTokenCredentialPolicy(credential, TOKEN_SCOPE)
-        )
-        # Redirects are not followed: the key is for this host alone.
-        self._client: PipelineClient[Any, Any] = PipelineClient(
-            endpoint,
-            policies=[
-                RequestIdPolicy(),
-                UserAgentPolicy(base_user_agent="landfall"),
-                RetryPolicy(retry_total=RETRIES),
-                authentication,
-            ],
-        )
+        self._client = EventGridPublisherClient(endpoint, credential)
 
-    def publish(self, event: Mapping[str, Any]) -> None:
-        """Send one CloudEvent, as its JSON object; returns when Event Grid has taken it.
+    def publish(self, event: CloudEvent[Any]) -> None:
+        """Send one event; returns when Event Grid has taken it.
 
         Raises:
             azure.core.exceptions.HttpResponseError: it was refused, or Event Grid is in trouble.
+                `ResourceNotFoundError` has no status.
             azure.core.exceptions.AzureError: no answer came.
         """
-        request = HttpRequest(
-            "POST",
-            self._endpoint,
-            params={"api-version": API_VERSION},
-            headers={"Content-Type": CONTENT_TYPE},
-            json=[event],
+        self._client.send(
+            event,
+            retry_total=0,  # the caller's ladder is the patience
+            connection_timeout=TIMEOUT_SECONDS,
+            read_timeout=TIMEOUT_SECONDS,
+            permit_redirects=False,  # the key is for this host alone
         )
-        response = self._client.send_request(
-            request, connection_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS
-        )
-        if response.status_code != _SUCCESS:
-            raise HttpResponseError(response=response)
 
     def __enter__(self) -> Self:
         self._client.__enter__()

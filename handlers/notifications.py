@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+from azure.core.messaging import CloudEvent
 from pydantic import Field
 
 from handlers import records
@@ -31,7 +32,7 @@ from handlers.message_queues import (
     parse_body,
 )
 from handlers.ops_alerts import Severity, publish_alert, trouble_document
-from handlers.webhooks import parse_secrets, post, sign
+from handlers.webhooks import parse_retry_after, parse_secrets, post, sign
 from orchestrations.contracts import Contract, Done, Notification, NotificationKind, Notify
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Pipeline, Webhook
@@ -49,6 +50,7 @@ RETRY_AFTER_LIMIT_SECONDS = 86_400.0
 GONE = 410
 # Event Grid refuses these whenever they are sent again: malformed, or too large.
 REFUSED_EVENT_STATUSES = frozenset({400, 413})
+FORBIDDEN_STATUSES = frozenset({401, 403})
 
 SEVERITIES: dict[NotificationKind, Severity] = {
     "started": "information",
@@ -215,7 +217,7 @@ def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     try:
         match delivery.channel:
             case "event_grid":
-                return _to_event_grid(clients, delivery)
+                return _to_event_grid(clients, delivery, now)
             case "service_bus":
                 return _to_ops_alerts(clients, delivery.notification)
             case "webhook" | "callback":
@@ -242,26 +244,34 @@ def after_failed_delivery(
     return Later(max(DELIVERY_DELAYS_SECONDS[attempt - 1], asked), reason)
 
 
-def _to_event_grid(clients: Clients, delivery: Delivery) -> Outcome:
+def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     notification = delivery.notification
     told = document(notification)
-    event = {
-        "specversion": "1.0",
-        "id": notification.id,
-        "source": f"/landfall/pipelines/{notification.status.pipeline}",
-        "type": told["type"],
-        "subject": f"runs/{notification.status.id}",
-        "time": told["timestamp"],
-        "datacontenttype": "application/json",
-        "data": told["data"],
-    }
+    event = CloudEvent(
+        id=notification.id,
+        source=f"/landfall/pipelines/{notification.status.pipeline}",
+        type=told["type"],
+        subject=f"runs/{notification.status.id}",
+        time=notification.at,
+        datacontenttype="application/json",
+        data=told["data"],
+    )
     try:
         clients.event_grid.publish(event)
+    except ResourceNotFoundError:
+        why = "Event Grid has no such topic: see app setting EventGridTopic__endpoint"
+        return after_failed_delivery(delivery.attempt, why)
     except HttpResponseError as error:
         why = f"Event Grid answered {error.status_code}"
         if error.status_code in REFUSED_EVENT_STATUSES:
             return Undeliverable(why)
-        return after_failed_delivery(delivery.attempt, why)
+        if error.status_code in FORBIDDEN_STATUSES:
+            why += ": see app setting EventGridTopic__key, or what the managed identity may send to"
+        response: Any = error.response  # typed without its headers
+        asked = response.headers.get("Retry-After") if response else None
+        return after_failed_delivery(
+            delivery.attempt, why, retry_after_seconds=parse_retry_after(asked, now=now)
+        )
     return Delivered()
 
 

@@ -31,7 +31,7 @@ def test_importing_the_app_and_making_the_clients_loads_no_sdk() -> None:
         "import sys\n"
         "from handlers import activity, clients, explain, http_api, reconciliation, settings\n"
         "clients.Clients(settings.Settings({}))\n"
-        "sdks = ('azure.ai.ml', 'azure.storage', 'azure.servicebus', 'handlers.event_grid_topic',"
+        "sdks = ('azure.ai.ml', 'azure.storage', 'azure.servicebus', 'azure.eventgrid',"
         " 'azure.identity')\n"
         "print(*(sdk for sdk in sdks if sdk in sys.modules))\n"
     )

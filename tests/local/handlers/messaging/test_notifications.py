@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from standardwebhooks import Webhook as Verifier
 
+from handlers.clients import Clients
 from handlers.message_queues import NOTIFICATIONS, REJECTED_RUNS
 from handlers.notifications import (
     Delivered,
@@ -18,6 +19,7 @@ from handlers.notifications import (
     parse_delivery,
     publish_notification,
 )
+from handlers.settings import Settings
 from orchestrations.contracts import Notification, NotificationKind, Notify, RunStatus
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Notifications, Webhook
 from tests.local.handlers.messaging.conftest import SECRET, Namespace, World
@@ -49,6 +51,12 @@ def a_notification(
 
 def deliver(world: World, delivery: Delivery) -> object:
     return handle_delivery(world.clients, delivery.model_dump_json(), now=datetime.now(UTC))
+
+
+def clients_with(world: World, **settings: str) -> Clients:
+    clients = Clients(Settings({**world.clients.settings.values, **settings}))
+    clients.__dict__["service_bus"] = world.clients.service_bus
+    return clients
 
 
 def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace) -> None:
@@ -167,11 +175,31 @@ def test_sending_to_event_grid_leaves_no_warnings(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, "answered 401: see app setting EventGridTopic__key"),
+        (404, "no such topic: see app setting EventGridTopic__endpoint"),
+        (503, "answered 503"),
+    ],
+)
+def test_event_grid_says_what_to_mend_and_how_long_to_wait(
+    world: World, status: int, reason: str
+) -> None:
+    clients = clients_with(world, EventGridTopic__endpoint=f"{world.receiver.url}/topic")
+    path = "/topic?api-version=2018-01-01"
+    world.receiver.answers[path] = (status, {"Retry-After": "3600"} if status == 503 else {})
+    delivery = Delivery(notification=a_notification(8), channel="event_grid")
+    with clients.event_grid:
+        outcome = handle_delivery(clients, delivery.model_dump_json(), now=datetime.now(UTC))
+    assert isinstance(outcome, Later)
+    assert reason in outcome.reason
+    assert outcome.delay_seconds == (3600.0 if status == 503 else DELIVERY_DELAYS_SECONDS[0])
+
+
 @pytest.mark.usefixtures("namespace")
 def test_event_grid_out_of_reach_is_tried_again(world: World) -> None:
-    settings = {**world.clients.settings.values, "EventGridTopic__key": "d3Jvbmc="}
-    clients = type(world.clients)(type(world.clients.settings)(settings))
-    clients.__dict__["service_bus"] = world.clients.service_bus
+    clients = clients_with(world, EventGridTopic__key="d3Jvbmc=")
     delivery = Delivery(notification=a_notification(7), channel="event_grid")
     with clients.event_grid:
         outcome = handle_delivery(clients, delivery.model_dump_json(), now=datetime.now(UTC))
