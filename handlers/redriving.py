@@ -62,9 +62,11 @@ def redrive(clients: Clients, run: str | None, maximum: int) -> list[str]:
             if following is None:
                 continue
             queue, message = following
-            message_queues(clients).send(queue, message)
+            # A letter may lie there twice, where the queue had forgotten the first one's id.
+            if message.message_id not in sent:
+                message_queues(clients).send(queue, message)
+                sent.append(message.message_id)
             letters.take(letter)
-            sent.append(message.message_id)
     return sent
 
 

@@ -15,6 +15,7 @@ import yaml
 from handlers import message_queues
 from handlers.pipelines import load_pipelines
 from handlers.settings import APP_FOLDER, Settings
+from localazure.servicebus.config import load
 from orchestrations import activities
 from orchestrations.landing import RETRAINING, landing
 from orchestrations.retraining import retraining
@@ -174,6 +175,16 @@ def test_service_bus_has_the_queues_and_topics_that_are_used_and_no_other() -> N
     assert triggers <= sent_to
     assert {queue["Name"] for queue in namespace["Queues"]} == sent_to
     assert [topic["Name"] for topic in namespace["Topics"]] == [message_queues.OPS_ALERTS]
+
+
+def test_duplicates_are_detected_for_as_long_as_a_step_is_tried_again() -> None:
+    """A step that sent, and was not heard to have done so, sends the same id again."""
+    tries = activities.UNTIL_SAID.max_number_of_attempts
+    pause_ms = activities.UNTIL_SAID.first_retry_interval_in_milliseconds
+    longest_ms = tries * (pause_ms + message_queues.SEND_TIMEOUT_SECONDS * 1000)
+    config = load(INFRA / "Config.json")
+    for entity in (*config.queues, *config.topics):
+        assert (entity.duplicate_window_ms or 0) >= longest_ms, entity.path
 
 
 def test_handlers_send_to_queues_and_topics_by_their_constants_only() -> None:

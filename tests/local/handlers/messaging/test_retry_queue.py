@@ -70,3 +70,26 @@ def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
     assert [parse_retry(str(each)).attempt for each in received] == [43, 41]
     left = [str(each.message_id) for each in namespace.take_dead(REJECTED_RUNS)]
     assert left == ["unreadable", f"{PREFIX}-44"]
+
+
+def test_a_run_that_was_dead_lettered_twice_is_redriven_once(
+    world: World, namespace: Namespace
+) -> None:
+    letters = [
+        Rejected(
+            message_id=f"copy-{copy}",  # as if the second came when the first's id was forgotten
+            kind="run",
+            body=run_request(50).model_dump_json(),
+            reason="JobFailed",
+            description="out of attempts",
+            run=f"{PREFIX}-50",
+        ).to_message()
+        for copy in range(2)
+    ]
+    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    assert sweep(world.clients) >= 2
+    assert redrive(world.clients, f"{PREFIX}-50", 10) == [f"{PREFIX}-51"]
+    received = namespace.take(RETRIES)
+    assert [parse_retry(str(each)).attempt for each in received] == [51]
+    left = [each.body for each in namespace.take_dead(REJECTED_RUNS)]
+    assert not any(run_request(50).model_dump_json().encode() in b"".join(body) for body in left)
