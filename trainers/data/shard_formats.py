@@ -168,9 +168,14 @@ FORMATS: dict[str, ShardFormat] = {"parquet": Parquet(), "tfrecord": TFRecord()}
 
 
 def _row(record: bytes) -> Row:
-    path, label, content, held_out = decode_example(
-        record,
-        of_bytes=("image/filename", "image/class/text", "image/encoded"),
-        of_integers=("held_out",),
-    )
-    return Row(path=path.decode(), label=label.decode(), held_out=bool(held_out), content=content)
+    features = decode_example(record)
+    try:
+        return Row(
+            path=features["image/filename"].bytes_list.value[0].decode(),
+            label=features["image/class/text"].bytes_list.value[0].decode(),
+            held_out=bool(features["held_out"].int64_list.value[0]),
+            content=features["image/encoded"].bytes_list.value[0],
+        )
+    except IndexError:
+        names = sorted(name for name, feature in features.items() if feature.ByteSize())
+        raise ExampleInvalid(f"an Example of {names}, which is no sample of ours") from None

@@ -22,7 +22,7 @@ _PACKAGE = "tensorflow"
 
 
 class ExampleInvalid(Exception):
-    """Bytes are no Example, or one without a value that was asked for."""
+    """Bytes are no Example; the message tells why."""
 
 
 def encode_example(features: Mapping[str, bytes | int]) -> bytes:
@@ -39,26 +39,18 @@ def encode_example(features: Mapping[str, bytes | int]) -> bytes:
     return example.SerializeToString(deterministic=True)
 
 
-def decode_example(
-    data: bytes, *, of_bytes: tuple[str, ...], of_integers: tuple[str, ...]
-) -> list[Any]:
-    """The first value under each of these names, first those of bytes, then those of integers.
+def decode_example(data: bytes) -> Mapping[str, Any]:
+    """The features of an Example by name, as protobuf has them: `["x"].bytes_list.value[0]`.
+
+    A name that is not there gives a feature without values.
 
     Raises:
-        ExampleInvalid: it is no Example, or has no such value.
+        ExampleInvalid: it is no Example.
     """
     try:
-        features = _Example.FromString(data).features.feature
+        return _Example.FromString(data).features.feature
     except DecodeError as error:
         raise ExampleInvalid(f"no tf.train.Example: {error}") from error
-    try:
-        return [
-            *(features[name].bytes_list.value[0] for name in of_bytes),
-            *(features[name].int64_list.value[0] for name in of_integers),
-        ]
-    except IndexError:  # a name that is not there gives an empty list
-        names = sorted(name for name, feature in features.items() if feature.ByteSize())
-        raise ExampleInvalid(f"an Example of {names}, which is no sample of ours") from None
 
 
 def _example_class() -> Any:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import google_crc32c
 
 _LENGTH = struct.Struct("<Q")
+_HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
-_HEADER_BYTES = _LENGTH.size + _CRC.size
 _MASK_DELTA = 0xA282EAD8
 
 
@@ -25,8 +25,9 @@ class RecordDamaged(Exception):
 
 def encode_record(data: bytes) -> bytes:
     """One record of a file."""
-    length = _LENGTH.pack(len(data))
-    return b"".join((length, _masked_crc(length), data, _masked_crc(data)))
+    length = len(data)
+    header = _HEADER.pack(length, _masked_crc(_LENGTH.pack(length)))
+    return b"".join((header, data, _CRC.pack(_masked_crc(data))))
 
 
 def decode_records(content: bytes) -> Iterator[bytes]:
@@ -37,18 +38,22 @@ def decode_records(content: bytes) -> Iterator[bytes]:
     """
     place = 0
     while place < len(content):
-        length = content[place : place + _LENGTH.size]
-        if content[place + _LENGTH.size : place + _HEADER_BYTES] != _masked_crc(length):
+        first = place + _HEADER.size
+        if first > len(content):
+            raise RecordDamaged(f"byte {place}: the length is cut off")
+        length, crc = _HEADER.unpack_from(content, place)
+        if crc != _masked_crc(content[place : place + _LENGTH.size]):
             raise RecordDamaged(f"byte {place}: the length has another checksum")
-        first = place + _HEADER_BYTES
-        last = first + _LENGTH.unpack(length)[0]
+        last = first + length
         data = content[first:last]
-        if content[last : last + _CRC.size] != _masked_crc(data):
-            raise RecordDamaged(f"byte {first}: the data has another checksum, or is cut off")
-        yield data
         place = last + _CRC.size
+        if place > len(content):
+            raise RecordDamaged(f"byte {first}: the data is cut off")
+        if _CRC.unpack_from(content, last)[0] != _masked_crc(data):
+            raise RecordDamaged(f"byte {first}: the data has another checksum")
+        yield data
 
 
-def _masked_crc(data: bytes) -> bytes:
+def _masked_crc(data: bytes) -> int:
     crc = google_crc32c.value(data)
-    return _CRC.pack(((crc >> 15 | crc << 17) + _MASK_DELTA) % 2**32)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
+from trainers.data.tensorflow_example import encode_example
+from trainers.data.tfrecord import encode_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ROWS = st.builds(
@@ -52,3 +54,29 @@ def test_damage_is_told(storage: str, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(FileNotFoundError):
         shard_format.read(path, offsets, range(2))
+
+
+@pytest.mark.parametrize(
+    ("features", "reason"),
+    [
+        ({"image/encoded": b"", "label": 3}, r"an Example of \['image/encoded', 'label'\], which"),
+        ({"image/encoded": 3}, r"an Example of \['image/encoded'\], which is no sample of ours"),
+        (
+            {
+                "image/encoded": b"",
+                "image/filename": b"\xff",
+                "image/class/text": b"a",
+                "held_out": 0,
+            },
+            "can't decode byte 0xff",
+        ),
+    ],
+)
+def test_records_of_another_program_are_refused(
+    features: dict[str, bytes | int], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "shard.tfrecord"
+    content = encode_record(encode_example(features))
+    path.write_bytes(content)
+    with pytest.raises(ShardDamaged, match=reason):
+        FORMATS["tfrecord"].read(path, [0, len(content)], range(1))

@@ -23,9 +23,14 @@ def _example(feature: bytes) -> bytes:
 
 @given(BYTES, INTEGERS)
 def test_values_come_back(of_bytes: dict[str, bytes], of_integers: dict[str, int]) -> None:
-    data = encode_example({**of_bytes, **of_integers})
-    values = decode_example(data, of_bytes=tuple(of_bytes), of_integers=tuple(of_integers))
-    assert values == [*of_bytes.values(), *of_integers.values()]
+    found = decode_example(encode_example({**of_bytes, **of_integers}))
+    assert {name: list(found[name].bytes_list.value) for name in of_bytes} == {
+        name: [value] for name, value in of_bytes.items()
+    }
+    assert {name: list(found[name].int64_list.value) for name in of_integers} == {
+        name: [value] for name, value in of_integers.items()
+    }
+    assert set(found) == {*of_bytes, *of_integers}
 
 
 @given(BYTES, INTEGERS, st.randoms())
@@ -54,25 +59,15 @@ def test_an_example_is_as_tensorflow_writes_it() -> None:
     ],
 )
 def test_what_other_writers_may_write_is_read(feature: bytes) -> None:
-    assert decode_example(_example(feature), of_bytes=(), of_integers=("a",)) == [300]
+    assert decode_example(_example(feature))["a"].int64_list.value[0] == 300
 
 
-@pytest.mark.parametrize(
-    ("feature", "reason"),
-    [
-        (b"\x1a\x04\x0a\x02\xac", "no tf.train.Example"),  # cut off within
-        (b"\x0a\x03\x0a\x01z", r"an Example of \['a'\], which"),  # bytes
-        (b"\x12\x06\x0a\x04\0\0\0\0", r"an Example of \['a'\], which"),  # a float
-        (b"\x1a\x00", r"an Example of \['a'\], which"),  # an empty list
-        (b"", r"an Example of \[\], which"),
-    ],
-)
-def test_an_example_without_the_value_is_refused(feature: bytes, reason: str) -> None:
-    with pytest.raises(ExampleInvalid, match=reason):
-        decode_example(_example(feature), of_bytes=(), of_integers=("a",))
+def test_what_is_cut_off_is_refused() -> None:
+    with pytest.raises(ExampleInvalid, match=r"no tf\.train\.Example"):
+        decode_example(_example(b"\x1a\x04\x0a\x02\xac"))
 
 
 @given(st.binary(max_size=100))
 def test_noise_is_refused_never_worse(noise: bytes) -> None:
     with contextlib.suppress(ExampleInvalid):
-        decode_example(noise, of_bytes=("a",), of_integers=())
+        decode_example(noise)
