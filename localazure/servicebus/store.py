@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp.decoding import decode
+from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.queues import Entry, MessageState, Place, Transition
 
 MIGRATIONS = (
@@ -169,7 +170,7 @@ def _insert(
             entry.due_ms,
             entry.expires_ms,
             message.ttl_ms,
-            codec.encode(message.annotations),
+            encode(message.annotations),
             message.bare,
         ),
     )
@@ -298,7 +299,7 @@ def _entry(row: sqlite3.Row) -> Entry:
 
 
 def _message(row: sqlite3.Row) -> StoredMessage:
-    annotations, _ = codec.decode(row["annotations"])
+    annotations, _ = decode(row["annotations"])
     return StoredMessage(
         _entry(row),
         row["enqueued_ms"],

@@ -10,9 +10,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp.composite import Composite
+from localazure.servicebus.amqp.decoding import decode
 from localazure.servicebus.amqp.errors import DecodeError, FramingError
-from localazure.servicebus.amqp.performatives import Composite, from_described
+from localazure.servicebus.amqp.performatives import from_described
 from localazure.servicebus.amqp.types import Described
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -94,7 +95,7 @@ class FrameDecoder:
 def _parse(kind: int, channel: int, body: bytes) -> Frame:
     if not body:
         return Frame(kind, channel, None)
-    described, end = codec.decode(body)
+    described, end = decode(body)
     if not isinstance(described, Described):
         raise DecodeError(f"a frame holds {type(described).__name__} in place of a performative")
     performative = from_described(described)

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from localazure.servicebus.amqp import codec
+from localazure.servicebus.amqp.composite import Composite
+from localazure.servicebus.amqp.constructors import DESCRIBED
+from localazure.servicebus.amqp.decoding import decode, skip
+from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.errors import DecodeError
-from localazure.servicebus.amqp.performatives import Composite, Header, Properties, from_described
+from localazure.servicebus.amqp.performatives import Header, Properties, from_described
 from localazure.servicebus.amqp.types import Described, ULong
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
@@ -93,14 +96,14 @@ def body_value(payload: bytes) -> Any:
     """What the amqp-value section holds; None without one."""
     for code, _, value_start, _ in sections(payload):
         if code == VALUE:
-            return codec.decode(payload, value_start)[0]
+            return decode(payload, value_start)[0]
     return None
 
 
 def body_data(payload: bytes) -> list[bytes]:
     """What the data sections hold, one item each."""
     found = [
-        codec.decode(payload, value_start)[0]
+        decode(payload, value_start)[0]
         for code, _, value_start, _ in sections(payload)
         if code == DATA
     ]
@@ -138,27 +141,27 @@ def sections(payload: bytes) -> Iterator[tuple[int, int, int, int]]:
     """
     position = 0
     while position < len(payload):
-        if payload[position] != codec.DESCRIBED:
+        if payload[position] != DESCRIBED:
             raise DecodeError(f"no message section at byte {position}")
-        descriptor, value_start = codec.decode(payload, position + 1)
+        descriptor, value_start = decode(payload, position + 1)
         code = _SYMBOLS.get(descriptor) if isinstance(descriptor, str) else descriptor
         if not isinstance(code, int) or code not in _SECTIONS:
             raise DecodeError(f"unknown message section {descriptor!r} at byte {position}")
-        end = codec.skip(payload, value_start)
+        end = skip(payload, value_start)
         yield code, position, value_start, end
         position = end
 
 
 def _section(code: int, value: Any) -> bytes:
-    return codec.encode(Described(ULong(code), value))
+    return encode(Described(ULong(code), value))
 
 
 def _composite(payload: bytes, start: int) -> Composite | Described:
-    return from_described(codec.decode(payload, start)[0])
+    return from_described(decode(payload, start)[0])
 
 
 def _map(payload: bytes, start: int, name: str) -> dict[Any, Any]:
-    value, _ = codec.decode(payload, start)
+    value, _ = decode(payload, start)
     if not isinstance(value, dict):
         raise DecodeError(f"the {name} are no map")
     return value

@@ -1,27 +1,32 @@
 """The composite types of AMQP 1.0: frame bodies, sources and targets, outcomes, errors, SASL.
 
-Each is a dataclass whose fields stand in the order of the standard (part 2 section 2.7, part 3
-sections 3.4 and 3.5, part 5 section 5.3.3) and name their wire type.
+The fields are those of the standard: part 2 section 2.7, part 3 sections 3.4 and 3.5, part 5
+section 5.3.3.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
+from typing import Annotated, Any
 
-from localazure.servicebus.amqp import codec
-from localazure.servicebus.amqp.errors import DecodeError
-from localazure.servicebus.amqp.types import (
-    Array,
-    Described,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
+from localazure.servicebus.amqp.composite import (
+    ANY,
+    BINARY,
+    BOOLEAN,
+    COMPOSITE,
+    MAP,
+    STRING,
+    SYMBOL,
+    SYMBOLS,
+    TIMESTAMP,
+    UBYTE,
+    UINT,
+    ULONG,
+    USHORT,
+    Composite,
+)
+from localazure.servicebus.amqp.composite import (
+    from_described as from_described,  # noqa: PLC0414 - who takes it from here has all types loaded
 )
 
 MAX_UINT = 2**32 - 1
@@ -30,153 +35,6 @@ MAX_USHORT = 2**16 - 1
 # Roles of a link endpoint (part 2 section 2.8.1).
 SENDER = False
 RECEIVER = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Wire:
-    """How a field of one declared type goes to the wire and comes from it."""
-
-    name: str
-    to_wire: Callable[[Any], Any]
-    from_wire: Callable[[Any], Any]
-    """Raises TypeError for a value of another type."""
-
-
-def _expect(*kinds: type) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        # bool is an int in Python, a type of its own in AMQP.
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise TypeError
-        return value
-
-    return check
-
-
-def _symbols_from(value: Any) -> list[Symbol]:
-    items = value.items if isinstance(value, Array) else (value,)
-    if not all(isinstance(item, Symbol) for item in items):
-        raise TypeError
-    return list(items)
-
-
-def _symbols_to(value: list[str]) -> Array:
-    return Array(tuple(Symbol(item) for item in value))
-
-
-def _composite_from(value: Any) -> Any:
-    if not isinstance(value, Described):
-        raise TypeError
-    return from_described(value)
-
-
-def _composite_to(value: Any) -> Any:
-    return value.to_described() if isinstance(value, Composite) else value
-
-
-STRING = _Wire("string", str, _expect(str))
-SYMBOL = _Wire("symbol", Symbol, _expect(str))
-SYMBOLS = _Wire("symbol or array of symbols", _symbols_to, _symbols_from)
-BINARY = _Wire("binary", bytes, _expect(bytes))
-BOOLEAN = _Wire("boolean", bool, _expect(bool))
-UBYTE = _Wire("ubyte", UByte, _expect(int))
-USHORT = _Wire("ushort", UShort, _expect(int))
-UINT = _Wire("uint", UInt, _expect(int))
-ULONG = _Wire("ulong", ULong, _expect(int))
-TIMESTAMP = _Wire("timestamp", Timestamp, _expect(int))
-MAP = _Wire("map", dict, _expect(dict))
-ANY = _Wire("any type", lambda value: value, lambda value: value)
-COMPOSITE = _Wire("described list", _composite_to, _composite_from)
-
-
-_BY_CODE: dict[int, type[Composite]] = {}
-_BY_NAME: dict[str, type[Composite]] = {}
-
-
-class Composite:
-    """A described list with named fields. A field that is None is absent on the wire."""
-
-    code: ClassVar[int]
-    composite_name: ClassVar[str]
-
-    def __init_subclass__(cls, *, code: int, name: str) -> None:
-        cls.code, cls.composite_name = code, name
-        _BY_CODE[code] = _BY_NAME[name] = cls
-
-    def to_described(self) -> Described:
-        """The value as the codec encodes it."""
-        values: list[Any] = []
-        for name, wire, _ in _layout(type(self)):
-            value = getattr(self, name)
-            values.append(None if value is None else wire.to_wire(value))
-        while values and values[-1] is None:
-            values.pop()
-        return Described(ULong(self.code), values)
-
-    def encode(self) -> bytes:
-        """The bytes of the composite."""
-        return codec.encode(self.to_described())
-
-    @classmethod
-    def from_fields(cls, values: list[Any]) -> Self:
-        """A composite from the list that was on the wire.
-
-        Raises:
-            DecodeError: too many fields, a mandatory one absent, or one of the wrong type.
-        """
-        layout = _layout(cls)
-        if len(values) > len(layout):
-            raise DecodeError(
-                f"{cls.composite_name} has {len(values)} fields; it has at most {len(layout)}"
-            )
-        parsed: dict[str, Any] = {}
-        for position, (name, wire, is_mandatory) in enumerate(layout):
-            value = values[position] if position < len(values) else None
-            if value is None:
-                if is_mandatory:
-                    raise DecodeError(f"{cls.composite_name} lacks its field {name}")
-                if not hasattr(cls, name):
-                    parsed[name] = None
-                continue
-            try:
-                parsed[name] = wire.from_wire(value)
-            except TypeError:
-                found = type(value).__name__
-                raise DecodeError(
-                    f"{cls.composite_name}: {name} should be {wire.name}, not {found}"
-                ) from None
-        return cls(**parsed)
-
-
-@functools.cache
-def _layout(kind: type[Composite]) -> tuple[tuple[str, _Wire, bool], ...]:
-    """Name, wire type and "is mandatory" of every field, in wire order."""
-    layout: list[tuple[str, _Wire, bool]] = []
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        if name in ("code", "composite_name"):
-            continue
-        declared, wire = get_args(hint)
-        may_be_absent = hasattr(kind, name) or type(None) in get_args(declared)
-        layout.append((name, wire, not may_be_absent))
-    return tuple(layout)
-
-
-def from_described(value: Described) -> Composite | Described:
-    """The composite that a described list stands for, or the value itself if it is not known.
-
-    Raises:
-        DecodeError: a known descriptor with contents that are not its own.
-    """
-    kind: type[Composite] | None = None
-    if isinstance(value.descriptor, Symbol):
-        kind = _BY_NAME.get(value.descriptor)
-    elif isinstance(value.descriptor, int):
-        kind = _BY_CODE.get(value.descriptor)
-    if kind is None:
-        return value
-    if not isinstance(value.value, list):
-        raise DecodeError(f"{kind.composite_name} is a list, not {type(value.value).__name__}")
-    return kind.from_fields(value.value)
-
 
 # --- part 2, transport --------------------------------------------------------------------------
 

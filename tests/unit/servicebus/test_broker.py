@@ -13,9 +13,9 @@ import pytest
 
 from localazure.database import Database
 from localazure.servicebus import broker, contents, management, store
-from localazure.servicebus.amqp import codec
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
@@ -43,7 +43,7 @@ CONFIG = NamespaceConfig(
 
 def message(body: str, **changes: Any) -> SentMessage:
     properties = p.Properties(message_id=changes.pop("message_id", None))
-    bare = properties.encode() + codec.encode(Described(ULong(0x75), body.encode()))
+    bare = properties.encode() + encode(Described(ULong(0x75), body.encode()))
     fields: dict[str, Any] = {"ttl_ms": None, "due_ms": None, "annotations": {}, **changes}
     return SentMessage(bare=bare, properties=properties, **fields)
 
@@ -279,7 +279,7 @@ class Manager:
 
 async def test_management_requests_end_to_end(world: World) -> None:
     manager = Manager(world)
-    annotated = codec.encode(
+    annotated = encode(
         Described(
             ULong(0x72),
             {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(world.now_ms + 1000)},

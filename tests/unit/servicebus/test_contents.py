@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.servicebus import contents
-from localazure.servicebus.amqp import codec
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.errors import AmqpError, DecodeError
 from localazure.servicebus.amqp.types import Described, Symbol, Timestamp, ULong
 from localazure.servicebus.config import CorrelationFilter
@@ -22,7 +22,7 @@ from localazure.servicebus.store import StoredMessage
 
 
 def section(code: int, value: Any) -> bytes:
-    return codec.encode(Described(ULong(code), value))
+    return encode(Described(ULong(code), value))
 
 
 def stored(bare: bytes, **changes: Any) -> StoredMessage:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.servicebus.amqp.codec import MAX_NESTING, decode, encode, skip
+from localazure.servicebus.amqp.decoding import MAX_NESTING, decode, skip
+from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.errors import DecodeError, EncodeError
 from localazure.servicebus.amqp.types import (
     Array,
