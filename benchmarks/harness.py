@@ -151,7 +151,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     Raises:
         ValueError: there are no values, or percent is not in (0, 100].
     """
-    if not values or not 0 < percent <= 100:  # noqa: PLR2004
+    if not values or not 0 < percent <= 100:  # noqa: PLR2004 - per cent
         raise ValueError(f"the {percent}th percentile of {len(values)} values is not defined")
     rank = -(-len(values) * percent // 100)  # rounded up
     return sorted(values)[int(rank) - 1]

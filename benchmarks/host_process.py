@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -172,7 +173,7 @@ class HostProcess:
     async def _result(self, instance: str, pause_seconds: float = POLL_SECONDS) -> Any:
         while True:
             async with self._session.get(f"/durabletask/instances/{instance}") as response:
-                status = await response.json() if response.status != 404 else {}  # noqa: PLR2004
+                status = await response.json() if response.status != HTTPStatus.NOT_FOUND else {}
             if status.get("runtimeStatus") == "Completed":
                 return status["output"]
             if status.get("runtimeStatus") == "Failed":

@@ -46,7 +46,7 @@ def is_refusal(error: AzureError) -> bool:
     if isinstance(error, HttpResponseError):
         return error.status_code in REFUSED_STATUSES
     # Loaded late: see handlers.clients. It is loaded already, or this error would not be here.
-    from azure.ai.ml.exceptions import MlException  # noqa: PLC0415
+    from azure.ai.ml.exceptions import MlException  # noqa: PLC0415 - see above
 
     return isinstance(error, MlException) and not _came_from_a_fault(error)
 

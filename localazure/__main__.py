@@ -151,8 +151,8 @@ def _show_endpoints(environment: Environment) -> None:
 
 async def _start(parsed: argparse.Namespace) -> int:
     # Loaded only here: `up` runs the host as a process of its own.
-    from localazure.functions.cors import CorsPolicy  # noqa: PLC0415
-    from localazure.functions.host import start_host  # noqa: PLC0415
+    from localazure.functions.cors import CorsPolicy  # noqa: PLC0415 - see above
+    from localazure.functions.host import start_host  # noqa: PLC0415 - see above
 
     app: Path = parsed.app.resolve()
     state: Path = (parsed.state or app / ".localazure").resolve()

@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import uuid
+from http import HTTPStatus
 from pathlib import Path
 
 from aiohttp import web
@@ -102,7 +103,7 @@ class EventServer:
         self._client.request("POST", "/events", json.dumps({"id": workflow}), headers)
         response = self._client.getresponse()
         response.read()
-        if response.status != 202 or self._started is None:  # noqa: PLR2004
+        if response.status != HTTPStatus.ACCEPTED or self._started is None:
             raise RuntimeError(f"the event was answered with {response.status}")
         return self._started
 

@@ -21,7 +21,7 @@ __all__ = ["AppLoadError", "serve", "start_host"]
 
 def serve(environment: Environment) -> AbstractAsyncContextManager[None]:
     """Run the environment's app as a part of localazure (see `host.serve`)."""
-    from localazure.functions import host  # noqa: PLC0415
+    from localazure.functions import host  # noqa: PLC0415 - see above
 
     return host.serve(environment)
 
@@ -36,7 +36,7 @@ async def start_host(
     cors: CorsPolicy | None = None,
 ) -> None:
     """Run an app alone until SIGTERM or SIGINT (see `host.start_host`)."""
-    from localazure.functions import host  # noqa: PLC0415
+    from localazure.functions import host  # noqa: PLC0415 - see above
 
     await host.start_host(
         app, port=port, state=state, enable_auth=enable_auth, only=only, cors=cors

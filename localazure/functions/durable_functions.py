@@ -59,7 +59,7 @@ class DurableFunctions:
                     f"both go by the name {function.durable_name!r}"
                 )
             if function.trigger.kind == bindings.ORCHESTRATION_TRIGGER and not function.is_async:
-                function = replace(function, call=replay.wrap(function.call))  # noqa: PLW2901
+                function = replace(function, call=replay.wrap(function.call))  # noqa: PLW2901 - the same one, faster
             self._functions[name] = function
         try:
             options = DurableOptions.parse(settings)

@@ -113,7 +113,7 @@ class Host:
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
                 # An app without durable functions needs neither the engine nor its SDK.
-                from localazure.functions.durable_functions import DurableFunctions  # noqa: PLC0415
+                from localazure.functions.durable_functions import DurableFunctions  # noqa: PLC0415 - see above
 
                 self._durable = DurableFunctions(
                     (

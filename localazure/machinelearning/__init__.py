@@ -12,7 +12,7 @@ from localazure.environment import Environment
 async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Serve the workspace; see `localazure.machinelearning.service.serve`."""
     # Imported late: a runner process imports this package too, and needs no server.
-    from localazure.machinelearning.service import serve as serve_workspace  # noqa: PLC0415
+    from localazure.machinelearning.service import serve as serve_workspace  # noqa: PLC0415 - see above
 
     async with serve_workspace(environment):
         yield

@@ -82,7 +82,7 @@ async def performance(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
 
 
 def content_of(files: list[File]) -> dict[str, str]:
-    return {path: hashlib.md5(content).hexdigest() for path, content in files}  # noqa: S324
+    return {path: hashlib.md5(content).hexdigest() for path, content in files}  # noqa: S324 - what storage keeps of a blob
 
 
 async def test_a_first_batch_lands(performance: Performance) -> None:

@@ -124,7 +124,7 @@ def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 def _plain_numbers(axes: Axes) -> None:
     """0.5, not 5 x 10^-1, on a logarithmic scale; fewer of them where it spans much."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415  # as in _figure
 
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -61,7 +61,7 @@ class DurableOptions:
         parsed: dict[str, Any] = {}
         for key, value in settings.items():
             if key == "httpSettings" and isinstance(value, Mapping):
-                wait: Any = value.get("defaultAsyncRequestSleepTimeMilliseconds")  # pyright: ignore[reportUnknownVariableType]
+                wait: Any = value.get("defaultAsyncRequestSleepTimeMilliseconds")  # pyright: ignore[reportUnknownVariableType] - JSON
                 if wait is not None:
                     parsed["http_polling_milliseconds"] = _positive("httpSettings", wait)
             elif key in _SETTINGS:

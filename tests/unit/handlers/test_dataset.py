@@ -101,7 +101,7 @@ def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
 
 
 def test_the_sdk_still_validates_where_it_is_told_not_to() -> None:
-    assert inspect.signature(DataOperations._validate).parameters.keys() == {"self", "data"}  # pyright: ignore[reportPrivateUsage]
+    assert inspect.signature(DataOperations._validate).parameters.keys() == {"self", "data"}  # pyright: ignore[reportPrivateUsage] - what is counted on
 
 
 def test_folders_are_told_apart() -> None:

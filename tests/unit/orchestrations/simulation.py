@@ -148,7 +148,10 @@ class Instance:
         except Exception as failure:  # noqa: BLE001 - the instance failed
             self._end(None, failure)
             return
-        resume = lambda: self._advance(task.result, task.error)  # noqa: E731
+
+        def resume() -> None:
+            self._advance(task.result, task.error)
+
         if task.done:
             resume()
         else:

@@ -92,7 +92,7 @@ def test_a_json_web_token_opens_what_it_was_put_for() -> None:
         (b"\xff\0\xff\0\xff", False),
     ],
 )
-def test_sasl_plain_with_the_key_opens_everything(response: bytes, is_let_in: bool) -> None:  # noqa: FBT001
+def test_sasl_plain_with_the_key_opens_everything(response: bytes, is_let_in: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     authorization = Authorization(KEY)
     assert authorization.authenticate("PLAIN", response) == is_let_in
     assert authorization.allows("anything", NOW_S) == is_let_in

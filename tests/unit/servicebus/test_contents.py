@@ -157,7 +157,7 @@ def test_what_is_no_message_is_refused(payload: bytes) -> None:
         (CorrelationFilter(system={"message_id": "m"}, application={"a": 1}), True),
     ],
 )
-def test_filters(rule: CorrelationFilter, is_match: bool) -> None:  # noqa: FBT001
+def test_filters(rule: CorrelationFilter, is_match: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     facts = MessageFacts(amqp_message.properties(BARE), BARE)
     assert matches((rule,), facts) == is_match
     assert not matches((), facts)

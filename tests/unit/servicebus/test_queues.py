@@ -120,7 +120,7 @@ def test_a_dead_letter_queue_never_gives_up_on_a_message() -> None:
 @pytest.mark.parametrize(
     ("dead_letters_expired", "place"), [(True, Place.DEAD_LETTERS), (False, Place.GONE)]
 )
-def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, place: Place) -> None:  # noqa: FBT001
+def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, place: Place) -> None:  # noqa: FBT001 - pytest gives it by name
     queue = make_queue(dead_letters_expired=dead_letters_expired)
     queue.add(Entry(1, expires_ms=10))
     queue.add(Entry(2, MessageState.DEFERRED, expires_ms=10))

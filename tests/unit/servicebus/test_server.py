@@ -116,7 +116,7 @@ async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[
 async def test_links_that_lead_nowhere(
     client: Session,
     address: str | None,
-    receives: bool,  # noqa: FBT001
+    receives: bool,  # noqa: FBT001 - pytest gives it by name
     condition: str,
 ) -> None:
     assert client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")

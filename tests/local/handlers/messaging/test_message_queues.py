@@ -18,7 +18,7 @@ from tests.local.part_process import PartProcess
 
 
 def a_message(message_id: str, body: str = "{}", **more: object) -> Message:
-    return Message(message_id=message_id, body=body, **more)  # type: ignore[arg-type]
+    return Message(message_id=message_id, body=body, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def test_many_threads_send_through_one_sender(world: World, namespace: Namespace) -> None:

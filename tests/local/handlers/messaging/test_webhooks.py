@@ -31,7 +31,7 @@ def at_loopback(_host: str, _port: int) -> Sequence[str]:
 
 def send(url: str, **more: object) -> Answer:
     given = {"headers": {"webhook-id": "n"}, "body": b"{}", "networks": LOOPBACK, "now": NOW} | more
-    return post(url, **given)  # type: ignore[arg-type]
+    return post(url, **given)  # type: ignore[arg-type]  # arguments by name
 
 
 @pytest.fixture(scope="module")

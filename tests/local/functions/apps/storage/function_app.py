@@ -55,7 +55,7 @@ def on_order(message: func.QueueMessage, receipt: func.Out[str], row: func.Out[s
     row_key="{id}",
     connection="AzureWebJobsStorage",
 )
-def receipt(req: func.HttpRequest, receipt: func.InputStream, rows: str) -> str:  # noqa: ARG001
+def receipt(req: func.HttpRequest, receipt: func.InputStream, rows: str) -> str:  # noqa: ARG001 - bound, not used
     return json.dumps({"receipt": receipt.read().decode() if receipt else None, "rows": rows})
 
 
@@ -67,7 +67,7 @@ def receipt(req: func.HttpRequest, receipt: func.InputStream, rows: str) -> str:
     take=1,
     connection="AzureWebJobsStorage",
 )
-def all_orders(req: func.HttpRequest, rows: str) -> str:  # noqa: ARG001
+def all_orders(req: func.HttpRequest, rows: str) -> str:  # noqa: ARG001 - bound, not used
     return rows
 
 

@@ -23,7 +23,7 @@ async def count(req: Request) -> JSONResponse:
 
 
 @app.route(route="feed")
-async def feed(req: Request) -> StreamingResponse:  # noqa: ARG001
+async def feed(req: Request) -> StreamingResponse:  # noqa: ARG001 - bound, not used
     async def pieces() -> AsyncGenerator[str]:
         yield "first\n"
         await may_go_on.wait()
@@ -33,20 +33,20 @@ async def feed(req: Request) -> StreamingResponse:  # noqa: ARG001
 
 
 @app.route(route="go-on", methods=["POST"])
-async def go_on(req: Request) -> str:  # noqa: ARG001
+async def go_on(req: Request) -> str:  # noqa: ARG001 - bound, not used
     may_go_on.set()
     return "on"
 
 
 @app.route(route="fails")
-async def fails(req: Request) -> str:  # noqa: ARG001
+async def fails(req: Request) -> str:  # noqa: ARG001 - bound, not used
     raise ValueError("as told")
 
 
 @app.route(route="copy/{name}")
 @app.blob_input(arg_name="source", path="from/{name}", connection="AzureWebJobsStorage")
 @app.blob_input(arg_name="target", path="target", connection="AzureWebJobsStorage")
-def copy(req: Request, source: blob.BlobClient, target: blob.ContainerClient) -> str:  # noqa: ARG001
+def copy(req: Request, source: blob.BlobClient, target: blob.ContainerClient) -> str:  # noqa: ARG001 - bound, not used
     target.upload_blob(source.blob_name, source.download_blob().readall())
     return source.container_name
 
