@@ -93,13 +93,15 @@ async def _run(state: Path, console: Console) -> Report:
 
 async def _tell(name: str, stage: Stage, console: Console) -> StoryResult:
     began = time.monotonic()
+    story = STORIES[name]
     facts: Facts
     try:
-        facts, ok = await STORIES[name](stage), True
+        facts, ok, outcome = await story.play(stage), True, story.outcome
     except Exception as error:  # noqa: BLE001 - a story that failed is a result; the others go on
-        facts, ok = {"error": f"{type(error).__name__}: {error}"}, False
+        facts, ok, outcome = {"error": f"{type(error).__name__}: {error}"}, False, "failed"
     seconds = time.monotonic() - began
-    console.print(f"{'[green]✓[/]' if ok else '[red]✗[/]'} {name} ({seconds:.1f} s)")
+    mark = "[green]✓[/]" if ok else "[red]✗[/]"
+    console.print(f"{mark} {name:{max(map(len, STORIES))}}  {outcome} ({seconds:.1f} s)")
     return StoryResult(name=name, ok=ok, seconds=seconds, facts=facts)
 
 

@@ -213,10 +213,20 @@ async def killed(stage: Stage) -> Facts:
     }
 
 
-STORIES: Mapping[str, Callable[[Stage], Awaitable[Facts]]] = {
-    "a first batch lands": first_batch,
-    "the rest lands, events duplicated and shuffled": the_rest,
-    "the same content lands again": the_same_again,
-    "a poisoned batch lands": poisoned,
-    "a training process is killed": killed,
+@dataclass(frozen=True)
+class Story:
+    """What is done, and what it has to end in."""
+
+    play: Callable[[Stage], Awaitable[Facts]]
+    outcome: str
+
+
+STORIES: Mapping[str, Story] = {
+    "a first batch lands": Story(first_batch, "one run, one dataset version, one model"),
+    "the rest lands, events duplicated and shuffled": Story(
+        the_rest, "one more run, a better champion"
+    ),
+    "the same content lands again": Story(the_same_again, "no run, and explain says why"),
+    "a poisoned batch lands": Story(poisoned, "rejected, dead-lettered, alerted"),
+    "a training process is killed": Story(killed, "retried, resumed from its checkpoint"),
 }

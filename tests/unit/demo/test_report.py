@@ -100,7 +100,7 @@ def test_people_read_the_same_facts(report: Report) -> None:
 
 def test_five_stories_are_told() -> None:
     assert len(STORIES) == 5
-    assert all(story.__doc__ for story in STORIES.values())
+    assert all(story.play.__doc__ and story.outcome for story in STORIES.values())
 
 
 def test_what_comes_twice_under_one_id_is_one_notification() -> None:
