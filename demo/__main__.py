@@ -101,7 +101,7 @@ async def _tell(name: str, stage: Stage, console: Console) -> StoryResult:
         facts, ok, outcome = {"error": f"{type(error).__name__}: {error}"}, False, "failed"
     seconds = time.monotonic() - began
     mark = "[green]✓[/]" if ok else "[red]✗[/]"
-    console.print(f"{mark} {name:{max(map(len, STORIES))}}  {outcome} ({seconds:.1f} s)")
+    console.print(f"{mark} {name:{max(map(len, STORIES))}}  {outcome}", soft_wrap=True)
     return StoryResult(name=name, ok=ok, seconds=seconds, facts=facts)
 
 

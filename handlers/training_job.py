@@ -7,8 +7,7 @@ job: https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,14 +50,6 @@ STATES: Mapping[str, JobState] = {
 OTHER_STATE: JobState = "running"
 NO_CHAMPION = "none"
 COMMAND = "command"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActiveJob:
-    """A job of a pipeline that has not ended."""
-
-    run: str
-    state: JobState
 
 
 def submit_job(clients: Clients, request: SubmitJob) -> Job:
@@ -108,18 +99,6 @@ def request_cancel(clients: Clients, run: str, why: str) -> None:
     """Keep it on record that a run is to be cancelled: its next look at the job will see it."""
     # The first request counts; a second one finds the record there.
     records.create(clients.records, _cancel_record(run), {"reason": why})
-
-
-def list_active_jobs(clients: Clients, pipeline: str) -> Iterator[ActiveJob]:
-    """The jobs that Landfall submitted for a pipeline and that have not ended."""
-    # The service filters by the tag's key only. The SDK gives None for a job that it cannot parse.
-    jobs = cast("Iterable[AzureMLJob | None]", clients.ml.jobs.list(tag=tags.PIPELINE))
-    for job in jobs:
-        if job is None or tags_of(job).get(tags.PIPELINE) != pipeline:
-            continue
-        state = job_state(job.status)
-        if state not in ENDED:
-            yield ActiveJob(run=str(job.name), state=state)
 
 
 def job_state(status: str | None) -> JobState:

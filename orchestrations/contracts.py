@@ -7,7 +7,7 @@ that a history written by an older release is either understood or refused by na
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,7 +40,6 @@ class Contract(BaseModel):
     """Base of all contracts: a frozen record with a schema version."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    SCHEMA: ClassVar[int] = 1
 
     schema_version: int = Field(default=1, ge=1, le=1)
 

@@ -18,9 +18,8 @@ from xml.sax.saxutils import escape
 
 from localazure.functions.storage_rest import StorageError, StorageRest
 
-# The service's own limits.
+# The service's own limit.
 MAX_MESSAGES_PER_REQUEST: Final = 32
-MAX_MESSAGE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,6 @@ SDK_WARNINGS = pytest.mark.filterwarnings(
     "ignore::marshmallow.warnings.RemovedInMarshmallow4Warning"
 )
 REPOSITORY = Path(__file__).parents[3]
-START_SECONDS = 60.0
 
 AZURE_ML = {
     "datastores": [{"name": "landing", "containerName": "landing"}],

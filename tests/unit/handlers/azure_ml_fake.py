@@ -81,10 +81,6 @@ class Jobs(Resources):
             self.cancel_faults.pop(0)(name)
         self.cancelled.append(name)
 
-    def list(self, *, tag: str) -> Any:
-        assert tag
-        return iter([*self.store.values(), None])
-
     def _get_run_details(self, name: str) -> Any:
         if isinstance(self.run_error, Exception):
             raise self.run_error

@@ -12,11 +12,9 @@ from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
 from handlers.training_job import (
     STATES,
-    ActiveJob,
     cancel_job,
     get_job,
     job_state,
-    list_active_jobs,
     overrides,
     request_cancel,
     submit_job,
@@ -314,18 +312,3 @@ def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
     world.workspace.jobs.cancel_faults.append(fail)
     with pytest.raises(Exception, match="no"):
         cancel_job(world.clients, REFERENCE)
-
-
-def test_active_jobs_are_the_pipelines_own(world: World) -> None:
-    for name, status, tags in [
-        ("a", "Running", {"landfall.pipeline": "digits"}),
-        ("b", "Completed", {"landfall.pipeline": "digits"}),
-        ("c", "Queued", {"landfall.pipeline": "faces"}),
-        ("d", "NotResponding", {"landfall.pipeline": "digits"}),
-        ("e", "Running", None),
-    ]:
-        world.workspace.jobs.store[name,] = a_job(name, status, tags)
-    assert list(list_active_jobs(world.clients, "digits")) == [
-        ActiveJob(run="a", state="running"),
-        ActiveJob(run="d", state="running"),
-    ]

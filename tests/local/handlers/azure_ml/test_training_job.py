@@ -14,7 +14,6 @@ from handlers.results import read_results
 from handlers.training_job import (
     cancel_job,
     get_job,
-    list_active_jobs,
     request_cancel,
     submit_job,
 )
@@ -171,7 +170,6 @@ def test_submitted_many_times_at_once_it_is_one_job(prepared: Cloud) -> None:
     with ThreadPoolExecutor(4) as pool:
         jobs = list(pool.map(submit_job, [prepared.clients] * 4, [request] * 4))
     assert {job.name for job in jobs} == {request.run}
-    assert [job.run for job in list_active_jobs(prepared.clients, "digits")] == [request.run]
     cancel_job(prepared.clients, JobReference(job=request.run))
     wait_until(prepared, request.run, "cancelled")
 
@@ -186,7 +184,6 @@ def test_a_request_to_cancel_is_seen_and_a_cancel_ends_the_job(prepared: Cloud) 
     cancel_job(clients, JobReference(job=run))
     assert not wait_until(prepared, run, "cancelled").cancel_requested
     cancel_job(clients, JobReference(job=run))
-    assert list(list_active_jobs(clients, "digits")) == []
 
 
 def test_a_job_that_is_gone(prepared: Cloud) -> None:
