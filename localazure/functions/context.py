@@ -11,9 +11,26 @@ from typing import Any
 
 import azure.functions
 
+from localazure.functions import logs
+
 
 class _ThreadLocalStorage(threading.local):
-    invocation_id: str | None = None
+    """What a thread that a function starts knows of the invocation: what it says itself."""
+
+    def __init__(self, correlation: logs.Correlation) -> None:
+        self._correlation = correlation
+        self._invocation_id: str | None = None
+
+    @property
+    def invocation_id(self) -> str | None:
+        """The invocation that the thread works for. Set to the context's, its log lines tell."""
+        return self._invocation_id
+
+    @invocation_id.setter
+    def invocation_id(self, value: str | None) -> None:
+        self._invocation_id = value
+        if value == self._correlation.invocation_id:
+            logs.invocation.set(self._correlation)
 
 
 @dataclass(frozen=True)
@@ -50,23 +67,21 @@ class InvocationContext(azure.functions.Context):
     def __init__(
         self,
         *,
-        invocation_id: str,
-        function_name: str,
+        correlation: logs.Correlation,
         function_directory: str,
         trace: TraceContext,
         retry: RetryContext,
     ) -> None:
-        self._invocation_id = invocation_id
-        self._function_name = function_name
+        self._correlation = correlation
         self._function_directory = function_directory
         self._trace = trace
         self._retry = retry
-        self._storage = _ThreadLocalStorage()
+        self._storage = _ThreadLocalStorage(correlation)
 
     @property
     def invocation_id(self) -> str:
         """Id of this invocation, a GUID."""
-        return self._invocation_id
+        return self._correlation.invocation_id
 
     @property
     def thread_local_storage(self) -> Any:
@@ -76,7 +91,7 @@ class InvocationContext(azure.functions.Context):
     @property
     def function_name(self) -> str:
         """Name of the function."""
-        return self._function_name
+        return self._correlation.function
 
     @property
     def function_directory(self) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 import azure.functions
 from azure.functions.decorators.function_app import Function
 
-from localazure.functions.definition import Definition, users_traceback
+from localazure.functions.definition import Definition
 from localazure.functions.errors import AppLoadError
+from localazure.functions.users_traceback import users_traceback
 
 
 def read(script: Path) -> list[Definition]:
@@ -34,10 +35,8 @@ def read(script: Path) -> list[Definition]:
 def _import(script: Path) -> Any:
     try:
         return importlib.import_module(script.stem)
-    except Exception as error:  # whatever the author's code raises
-        raise AppLoadError(
-            f"importing {script} failed:\n{users_traceback(error, script.parent)}"
-        ) from error
+    except (Exception, SystemExit) as error:  # whatever the author's code raises
+        raise AppLoadError(f"importing {script} failed:\n{users_traceback(error)}") from error
 
 
 def _find_register(module: Any, script: Path) -> azure.functions.FunctionRegister:

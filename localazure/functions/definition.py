@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +26,3 @@ class Definition:
     is_disabled: bool = False
     fault: str | None = None
     """Why it cannot run."""
-
-
-def users_traceback(error: BaseException, app: Path) -> str:
-    """The traceback from the app's first frame on; what leads there is no concern of its author."""
-    frames = traceback.extract_tb(error.__traceback__)
-    first = next(
-        (index for index, frame in enumerate(frames) if Path(frame.filename).is_relative_to(app)),
-        len(frames),
-    )
-    lines = traceback.format_list(frames[first:]) + traceback.format_exception_only(error)
-    return "".join(lines).rstrip()

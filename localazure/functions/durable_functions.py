@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from localazure.functions.durable.invocation import FunctionFailed, Trigger
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.errors import AppLoadError
-from localazure.functions.invocation import Invoker, TriggerData, describe_failure
+from localazure.functions.invocation import Invoker, TriggerData
 from localazure.functions.loader import LoadedFunction
+from localazure.functions.settings import resolve_references
+from localazure.functions.users_traceback import users_traceback
 
 
 class DurableFunctions:
@@ -35,6 +37,7 @@ class DurableFunctions:
         base_url: str,
         keys: KeyRing,
         settings: dict[str, Any],
+        app_settings: Mapping[str, str],
     ) -> None:
         """An engine that is yet to be started.
 
@@ -45,6 +48,7 @@ class DurableFunctions:
             base_url: of this host, without a trailing slash.
             keys: open the management API.
             settings: host.json's `extensions.durableTask`.
+            app_settings: for `%NAME%` in these.
 
         Raises:
             AppLoadError: two functions go by one name, or a setting is wrong.
@@ -62,7 +66,14 @@ class DurableFunctions:
                 function = replace(function, call=replay.wrap(function.call))  # noqa: PLW2901 - the same one, faster
             self._functions[name] = function
         try:
-            options = DurableOptions.parse(settings)
+            options = DurableOptions.parse(
+                {
+                    key: resolve_references(value, app_settings)
+                    if isinstance(value, str)
+                    else value
+                    for key, value in settings.items()
+                }
+            )
         except ValueError as error:
             raise AppLoadError(str(error)) from None
         self.extension = DurableExtension(
@@ -101,7 +112,7 @@ class DurableFunctions:
             outcome = await self._invoker.invoke(function, data)
         except Exception as error:
             raise FunctionFailed(
-                type(error).__name__, str(error), describe_failure(error)
+                type(error).__name__, str(error), users_traceback(error)
             ) from error
         return _as_json(outcome.result)
 

@@ -11,3 +11,7 @@ class AppLoadError(ConfigurationError):
 
 class FunctionTimeoutError(Exception):
     """An invocation ran longer than host.json's `functionTimeout`."""
+
+
+class FunctionExitError(Exception):
+    """A function called `sys.exit`."""

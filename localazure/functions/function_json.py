@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from localazure.functions.definition import Definition, users_traceback
+from localazure.functions.definition import Definition
 from localazure.functions.errors import AppLoadError
 from localazure.functions.json_file import read_object
+from localazure.functions.users_traceback import users_traceback
 
 FILE_NAME: Final = "function.json"
 PACKAGE: Final = "__app__"
@@ -44,10 +45,10 @@ def read(app: Path) -> list[Definition]:
     package = importlib.util.module_from_spec(importlib.machinery.ModuleSpec(PACKAGE, None))
     package.__path__ = [str(app)]
     sys.modules[PACKAGE] = package
-    return [one for file in files if (one := _define(file, app)) is not None]
+    return [one for file in files if (one := _define(file)) is not None]
 
 
-def _define(file: Path, app: Path) -> Definition | None:
+def _define(file: Path) -> Definition | None:
     directory = file.parent
     document: dict[str, Any] = {}
     call, bindings, trigger, fault = None, (), "", None
@@ -60,8 +61,8 @@ def _define(file: Path, app: Path) -> Definition | None:
         call = _import(document, directory)
     except (AppLoadError, ValueError) as error:
         fault = str(error)
-    except Exception as error:  # noqa: BLE001 - whatever the author's code raises
-        fault = f"importing it failed:\n{users_traceback(error, app)}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the author's code raises
+        fault = f"importing it failed:\n{users_traceback(error)}"
     return Definition(
         name=directory.name,
         directory=directory,

@@ -53,6 +53,12 @@ def list_functions(
 
 def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str]) -> None:
     """Say which functions are in error, as the real host words it, and which settings are idle."""
+    functions = list(functions)
+    if not functions:
+        _LOG.warning(
+            "No job functions found: no function of the app is decorated with a trigger, or no "
+            "blueprint is registered"
+        )
     for name, fault in sorted(faults.items()):
         _LOG.error("The '%s' function is in error: %s", name, fault)
     for function in functions:

@@ -34,7 +34,12 @@ from localazure.functions.invocation import Invoker
 from localazure.functions.listeners import Surroundings
 from localazure.functions.loader import LoadedFunction, importable, load
 from localazure.functions.output_bindings import OutputBindings
-from localazure.functions.settings import LocalSettings, process_environment, time_zone
+from localazure.functions.settings import (
+    AppSettings,
+    LocalSettings,
+    process_environment,
+    time_zone,
+)
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_outputs import StorageOutputs
 
@@ -126,6 +131,7 @@ class Host:
                     base_url=self.base_url,
                     keys=keys,
                     settings=options.durable_task,
+                    app_settings=settings,
                 )
         except BaseException:
             self._database.close()
@@ -272,7 +278,6 @@ async def run_app(
         OSError: the port is taken.
     """
     app, state = app.resolve(), state.resolve()
-    state.mkdir(parents=True, exist_ok=True)
     local = LocalSettings.read(app)
     platform = {
         "AZURE_FUNCTIONS_ENVIRONMENT": "Development",
@@ -283,19 +288,22 @@ async def run_app(
             process_environment({**platform, **local.values, **os.environ, **app_settings})
         )
         options = HostOptions.read(app)
+        state.mkdir(parents=True, exist_ok=True)
+        # Taken before the app is imported: on Azure no change of its environment reaches the host.
+        settings = AppSettings(os.environ)
         surroundings.enter_context(contextlib.chdir(app))
         surroundings.enter_context(logs.configured(options.log_levels))
         for warning in options.warnings:
             _LOG.warning(warning)
         surroundings.enter_context(importable(app))
-        functions = load(app, os.environ, tuple(only) or options.functions)
+        functions = load(app, settings, tuple(only) or options.functions)
         host = Host(
             functions,
             options,
             port=port,
             state=state,
             keys=keys,
-            settings=dict(os.environ),
+            settings=settings,
             cors=local.cors if cors is None else cors,
         )
         try:
@@ -350,6 +358,7 @@ async def start_host(
         OSError: the port is taken.
     """
     logging.basicConfig(level=logging.INFO)  # nothing, if the caller has done so
+    HostOptions.read(app)  # so that nothing is written into a folder that is no app's
     state.mkdir(parents=True, exist_ok=True)
     ring = KeyRing if enable_auth else OpenDoor
     stop = asyncio.Event()

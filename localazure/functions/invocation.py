@@ -21,20 +21,19 @@ import logging
 import os
 import random
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from azure.functions.meta import Datum
 
 from localazure.functions import bindings, converters, logs, sdk_types
 from localazure.functions.context import InvocationContext, Output, RetryContext, TraceContext
-from localazure.functions.errors import FunctionTimeoutError
+from localazure.functions.errors import FunctionExitError, FunctionTimeoutError
 from localazure.functions.loader import LoadedFunction
 from localazure.functions.signature import RETURN, Binding
+from localazure.functions.users_traceback import users_traceback
 from localazure.functions.web_extension import NATIVE
 from localazure.functions.worker_pool import WorkerPool
 
@@ -46,9 +45,6 @@ SLOW_REPLAY_SECONDS: Final = 1.0
 # Of the real worker on Python 3.9 and later, by concurrent.futures.
 _DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 _ENTITY_THREADS: Final = 4
-
-_HERE: Final = Path(__file__).parent
-
 
 BindingData = Callable[[], Mapping[str, Any]]
 
@@ -123,6 +119,7 @@ class Invoker:
 
         Raises:
             FunctionTimeoutError: it ran longer than the limit.
+            FunctionExitError: it wanted to end the process.
             Exception: whatever the function raised, or what converting its values did.
         """
         correlation = logs.Correlation(function.name)
@@ -147,7 +144,7 @@ class Invoker:
                 "Executed '%s' (Failed, %d ms)\n%s",
                 function.name,
                 (time.monotonic() - started) * 1000,
-                describe_failure(error),
+                users_traceback(error),
             )
             raise
         else:
@@ -217,8 +214,7 @@ class Invoker:
         context = None
         if function.signature.takes_context:
             context = arguments["context"] = InvocationContext(
-                invocation_id=correlation.invocation_id,
-                function_name=function.name,
+                correlation=correlation,
                 function_directory=str(function.directory),
                 trace=data.trace,
                 retry=retry or RetryContext(),
@@ -276,6 +272,11 @@ class Invoker:
                     return await function.call(**arguments)
                 pool = self._entity_threads if kind == bindings.ENTITY_TRIGGER else self._threads
                 return await pool.run(functools.partial(_call_sync, function, arguments, context))
+        except SystemExit as error:
+            raise FunctionExitError(
+                f"'{function.name}' called sys.exit({error.code!r}), which on Azure ends the "
+                "worker with all that it runs"
+            ) from error
         except TimeoutError:
             if not timer.expired():  # the function's own
                 raise
@@ -346,13 +347,3 @@ def _enter(context: InvocationContext | None) -> None:
     """Have a thread know which invocation it works for, where somebody can ask."""
     if context is not None:
         context.thread_local_storage.invocation_id = context.invocation_id
-
-
-def describe_failure(error: BaseException) -> str:
-    """A failure's traceback as its author wants to read it: without the frames of this host."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not Path(frame.filename).is_relative_to(_HERE)
-    ]
-    return "".join(traceback.format_list(frames) + traceback.format_exception_only(error)).rstrip()

@@ -4,7 +4,8 @@
 to case; of several routes that match, the one whose first differing segment is more specific wins
 (literal, constrained parameter, parameter, catch-all).
 
-Source: https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates
+Sources: https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates,
+https://learn.microsoft.com/dotnet/api/microsoft.aspnetcore.http.pathstring
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ T = TypeVar("T")
 _NAME = re.compile(r"(\*{0,2})([A-Za-z_]\w*)")
 # A constraint's argument may hold parentheses, one level deep.
 _CONSTRAINT = re.compile(r":(\w+)(?:\(((?:[^()]|\([^()]*\))*)\))?")
-# A parameter; the braces in it are those of a regular expression's repetition, `{2,4}`.
-_PARAMETER = re.compile(r"\{((?:[^{}]|\{\d+(?:,\d*)?\})*)\}")
+# A parameter; the braces in it are those of a regular expression's repetition, `{2,4}`, which
+# ASP.NET wants doubled.
+_PARAMETER = re.compile(r"\{((?:[^{}]|\{\d+(?:,\d*)?\}|\{\{\d+(?:,\d*)?\}\})*)\}")
+_ENCODED_SLASH = re.compile(r"%(2f)", re.IGNORECASE)
 
 
 def _parses(parse: Callable[[str], object]) -> Constraint:
@@ -191,13 +194,18 @@ class RouteTemplate:
         values: dict[str, str] = {}
         for parameter in self.parameters:
             raw = found[parameter.name]
-            value = unquote(raw) if raw else parameter.default
+            value = _decoded(raw) if raw else parameter.default
             if value is None:
                 continue
             if not all(check(value) for check in parameter.constraints):
                 return None
             values[parameter.name] = value
         return values
+
+
+def _decoded(value: str) -> str:
+    """A part of a path as ASP.NET has it: an encoded slash stays as it is."""
+    return unquote(_ENCODED_SLASH.sub(r"%25\1", value))
 
 
 def _segments(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -81,6 +81,24 @@ def _as_text(path: Path, name: str, value: Any) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise AppLoadError(f"{path}: the value of {name} is not a string")
+
+
+class AppSettings(Mapping[str, str]):
+    """App settings, whose names are found in any case, as by .NET's configuration."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+        self._names = {name.casefold(): name for name in self._values}
+
+    def __getitem__(self, name: str) -> str:
+        """The value of a setting; raises KeyError."""
+        return self._values[self._names[name.casefold()]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def resolve_references(text: str, settings: Mapping[str, str]) -> str:

@@ -361,6 +361,9 @@ class Dispatcher:
             self.wake(execution.instance_id)
         if effects.status in FINISHED:
             self._mail.clear(execution.instance_id)
+        if effects.failure is not None:
+            with logs.working_for(execution.instance_id):
+                _logger.error("%s", effects.failure)
         for activity in turn.activities:
             self._activities.add(activity)
         for timer in turn.timers:

@@ -152,22 +152,32 @@ class EntityRunner:
             try:
                 with logs.working_for(identifier):
                     text = await self._invoke(function, trigger(identifier, state_json, operations))
-                return _read(text, len(operations))
+                return _read(text, identifier, operations)
             except FunctionFailed as failure:
                 error = str(failure)
         _logger.error("entity %s failed, its state stays as it was: %s", identifier, error)
         return state_json, [answer(json.dumps(error), failed=True)] * len(operations)
 
 
-def _read(text: str | None, expected: int) -> tuple[str | None, list[str]]:
-    """State and answers of an entity-out document."""
+def _read(
+    text: str | None, identifier: str, operations: Sequence[Operation]
+) -> tuple[str | None, list[str]]:
+    """State and answers of an entity-out document; says which operations failed."""
     try:
         document = json.loads(text or "null")
         results = document["results"]
         answers = [answer(result["result"], failed=result["isError"]) for result in results]
+        errors = [json.loads(result["result"]) if result["isError"] else None for result in results]
         state = (document["entityState"] or "null") if document["entityExists"] else None
     except (ValueError, TypeError, KeyError) as error:
         raise FunctionFailed("ValueError", f"no valid entity document: {error!r}", "") from error
-    if len(answers) != expected:
-        raise FunctionFailed("ValueError", f"{len(answers)} results for {expected} operations", "")
+    if len(answers) != len(operations):
+        raise FunctionFailed(
+            "ValueError", f"{len(answers)} results for {len(operations)} operations", ""
+        )
+    for operation, error in zip(operations, errors, strict=True):
+        if error is not None:  # of a signal's nobody else hears
+            _logger.error(
+                "operation '%s' of entity %s failed: %s", operation.name, identifier, error
+            )
     return state, answers

@@ -31,6 +31,7 @@ class Effects:
         status: of the instance from now on.
         custom_status: JSON text, None leaves it as it was.
         output: JSON text, once the instance has finished.
+        failure: what to log, once it has failed.
         next_input: JSON text; not None: a new execution begins with it and history starts anew.
         parent_event: what to tell the parent, once the instance has finished.
     """
@@ -40,6 +41,7 @@ class Effects:
     commands: list[Command] = field(default_factory=list[Command])
     custom_status: str | None = None
     output: str | None = None
+    failure: str | None = None
     next_input: str | None = None
     parent_event: Event | None = None
 
@@ -176,6 +178,7 @@ def fail(
         status=Status.FAILED,
         custom_status=custom_status,
         output=json.dumps(message),
+        failure=f"{message}\n{details}".rstrip(),
         parent_event=_tell_parent_of_failure(execution, at, message, details),
     )
 

@@ -79,6 +79,8 @@ def _text(key: str, value: object) -> str:
 
 
 def _positive(key: str, value: object) -> int:
+    if isinstance(value, str) and value.isdecimal():  # from the environment
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"host.json: {key} must be a whole number above 0, not {value!r}")
     return value

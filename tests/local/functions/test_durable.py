@@ -126,6 +126,38 @@ async def test_replay_is_quiet_and_a_failed_activity_is_loud(
     assert failure.endswith("ValueError: no x")
 
 
+async def test_a_failed_orchestration_is_told_once_with_the_users_own_traceback(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/stumbling")
+    assert status["output"] == "Orchestrator function 'stumbling' failed: the outcome"
+    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert told.startswith(status["output"])
+    assert "KeyError: 'the reason'" in told
+    assert "RuntimeError: the outcome" in told
+    assert 'raise RuntimeError("the outcome") from error' in told
+    assert "$OutOfProcData$" not in told
+    assert "durable_functions" not in told
+
+
+async def test_a_failed_operation_of_an_entity_is_told(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("durable") as (_, client):
+        async with client.post("/api/counter/one?operation=break") as response:
+            assert response.status == 202
+        async with asyncio.timeout(30):
+            while "operation 'break' of entity @counter@one failed: broken" not in caplog.text:
+                await asyncio.sleep(0.02)
+
+
+async def test_an_activity_that_ends_the_process_fails(running_app: Any) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/leaving")
+    assert "Activity function 'leave' failed: FunctionExitError" in str(status["output"])
+
+
 async def test_lines_carry_the_instance_that_they_belong_to(
     running_app: Any, console: io.StringIO
 ) -> None:

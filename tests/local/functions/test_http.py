@@ -55,6 +55,8 @@ async def test_the_whole_request_and_the_whole_response(running_app: Any) -> Non
         ("DELETE", "/api/hello", 404),
         ("GET", "/api/items/seven", 404),
         ("GET", "/api/fails", 500),
+        ("GET", "/api/exits", 500),
+        ("GET", "/api/exits_async", 500),
         ("GET", "/api/returns_none", 500),
         ("GET", "/api/slow_async", 500),
         ("GET", "/api/slow", 500),

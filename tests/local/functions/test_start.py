@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import socket
 import textwrap
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from localazure.functions.authorization import KeyRing
 from localazure.functions.errors import AppLoadError
-from localazure.functions.host import run_app
+from localazure.functions.host import run_app, start_host
 
 KEYS = KeyRing(master="m", host="h", system="s")
 HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
@@ -278,3 +280,96 @@ async def test_the_programming_model_v1(tmp_path: Path, free_port: int) -> None:
         client.post("/api/start/Ann") as response,
     ):
         assert await response.text() == "Hello, Ann!"
+
+
+async def test_an_app_that_ends_the_process_at_import(tmp_path: Path) -> None:
+    app = write_app(tmp_path / "app", "import sys\nsys.exit('no licence')\n")
+    with pytest.raises(AppLoadError, match=r"(?s)function_app\.py.*SystemExit: no licence"):
+        await start(app, tmp_path / "state")
+
+
+async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:
+    app = tmp_path / "mistyped"
+    with pytest.raises(AppLoadError, match=r"no host\.json in"):
+        await start_host(app, port=0, state=app / ".localazure")
+    assert not app.exists()
+
+
+async def test_names_of_settings_are_found_in_any_case(tmp_path: Path, free_port: int) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.timer_trigger(arg_name="timer", schedule="%NIGHTLY%")
+        def tick(timer: func.TimerRequest) -> None: ...
+
+        @app.queue_trigger(arg_name="m", queue_name="q", connection="MYSTORE")
+        def off(m: str) -> None: ...
+        """,
+        '{"version": "2.0", "extensions": {"durableTask": {"hubName": "%TASKHUB%"}}}',
+    )
+    settings = {"nightly": "0 0 2 * * *", "MyStore": "x", "AzureWebJobs.OFF.Disabled": "1"}
+    async with run_app(
+        app, port=free_port, state=tmp_path / "state", keys=KEYS, app_settings=settings
+    ) as host:
+        assert host.faults == {}
+
+
+async def test_the_task_hub_may_be_named_by_a_setting(tmp_path: Path, free_port: int) -> None:
+    app = tmp_path / "app"
+    shutil.copytree(Path(__file__).parent / "apps" / "durable", app)
+    durable_task = {"hubName": "%TASKHUB%", "maxConcurrentActivityFunctions": 4}
+    (app / "host.json").write_text(
+        json.dumps({"version": "2.0", "extensions": {"durableTask": durable_task}})
+    )
+    settings = {
+        "TaskHub": "NightHub",
+        "AzureFunctionsJobHost__extensions__durableTask__maxConcurrentActivityFunctions": "2",
+    }
+    async with (
+        run_app(app, port=free_port, state=tmp_path, keys=KEYS, app_settings=settings) as host,
+        aiohttp.ClientSession(host.base_url) as client,
+        client.post("/api/start/echo") as response,
+    ):
+        assert "taskHub=NightHub" in response.headers["Location"]
+    with pytest.raises(AppLoadError, match="%TASKHUB% refers to an app setting that is not set"):
+        await start(app, tmp_path / "state", free_port)
+
+
+async def test_an_app_without_functions_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await start(write_app(tmp_path / "app", ""), tmp_path / "state")
+    assert "No job functions found" in caplog.text
+
+
+async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
+    tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        import logging
+        import threading
+
+        def work(context):
+            logging.getLogger("app").warning("before")
+            context.thread_local_storage.invocation_id = context.invocation_id
+            logging.getLogger("app").warning("after")
+
+        @app.route(auth_level=func.AuthLevel.ANONYMOUS)
+        def hello(req: func.HttpRequest, context: func.Context) -> str:
+            thread = threading.Thread(target=work, args=(context,))
+            thread.start()
+            thread.join()
+            return context.invocation_id
+        """,
+    )
+    async with (
+        run_app(app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}) as host,
+        aiohttp.ClientSession(host.base_url) as client,
+        client.get("/api/hello") as response,
+    ):
+        invocation_id = await response.text()
+    told = {one.getMessage(): vars(one)["correlation"] for one in caplog.records}
+    assert told["before"] == ""
+    assert told["after"] == f"[hello {invocation_id}] "

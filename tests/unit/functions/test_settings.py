@@ -8,7 +8,12 @@ import pytest
 
 from localazure.functions.cors import CorsPolicy
 from localazure.functions.errors import AppLoadError
-from localazure.functions.settings import LocalSettings, is_disabled, resolve_references
+from localazure.functions.settings import (
+    AppSettings,
+    LocalSettings,
+    is_disabled,
+    resolve_references,
+)
 
 
 def read(folder: Path, document: dict[str, Any]) -> LocalSettings:
@@ -82,3 +87,12 @@ def test_a_reference_to_nothing_is_an_error() -> None:
 )
 def test_disabled_functions(settings: dict[str, str], expected: bool) -> None:  # noqa: FBT001 - a table
     assert is_disabled("hello", settings) is expected
+
+
+def test_names_of_app_settings_are_found_in_any_case() -> None:
+    settings = AppSettings({"Schedule": "0 * * * * *", "AzureWebJobs.Tick.Disabled": "True"})
+    assert resolve_references("%SCHEDULE%", settings) == "0 * * * * *"
+    assert is_disabled("tick", settings)
+    assert "schedule" in settings
+    assert settings.get("other") is None
+    assert dict(settings) == {"Schedule": "0 * * * * *", "AzureWebJobs.Tick.Disabled": "True"}

@@ -6,6 +6,7 @@
 
 import json
 import logging
+import sys
 import threading
 
 import azure.durable_functions as df
@@ -31,7 +32,7 @@ async def counter_state(
 ) -> func.HttpResponse:
     entity = df.EntityId("counter", req.route_params["key"])
     if req.method == "POST":
-        await client.signal_entity(entity, "add", 2)
+        await client.signal_entity(entity, req.params.get("operation", "add"), 2)
         return func.HttpResponse(status_code=202)
     state = await client.read_entity_state(entity)
     return func.HttpResponse(json.dumps(state.entity_state))
@@ -62,6 +63,28 @@ def text(to: str, message: func.Out[str]) -> str:
 @app.orchestration_trigger(context_name="context")
 def failing(context: df.DurableOrchestrationContext):
     yield context.call_activity("fail", "x")
+
+
+@app.orchestration_trigger(context_name="context")
+def stumbling(context: df.DurableOrchestrationContext):
+    yield context.call_activity("greet", "x")
+    try:
+        {}["the reason"]
+    except KeyError as error:
+        raise RuntimeError("the outcome") from error
+
+
+@app.orchestration_trigger(context_name="context")
+def leaving(context: df.DurableOrchestrationContext):
+    try:
+        yield context.call_activity("leave", "x")
+    except Exception as error:  # noqa: BLE001 - the SDK's own
+        return str(error)
+
+
+@app.activity_trigger(input_name="what")
+def leave(what: str) -> str:
+    sys.exit("enough")
 
 
 @app.orchestration_trigger(context_name="context")
@@ -113,6 +136,8 @@ async def release(req: func.HttpRequest) -> str:
 def Counter(context: df.DurableEntityContext) -> None:
     logging.getLogger("app").info("counting")
     total = context.get_state(lambda: 0)
+    if context.operation_name == "break":
+        raise ValueError("broken")
     if context.operation_name == "add":
         total += context.get_input()
     context.set_state(total)

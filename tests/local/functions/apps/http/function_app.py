@@ -7,6 +7,7 @@
 import asyncio
 import json
 import os
+import sys
 import threading
 import time
 
@@ -60,6 +61,16 @@ def owners(req: func.HttpRequest) -> str:
 @app.route(route="fails", auth_level=func.AuthLevel.ANONYMOUS)
 def fails(req: func.HttpRequest) -> str:
     raise ValueError("as told")
+
+
+@app.route(route="exits", auth_level=func.AuthLevel.ANONYMOUS)
+def exits(req: func.HttpRequest) -> str:
+    sys.exit("enough")
+
+
+@app.route(route="exits_async", auth_level=func.AuthLevel.ANONYMOUS)
+async def exits_async(req: func.HttpRequest) -> str:
+    sys.exit(3)
 
 
 @app.route(route="returns_none", auth_level=func.AuthLevel.ANONYMOUS)

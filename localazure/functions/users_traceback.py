@@ -1,0 +1,50 @@
+"""Failures as the author of an app wants to read them."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from typing import Final
+
+import azure.functions
+
+_SDK: Final = Path(azure.functions.__file__).parent
+_HOST: Final = (Path(__file__).parent, Path(importlib.__file__ or "").parent)
+_WORKER: Final = (_SDK, _SDK.parent / "durable_functions")
+_FROZEN: Final = "<frozen importlib"
+_HEADING: Final = "Traceback (most recent call last):\n"
+
+
+def users_traceback(error: BaseException) -> str:
+    """A failure's traceback, with what caused it.
+
+    Left out are the frames of this host, and those of the SDK where others are left. It begins
+    with the frames, without the heading that Python puts before them.
+    """
+    told = TracebackException.from_exception(error)
+    chain = list(_chain(told))
+    for one in chain:
+        one.stack = _without(one.stack, *_HOST)
+    if any(_without(one.stack, *_WORKER) for one in chain):
+        for one in chain:
+            one.stack = _without(one.stack, *_WORKER)
+    return "".join(told.format()).removeprefix(_HEADING).rstrip()
+
+
+def _chain(error: TracebackException) -> Iterator[TracebackException]:
+    yield error
+    for other in (error.__cause__, error.__context__, *(error.exceptions or ())):
+        if other is not None:
+            yield from _chain(other)
+
+
+def _without(stack: list[FrameSummary], *folders: Path) -> StackSummary:
+    return traceback.StackSummary.from_list(
+        frame
+        for frame in stack
+        if not frame.filename.startswith(_FROZEN)
+        and not any(Path(frame.filename).is_relative_to(folder) for folder in folders)
+    )
