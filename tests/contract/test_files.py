@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 from handlers.pipelines import load_pipelines
 from handlers.settings import APP_FOLDER
 
+APP_SOURCES = [*APP_FOLDER.glob("handlers/**/*.py"), *APP_FOLDER.glob("orchestrations/**/*.py")]
 HOST_JSON: dict[str, Any] = json.loads((APP_FOLDER / "host.json").read_text())
 
 
@@ -75,11 +78,35 @@ def test_the_pipelines_that_we_ship_are_valid_and_their_jobs_load() -> None:
     assert printed == "['champion', 'data', 'manifest'] ['checkpoints', 'results']\n"
 
 
-def test_the_function_app_installs_no_torch() -> None:
+def third_party_imports() -> set[str]:
+    """Every module that the app imports, early or late, beside the standard library and its own."""
+    found: set[str] = set()
+    for file in [APP_FOLDER / "function_app.py", *APP_SOURCES]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Import(names=names):
+                    found |= {each.name for each in names}
+                case ast.ImportFrom(module=str(module), level=0):
+                    found.add(module)
+                case _:
+                    pass
+    ours = {*sys.stdlib_module_names, "handlers", "orchestrations"}
+    return {module for module in found if module.partition(".")[0] not in ours}
+
+
+def test_the_function_app_requires_what_it_imports_and_nothing_else() -> None:
     requirements = (APP_FOLDER / "requirements.txt").read_text()
-    names = re.findall(r"^[A-Za-z]\S*", requirements, re.MULTILINE)
-    assert "torch" not in names
-    assert "azure-functions" in names
+    providers: dict[str, set[str]] = {}
+    for name in re.findall(r"^[A-Za-z]\S*", requirements, re.MULTILINE):
+        for file in importlib.metadata.files(name) or []:
+            providers.setdefault(file.as_posix(), set()).add(name)
+    used: set[str] = set()
+    for module in third_party_imports():
+        path = module.replace(".", "/")
+        found = providers.get(f"{path}.py", set()) | providers.get(f"{path}/__init__.py", set())
+        assert found, f"{module} is imported, and nothing in requirements.txt brings it"
+        used |= found
+    assert {name for names in providers.values() for name in names} == used
 
 
 @pytest.mark.parametrize("module", ["torch", "azure.ai.ml", "localazure", "trainers"])
@@ -91,8 +118,7 @@ def test_importing_the_app_does_not_load(module: str) -> None:
 def test_the_app_speaks_of_no_local_runtime() -> None:
     for file in [
         APP_FOLDER / "function_app.py",
-        *APP_FOLDER.glob("handlers/**/*.py"),
-        *APP_FOLDER.glob("orchestrations/**/*.py"),
+        *APP_SOURCES,
         *APP_FOLDER.glob("trainers/**/*.py"),
     ]:
         named = re.search(r"localazure|azurite|emulator|devstore", file.read_text(), re.IGNORECASE)
