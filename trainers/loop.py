@@ -202,7 +202,7 @@ class Run:
             self.parallel.place,
         )
         self.parallel.module.train()
-        self._note(evaluation.loss, evaluation.accuracy)
+        self._note(evaluation.loss, evaluation.headline)
         return evaluation
 
     def score_champion(self, folder: Path) -> dict[str, float]:
@@ -210,12 +210,13 @@ class Run:
 
         Raises:
             ModelUnreadable: there is no model of ours in the folder.
+            LaunchInvalid: it is of another kind than what is trained.
         """
         settings = self.settings
         champion = evaluate_champion(
             folder, self.dataset, settings.image_format, settings.model, self.world
         )
-        return {"champion_accuracy": champion.accuracy}
+        return {f"champion_{champion.headline_name}": champion.headline}
 
     def _note(self, loss: float, accuracy: float) -> None:
         """A point of the learning curve.

@@ -7,6 +7,9 @@ trainers/score.py}`. The server calls `init` once and `run` for each request.
 |---|---|
 | `{"images": ["<base64 of a PNG, JPEG, WebP or BMP file>", …]}` | `{"predictions": [{"label", \
 "probability", "top": [{"label", "probability"}, …]}, …]}` |
+| the same to a detector, and if wanted `"score_threshold"` (0.5) | `{"predictions": [{"width", \
+"height", "detections": [{"label", "score", "box", "mask"}, …]}, …]}`, see \
+`trainers.serving.detections` |
 | anything that cannot be scored | `{"error": {"type", "message"}}`, with status 400 |
 
 AZUREML_MODEL_DIR names a folder with one model folder in it, however deep. LANDFALL_ARCHITECTURE is
@@ -30,7 +33,8 @@ import torch
 
 from trainers.errors import ModelUnreadable
 from trainers.serving.model_folder import DESCRIPTION_NAME
-from trainers.serving.scoring import RequestInvalid, Scorer, image_files
+from trainers.serving.request import RequestInvalid, read_request
+from trainers.serving.scoring import Scorer
 
 _BAD_REQUEST = 400
 _state: dict[str, Scorer] = {}
@@ -50,9 +54,11 @@ def init() -> None:
 def run(body: str | bytes) -> Any:
     """Answer a request; bytes may be an image file itself."""
     try:
-        return {"predictions": _state["scorer"].predict(image_files(body))}
+        request = read_request(body)
+        predictions = _state["scorer"].predict(request.files, request.score_threshold)
     except RequestInvalid as error:
         return _refused({"error": {"type": type(error).__name__, "message": str(error)}})
+    return {"predictions": predictions}
 
 
 def _model_folder(root: Path) -> Path:

@@ -171,17 +171,18 @@ def _leave(
     speed: dict[str, Any],
 ) -> None:
     """Write the results; metrics.json last, as the sign that all are there."""
+    detects = model.architecture in DETECTORS
+    versions = provenance.versions(*(("torchvision",) if detects else ()))
     about: dict[str, Any] = {
         "metrics": metrics,
         "dataset_version": run.dataset.version,
         "code_version": provenance.code_version(),
         "seed": run.settings.seed,
-        "versions": provenance.versions(),
+        "versions": versions,
     }
     output = run.settings.output_dir
-    is_classifier = isinstance(evaluation, Evaluation) and not is_dotted(model.architecture)
-    if is_classifier and importlib.util.find_spec("mlflow") is not None:
-        pyfunc.write_flavour(output / results.MODEL_NAME, provenance.versions())
+    if not is_dotted(model.architecture) and importlib.util.find_spec("mlflow") is not None:
+        pyfunc.write_flavour(output / results.MODEL_NAME, versions, detects=detects)
     save_model(output / results.MODEL_NAME, model, about)
     results.write_report(output, run.dataset, evaluation, speed, run.curve)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -21,6 +22,8 @@ _PNG_DEPTH_AT = 24  # after signature, chunk length and type, width and height
 _PNG_DEPTHS = (b"\1", b"\2", b"\4", b"\x08")
 
 MODES = tuple(_PILLOW_MODES)
+
+_Used = TypeVar("_Used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +45,22 @@ def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
     Raises:
         ValueError: it is no image that can be read; the text is the reason.
     """
+    return decode_sized(content, image_format)[0]
+
+
+def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[np.ndarray, tuple[int, int]]:
+    """The same, and the width and height that the image has in the file."""
     size = (image_format.size, image_format.size)
 
-    def convert(image: Image.Image) -> Image.Image:
+    def convert(image: Image.Image) -> tuple[Image.Image, tuple[int, int]]:
         converted = image.convert(_PILLOW_MODES[image_format.mode][0])
         if converted.size == size:
-            return converted
-        return converted.resize(size, Image.Resampling.BILINEAR)
+            return converted, size
+        return converted.resize(size, Image.Resampling.BILINEAR), image.size
 
-    pixels = np.asarray(_opened(content, convert), dtype=np.uint8)
-    return pixels.reshape(*size, image_format.channels).transpose(2, 0, 1)
+    image, was = _opened(content, convert)
+    pixels = np.asarray(image, dtype=np.uint8)
+    return pixels.reshape(*size, image_format.channels).transpose(2, 0, 1), was
 
 
 def check(content: bytes, *, quick: bool = False) -> str | None:
@@ -92,7 +101,7 @@ def _loaded(image: Image.Image) -> Image.Image:
     return image
 
 
-def _opened(content: bytes, use: Callable[[Image.Image], Image.Image]) -> Image.Image:
+def _opened(content: bytes, use: Callable[[Image.Image], _Used]) -> _Used:
     if not content:
         raise ValueError("empty")
     try:

@@ -1,9 +1,8 @@
 """COCO's annotation file: who is where on which image.
 
 Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
-a list of polygons, each `[x1, y1, x2, y2, …]`, or a run-length encoding: the lengths of runs of
-zeros and ones in turn, down the columns, as a list or as COCO's compressed string (6 bits to a
-character, differences to the count before the last one).
+a list of polygons, each `[x1, y1, x2, y2, …]`, or run lengths, as a list or as COCO's compressed
+string: see `run_length`.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
+from trainers.detection import run_length
 from trainers.errors import DataRejected
-
-_FIRST_CHARACTER = 48
-_BITS, _MORE, _SIGN = 0x1F, 0x20, 0x10
 
 Polygons = tuple[tuple[float, ...], ...]
 
@@ -104,7 +101,7 @@ def _instance(entry: Mapping[str, Any], number: Mapping[int, int]) -> Instance:
     runs: tuple[int, ...] = ()
     if isinstance(segmentation, Mapping):
         counts = segmentation["counts"]
-        runs = uncompress(counts) if isinstance(counts, str) else tuple(map(int, counts))
+        runs = run_length.uncompress(counts) if isinstance(counts, str) else tuple(map(int, counts))
         rows, columns = segmentation["size"]
         if min(runs, default=0) < 0 or sum(runs) != rows * columns:
             raise ValueError(f"runs that do not fill {rows} x {columns} pixels")
@@ -121,31 +118,6 @@ def _instance(entry: Mapping[str, Any], number: Mapping[int, int]) -> Instance:
     )
 
 
-def uncompress(text: str) -> tuple[int, ...]:
-    """The run lengths that COCO's string holds.
-
-    Raises:
-        ValueError: it ends within a number, or has a character that is none of the 64.
-    """
-    counts: list[int] = []
-    value = shift = 0
-    for character in text:
-        bits = ord(character) - _FIRST_CHARACTER
-        if not 0 <= bits <= _BITS + _MORE:
-            raise ValueError(f"{character!r} is no character of a compressed mask")
-        value |= (bits & _BITS) << shift
-        shift += 5
-        if bits & _MORE:
-            continue
-        if bits & _SIGN:
-            value -= 1 << shift
-        counts.append(value + counts[-2] if len(counts) > 2 else value)  # noqa: PLR2004  # the first three stand for themselves
-        value = shift = 0
-    if shift:
-        raise ValueError("a compressed mask ends within a number")
-    return tuple(counts)
-
-
 def mask(instance: Instance, image: AnnotatedImage, *, size: int) -> np.ndarray:
     """The instance's pixels on the image scaled to `size` by `size`; without a mask, its box.
 
@@ -153,7 +125,7 @@ def mask(instance: Instance, image: AnnotatedImage, *, size: int) -> np.ndarray:
         Bytes of 0 and 1, shape (size, size).
     """
     if instance.runs:
-        drawn = _from_runs(instance.runs, width=image.width, height=image.height)
+        drawn = run_length.mask(instance.runs, width=image.width, height=image.height)
         resized = Image.fromarray(drawn).resize((size, size), Image.Resampling.NEAREST)
         return np.asarray(resized, dtype=np.uint8)
     left, top, right, bottom = instance.box
@@ -163,11 +135,6 @@ def mask(instance: Instance, image: AnnotatedImage, *, size: int) -> np.ndarray:
     for polygon in corners:
         draw.polygon(_scaled(polygon, size / image.width, size / image.height), fill=1)
     return np.asarray(canvas, dtype=np.uint8)
-
-
-def _from_runs(runs: Sequence[int], *, width: int, height: int) -> np.ndarray:
-    values = np.arange(len(runs), dtype=np.uint8) % 2
-    return np.repeat(values, runs).reshape(width, height).T.copy()
 
 
 def _scaled(polygon: Sequence[float], x_by: float, y_by: float) -> list[tuple[float, float]]:

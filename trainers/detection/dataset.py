@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,6 +37,12 @@ class Target:
     """Bytes of 0 and 1, shape (O, size, size)."""
     is_crowd: Tensor
     """Shape (O,)."""
+
+    def to_learn(self, device: torch.device) -> dict[str, Tensor]:
+        """As torchvision takes it; a crowd is no object to learn."""
+        tensors = dataclasses.asdict(self)
+        keep = ~tensors.pop("is_crowd")
+        return {name: tensor[keep].to(device) for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,11 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
     return detector(architecture, channels=channels, classes=classes)
 
 
+def is_detector(network: nn.Module) -> bool:
+    """Whether it is used as `Detector` is, built in or a user's own."""
+    return getattr(network, "computes_own_loss", False)
+
+
 def detector(architecture: str, *, channels: int, classes: int, **options: Any) -> nn.Module:
     """The same, with further options of torchvision's class, as `box_batch_size_per_image`."""
     model, backbone = _LAYOUTS[architecture]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,15 +14,18 @@ from torch import Tensor
 from trainers.detection.average_precision import Matches, average_precision, match
 from trainers.detection.dataset import Target
 
-_MASK_FROM = 0.5  # of the probability that a pixel belongs
+MASK_FROM = 0.5  # of the probability that a pixel belongs
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionEvaluation:
     """How a detector does. AP as COCO defines it; see `average_precision`."""
 
+    headline_name: ClassVar[str] = "average_precision"
+
     loss: float
-    """The mean of the training losses' sum over the held-out images; 0 if it has other classes."""
+    """The mean of the training losses' sum over the held-out images; infinite if the detector lacks
+    a class of the data."""
     average_precision: Mapping[str, Mapping[str, float]]
     """By kind, `box` or `mask`, and name: `ap`, `ap_50`, `ap_75`, and each class's by its name."""
     confusion: None = None
@@ -40,7 +43,7 @@ class DetectionEvaluation:
             for kind, by_name in self.average_precision.items()
             for name in ("ap", "ap_50", "ap_75")
         }
-        return {"average_precision": self.headline, "loss": self.loss, **flat}
+        return {self.headline_name: self.headline, "loss": self.loss, **flat}
 
     def report(self) -> dict[str, Any]:
         """For report.json."""
@@ -69,7 +72,7 @@ class Scores:
         labels = to_ours[detected["labels"]].numpy()
         overlaps = {"box": box_overlaps(detected["boxes"], target.boxes, target.is_crowd)}
         if "masks" in detected:
-            masks = detected["masks"][:, 0] >= _MASK_FROM
+            masks = detected["masks"][:, 0] >= MASK_FROM
             overlaps["mask"] = mask_overlaps(masks, target.masks, target.is_crowd)
         scores, is_crowd = detected["scores"].numpy(), target.is_crowd.numpy()
         for (kind, matrix), number in itertools.product(

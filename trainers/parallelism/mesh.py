@@ -70,6 +70,16 @@ class Place:
         """This rank's part of a batch, along the first dimension: every `data_ranks`-th of it."""
         return items[self.data_rank :: self.data_ranks]
 
+    def passes(self, items: int, *, at_once: int) -> list[Tensor]:
+        """This rank's part of so many items in passes, as many as any other rank has.
+
+        Returns:
+            The numbers of the items of each pass; in the last, there may be none.
+        """
+        largest_share = -(-items // self.data_ranks)
+        mine = self.share(torch.arange(items))
+        return [mine[first : first + at_once] for first in range(0, largest_share, at_once)]
+
     @property
     def random_stream(self) -> int:
         """Alike on the parts of one layer only, which must draw the same dropout."""

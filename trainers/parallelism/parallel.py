@@ -30,6 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
+from trainers.detection.network import is_detector
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.deepspeed_config import deepspeed_config
 from trainers.parallelism.deepspeed_engine import DeepSpeedEngine
@@ -62,7 +63,7 @@ class Parallel:
         self.place = place = place_of(settings, world)
         self._world = world
         self._precision = settings.precision
-        self._computes_own_loss = getattr(network, "computes_own_loss", False)
+        self._computes_own_loss = is_detector(network)
         self._memory_format = (
             torch.channels_last if settings.channels_last else torch.preserve_format
         )

@@ -10,11 +10,11 @@ from pathlib import Path
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors")
 
 
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that decide what a model does."""
+def versions(*further: str) -> dict[str, str]:
+    """Of Python and of the packages that decide what a model does, and of `further` ones."""
     return {
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        **{name: importlib.metadata.version(name) for name in (*_PACKAGES, *further)},
     }
 
 

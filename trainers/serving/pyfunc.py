@@ -5,13 +5,15 @@ in `code/`. Nothing is pickled: MLflow imports this module from there and calls 
 
 `mlflow.pyfunc.load_model(folder).predict(rows)`: a data frame with a column `image`, each the
 base64 of an image file or its bytes. The answer is a data frame with the columns `label` and
-`probability`.
+`probability`, of a detector `width`, `height` and `detections` (lists, see
+`trainers.serving.detections`), which takes the parameter `score_threshold`.
 
 Source: mlflow.org, "MLflow Models", storage format; `mlflow.pyfunc` (loader_module, code).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,26 +22,59 @@ import torch
 
 from trainers.files import write_atomically, write_json_atomically
 from trainers.reports.provenance import sources
-from trainers.serving.scoring import Prediction, RequestInvalid, Scorer, from_base64
+from trainers.serving.detections import SCORE_THRESHOLD
+from trainers.serving.request import RequestInvalid, from_base64
+from trainers.serving.scoring import Prediction, Scorer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMN = "image"
-_INPUTS = '[{"name": "image", "type": "string", "required": true}]'
-_OUTPUTS = (
-    '[{"name": "label", "type": "string", "required": true}, '
-    '{"name": "probability", "type": "double", "required": true}]'
-)
+_THRESHOLD = "score_threshold"
 
 
-def write_flavour(folder: Path, versions: Mapping[str, str]) -> None:
+def _required(kind: str, **further: Any) -> dict[str, Any]:
+    return {"type": kind, **further, "required": True}
+
+
+def _lists(of: str) -> dict[str, Any]:
+    return _required("array", items={"type": of})
+
+
+_INPUTS = [{"name": _COLUMN, **_required("string")}]
+_LABELS = [
+    {"name": "label", **_required("string")},
+    {"name": "probability", **_required("double")},
+]
+_MASK = {"type": "object", "properties": {"size": _lists("long"), "counts": _required("string")}}
+_DETECTION = {
+    "label": _required("string"),
+    "score": _required("double"),
+    "box": _lists("double"),
+    "mask": {**_MASK, "required": False},
+}
+_DETECTIONS = [
+    {"name": "width", **_required("long")},
+    {"name": "height", **_required("long")},
+    {
+        "name": "detections",
+        **_required("array", items={"type": "object", "properties": _DETECTION}),
+    },
+]
+_PARAMETERS = [{"name": _THRESHOLD, "type": "double", "default": SCORE_THRESHOLD, "shape": None}]
+
+
+def write_flavour(folder: Path, versions: Mapping[str, str], *, detects: bool) -> None:
     """Make a model folder one of MLflow, too.
 
     Args:
         folder: the model folder.
         versions: of Python, under the name python, and of the packages that are needed.
+        detects: whether the model is a detector.
     """
+    signature: dict[str, Any] = {"inputs": _INPUTS, "outputs": _LABELS}
+    if detects:
+        signature |= {"outputs": _DETECTIONS, "params": _PARAMETERS}
     for name, content in sources().items():
         write_atomically(folder / "code" / "trainers" / name, content)
     packages = [f"{name}=={version}" for name, version in versions.items() if name != "python"]
@@ -58,7 +93,7 @@ def write_flavour(folder: Path, versions: Mapping[str, str]) -> None:
                     "python_version": versions["python"],
                 }
             },
-            "signature": {"inputs": _INPUTS, "outputs": _OUTPUTS},
+            "signature": {name: json.dumps(value) for name, value in signature.items()},
         },
     )
 
@@ -73,22 +108,23 @@ class PyFunc:
     def predict(
         self, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Label images; see the module.
+        """Label images, or find what is on them; see the module.
 
         Raises:
-            RequestInvalid: something is no image.
+            RequestInvalid: something is no image, or the threshold is none.
         """
         import pandas as pd  # noqa: PLC0415  # MLflow brings it; training does without
 
-        del params
         if _COLUMN not in model_input:
             raise RequestInvalid(f"expected a column {_COLUMN!r}, got {list(model_input)}")
         files = [
             image if isinstance(image, bytes) else from_base64(number, image)
             for number, image in enumerate(model_input[_COLUMN].tolist())
         ]
-        predictions: list[Prediction] = self._scorer.predict(files)
-        return pd.DataFrame(predictions, columns=["label", "probability"])
+        threshold = (params or {}).get(_THRESHOLD)
+        predictions: list[Prediction] = self._scorer.predict(files, threshold)
+        columns = _DETECTIONS if self._scorer.detects else _LABELS
+        return pd.DataFrame(predictions, columns=[column["name"] for column in columns])
 
 
 def _load_pyfunc(path: str) -> PyFunc:  # pyright: ignore[reportUnusedFunction]  # by MLflow

@@ -1,44 +1,45 @@
-"""Labels for image files, by a model folder: what endpoints and MLflow need of a model."""
+"""What a model folder says of image files: what endpoints and MLflow need of a model."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
-from trainers.data.image_file import decode
+from trainers.data.image_file import decode_sized
 from trainers.data.images import to_input
-from trainers.detection.network import ARCHITECTURES as DETECTORS
-from trainers.errors import ModelUnreadable
+from trainers.detection.network import is_detector
+from trainers.serving.detections import SCORE_THRESHOLD, describe
 from trainers.serving.model_folder import load_model
+from trainers.serving.request import RequestInvalid, as_threshold
 
 MOST_IMAGES = 256  # of one request
 _TOP = 5  # most probable classes that an answer has
 _BATCH = 64
+_DETECTED_AT_ONCE = 4  # a network may draw a hundred masks of an image, each of its size
 
 Prediction = dict[str, Any]
-"""`{"label", "probability", "top": [{"label", "probability"}, …]}`, JSON values only."""
-
-
-class RequestInvalid(Exception):
-    """A request that cannot be answered; the message says which part of it and why."""
+"""JSON values only. Of a classifier `{"label", "probability", "top": [{"label", "probability"},
+…]}`; of a detector `{"width", "height", "detections": […]}`, in pixels of the image as it was sent,
+see `trainers.serving.detections.Detection`."""
 
 
 class Scorer:
-    """A model that is ready to label images.
+    """A model that is ready to label images, or to find what is on them.
 
     Args:
         folder: a model folder.
         device: where the network shall be.
         own_architecture: as in `trainers.serving.model_folder.load_model`.
+
+    Attributes:
+        detects: whether its predictions are detections.
 
     Raises:
         ModelUnreadable: the folder holds no model of ours.
@@ -48,77 +49,74 @@ class Scorer:
         self, folder: Path, device: torch.device, own_architecture: str | None = None
     ) -> None:
         self._model = load_model(folder, device, own_architecture)
-        if self._model.architecture in DETECTORS:
-            raise ModelUnreadable(
-                f"the model in {folder} is a detector, {self._model.architecture}: only "
-                "classifiers are scored here"
-            )
         self._model.network.eval()
+        self.detects = is_detector(self._model.network)
         self._device = device
 
-    def predict(self, files: Sequence[bytes]) -> list[Prediction]:
+    def predict(
+        self, files: Sequence[bytes], score_threshold: float | None = None
+    ) -> list[Prediction]:
         """One prediction for each image file, in their order.
 
+        Args:
+            files: PNG, JPEG, WebP or BMP.
+            score_threshold: how sure a detector has to be, 0 to 1; None for `SCORE_THRESHOLD`.
+
         Raises:
-            RequestInvalid: one of them is no image, or there are too many.
+            RequestInvalid: one of the files is no image, there are too many, or the threshold is
+                none or for a classifier.
         """
         if len(files) > MOST_IMAGES:
             raise RequestInvalid(f"{len(files)} images; at most {MOST_IMAGES} at once")
+        if score_threshold is not None and not self.detects:
+            raise RequestInvalid("score_threshold is for detectors; the model is a classifier")
+        threshold = as_threshold(SCORE_THRESHOLD if score_threshold is None else score_threshold)
         if not files:
             return []
-        pixels = torch.from_numpy(np.stack([self._pixels(*each) for each in enumerate(files)]))
-        predictions: list[Prediction] = []
+        images, sizes = zip(*(self._decoded(*each) for each in enumerate(files)), strict=True)
+        pixels = torch.from_numpy(np.stack(images))
         with torch.inference_mode():
-            for batch in pixels.split(_BATCH):
-                logits = self._model.network(to_input(batch, self._device)).float()
-                top = logits.softmax(dim=1).topk(min(_TOP, len(self._model.classes)))
-                rows = zip(top.values.tolist(), top.indices.tolist(), strict=True)
-                predictions += [self._prediction(*row) for row in rows]
-        return predictions
+            if self.detects:
+                return self._detections(pixels, sizes, threshold)
+            return self._labels(pixels)
 
-    def _pixels(self, number: int, content: bytes) -> np.ndarray:
+    def _decoded(self, number: int, content: bytes) -> tuple[np.ndarray, tuple[int, int]]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                return decode(content, self._model.image_format)
+                return decode_sized(content, self._model.image_format)
         except ValueError as error:
             raise RequestInvalid(f"image {number}: {error}") from error
 
-    def _prediction(self, probabilities: list[float], numbers: list[int]) -> Prediction:
-        top = [
-            {"label": self._model.classes[number], "probability": probability}
-            for number, probability in zip(numbers, probabilities, strict=True)
-        ]
-        return {**top[0], "top": top}
+    def _labels(self, pixels: Tensor) -> list[Prediction]:
+        predictions: list[Prediction] = []
+        for batch in pixels.split(_BATCH):
+            logits = self._model.network(to_input(batch, self._device)).float()
+            most_probable = logits.softmax(dim=1).topk(min(_TOP, len(self._model.classes)))
+            rows = zip(most_probable.values.tolist(), most_probable.indices.tolist(), strict=True)
+            for probabilities, numbers in rows:
+                top = [
+                    {"label": self._model.classes[number], "probability": probability}
+                    for number, probability in zip(numbers, probabilities, strict=True)
+                ]
+                predictions.append({**top[0], "top": top})
+        return predictions
 
-
-def image_files(body: str | bytes) -> list[bytes]:
-    """The image files of a request: `{"images": [base64, …]}` in JSON, or one image file itself.
-
-    Raises:
-        RequestInvalid: it is neither.
-    """
-    if isinstance(body, bytes) and not body.lstrip().startswith(b"{"):
-        return [body]
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RequestInvalid(f"the body is no valid JSON: {error}") from error
-    images = cast("dict[str, Any]", document).get("images") if isinstance(document, dict) else None
-    if not isinstance(images, list):
-        raise RequestInvalid('expected {"images": [base64 of an image file, …]}')
-    return [from_base64(number, image) for number, image in enumerate(cast("list[Any]", images))]
-
-
-def from_base64(number: int, image: object) -> bytes:
-    """An image file from its base64 text.
-
-    Raises:
-        RequestInvalid: it is none; the message names the image by `number`.
-    """
-    if not isinstance(image, str):
-        raise RequestInvalid(f"image {number} is a {type(image).__name__}, not base64 text")
-    try:
-        return base64.b64decode(image, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RequestInvalid(f"image {number} is no base64: {error}") from error
+    def _detections(
+        self, pixels: Tensor, sizes: Sequence[tuple[int, int]], threshold: float
+    ) -> list[Prediction]:
+        predictions: list[Prediction] = []
+        for batch in pixels.split(_DETECTED_AT_ONCE):
+            found: list[dict[str, Tensor]] = self._model.network(to_input(batch, self._device))
+            for detected in found:
+                width, height = sizes[len(predictions)]
+                detections = describe(
+                    {name: tensor.cpu() for name, tensor in detected.items()},
+                    self._model.classes,
+                    square=self._model.image_format.size,
+                    width=width,
+                    height=height,
+                    score_threshold=threshold,
+                )
+                predictions.append({"width": width, "height": height, "detections": detections})
+        return predictions

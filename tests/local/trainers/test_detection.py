@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageDraw
 
+from tests.local.trainers import torchvision_on_cpu
 from tests.local.trainers.conftest import freeze
+from trainers import evaluate
+from trainers.serving.scoring import Scorer
 
 HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 MASK_RCNN = "tests.local.trainers.own_example:small_mask_rcnn"
@@ -75,7 +80,9 @@ def detect(train: Any, shapes: tuple[Path, Path]) -> Any:
 
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
 @pytest.mark.timeout(300)  # two runs of a network that CPUs are slow at
-def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(detect: Any) -> None:
+def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(
+    detect: Any, shapes: tuple[Path, Path], capsys: Any
+) -> None:
     options = ("--model", MASK_RCNN, "--epochs", "4", "--checkpoint-every", "12")
     done = detect(*options)
     metrics, report = done.result("metrics"), done.result("report")
@@ -91,6 +98,40 @@ def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(detect: Any) -> No
     again = detect(*options, folder=done.folder)
     assert "resumed from step 12\n" in again.seen
     assert again.weights == weights
+    assert_found_alike(done, shapes, capsys)
+
+
+def assert_found_alike(done: Any, shapes: tuple[Path, Path], capsys: Any) -> None:
+    """By `trainers.evaluate`, and by a scorer on an image twice as wide."""
+    torchvision_on_cpu.install()
+    data, manifest = shapes
+    model = done.folder / "results" / "model"
+    of_data = ["--dataset", "coco", "--data", str(data), "--manifest", str(manifest)]
+    arguments = ["--model", str(model), "--architecture", MASK_RCNN, *of_data]
+    assert evaluate.main(arguments) == 0
+    metrics, scored = done.result("metrics"), json.loads(capsys.readouterr().out)
+    assert scored["held_out_samples"] == metrics["held_out_samples"]
+    for name in ("average_precision", "box_ap_50", "mask_ap_50"):
+        assert scored[name] == pytest.approx(metrics[name], abs=0.02)  # in other batches
+    assert scored["loss"] == pytest.approx(metrics["loss"], rel=0.2)  # of other proposals
+
+    scorer = Scorer(model, torch.device("cpu"), MASK_RCNN)
+    with Image.open(data / "images" / "000.png") as image:
+        files = [png(image), png(image.resize((2 * SIZE, SIZE)))]
+    as_it_is, wide = scorer.predict(files, 0.05)
+    assert (wide["width"], wide["height"]) == (2 * SIZE, SIZE)
+    assert as_it_is["detections"]
+    first = as_it_is["detections"][0]
+    expected = pytest.approx(np.multiply(first["box"], (2, 1, 2, 1)), abs=4)
+    again = [found for found in wide["detections"] if found["box"] == expected]
+    assert first["label"] in [found["label"] for found in again]
+    assert again[0]["mask"]["size"] == [SIZE, 2 * SIZE]
+
+
+def png(image: Image.Image) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
 
 
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")

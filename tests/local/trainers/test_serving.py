@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import shutil
@@ -13,6 +14,15 @@ from typing import Any
 
 import pytest
 
+from tests.local.trainers import torchvision_on_cpu
+from tests.unit.trainers import drawn_boxes
+from trainers.data.image_file import ImageFormat
+from trainers.detection import run_length
+from trainers.reports import provenance
+from trainers.serving import pyfunc
+from trainers.serving.model_folder import new_model, save_model
+
+HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 REPOSITORY = Path(__file__).parents[3]
 
 # As azureml-inference-server-http does it: the entry script is loaded by its path, `init` is called
@@ -36,7 +46,12 @@ model = mlflow.pyfunc.load_model(sys.argv[1])
 import trainers.serving.scoring
 print(trainers.serving.scoring.__file__)
 rows = pandas.DataFrame({"image": sys.stdin.read().split()})
-print(model.predict(rows).to_json(orient="records"))
+params = {"score_threshold": float(sys.argv[2])} if sys.argv[2:] else None
+print(model.predict(rows, params=params).to_json(orient="records"))
+"""
+WITH_TORCHVISION = """
+from tests.local.trainers import torchvision_on_cpu
+torchvision_on_cpu.install()
 """
 
 
@@ -57,7 +72,7 @@ def as_base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def run(program: str, *arguments: Path, given: str, cwd: Path, **variables: str) -> list[str]:
+def run(program: str, *arguments: str | Path, given: str, cwd: Path, **variables: str) -> list[str]:
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         input=given,
@@ -115,6 +130,67 @@ def test_mlflow_loads_the_folder_with_the_code_that_is_in_it(
     right = sum(label == image.parent.name for label, image in zip(labels, images, strict=True))
     assert right >= 0.7 * len(images)
     assert undisturbed.job.result("metrics")["accuracy"] >= 0.85
+
+
+def test_the_endpoint_tells_what_a_detector_finds(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app" / "trainers")
+    drawn_boxes.save_finder(tmp_path / "model", *drawn_boxes.COLOURS)
+    image = tmp_path / "image.bmp"
+    image.write_bytes(drawn_boxes.image_with({"green": (2, 3, 7, 9)}))
+    request = {"images": [as_base64(image)], "score_threshold": 0.75}
+    scored, single = (
+        json.loads(line)
+        for line in run(
+            SERVER,
+            tmp_path / "app" / "trainers" / "score.py",
+            image,
+            given=json.dumps(request) + "\n",
+            cwd=tmp_path,
+            AZUREML_MODEL_DIR=str(tmp_path / "model"),
+            LANDFALL_ARCHITECTURE=drawn_boxes.ARCHITECTURE,
+            PYTHONPATH=str(REPOSITORY),
+        )
+    )
+    assert scored == single
+    [prediction] = scored["predictions"]
+    [found] = prediction["detections"]
+    assert (prediction["width"], prediction["height"]) == (32, 16)
+    assert (found["label"], found["score"], found["box"]) == ("green", 1, [2, 3, 7, 9])
+    assert found["mask"]["size"] == [16, 32]
+
+
+@pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
+def test_mlflow_tells_what_a_detector_finds(tmp_path: Path) -> None:
+    """The network is untrained: what it finds is arbitrary, how it is told is not."""
+    torchvision_on_cpu.install()
+    folder = tmp_path / "model"
+    versions = provenance.versions("torchvision")
+    pyfunc.write_flavour(folder, versions, detects=True)
+    image_format = ImageFormat(size=64, mode="rgb")
+    save_model(folder, new_model("mask-rcnn-resnet18", ("a", "b"), image_format), {})
+    image = tmp_path / "image.bmp"
+    image.write_bytes(drawn_boxes.image_with({"green": (2, 3, 7, 9)}))
+    code, answer = run(
+        WITH_TORCHVISION + CLIENT,
+        folder,
+        "0.05",
+        given=as_base64(image),
+        cwd=tmp_path,
+        MLFLOW_DISABLE_TELEMETRY="true",
+        PYTHONPATH=str(REPOSITORY),
+    )
+    assert Path(code).is_relative_to(folder / "code")
+    [row] = json.loads(answer)
+    assert (row["width"], row["height"]) == (32, 16)
+    assert row["detections"]
+    for found in row["detections"]:
+        left, top, right, bottom = found["box"]
+        assert 0 <= left <= right <= 32
+        assert 0 <= top <= bottom <= 16
+        assert found["label"] in {"a", "b"}
+        assert 0.05 <= found["score"] <= 1
+        runs = run_length.uncompress(found["mask"]["counts"])
+        assert run_length.mask(runs, width=32, height=16).shape == (16, 32)
 
 
 def test_the_description_names_code_data_and_versions(undisturbed: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -33,3 +34,12 @@ def lay_down(folder: Path, files: dict[str, bytes]) -> Manifest:
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
         entries.append(Entry(path=name, size=len(content), md5=md5))
     return Manifest(version="v1", entries=tuple(entries))
+
+
+def write_manifest(path: Path, manifest: Manifest) -> Path:
+    lines = [
+        json.dumps({"path": entry.path, "size": entry.size, "md5": entry.md5, "etag": None}) + "\n"
+        for entry in manifest.entries
+    ]
+    path.write_text("".join(lines))
+    return path

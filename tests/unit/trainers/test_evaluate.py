@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.unit.trainers import drawn_boxes
+from tests.unit.trainers.small_datasets import good_files, lay_down, write_manifest
+from trainers import evaluate as program
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import Images
-from trainers.errors import ModelUnreadable
-from trainers.evaluate import evaluate
+from trainers.data.images import DatasetRequest, Images
+from trainers.detection.dataset import load as load_annotated
+from trainers.evaluate import Evaluation, evaluate, evaluate_champion
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
-from trainers.serving.model_folder import Model
+from trainers.serving.model_folder import Model, new_model, save_model
 
 
 class Oracle(nn.Module):
@@ -46,9 +52,15 @@ def world() -> World:
     return World.join(Launch(), timeout_seconds=1)
 
 
+def scored(model: Model, images: Images, classes: list[str], world: World) -> Evaluation:
+    evaluation = evaluate(model, images, classes, world)
+    assert isinstance(evaluation, Evaluation)
+    return evaluation
+
+
 def test_accuracy_loss_and_confusion(world: World) -> None:
     images = images_of(told=[0, 1, 1, 0], labels=[0, 1, 1, 1])
-    evaluation = evaluate(model_of("a", "b"), images, ["a", "b"], world)
+    evaluation = scored(model_of("a", "b"), images, ["a", "b"], world)
     assert evaluation.accuracy == 0.75
     assert evaluation.loss == pytest.approx(100 / 4)
     assert evaluation.confusion.tolist() == [[1, 0, 0], [1, 2, 0]]
@@ -56,27 +68,95 @@ def test_accuracy_loss_and_confusion(world: World) -> None:
 
 def test_classes_are_matched_by_name_not_by_place(world: World) -> None:
     images = images_of(told=[0, 1], labels=[1, 0])
-    evaluation = evaluate(model_of("b", "a"), images, ["a", "b"], world)
+    evaluation = scored(model_of("b", "a"), images, ["a", "b"], world)
     assert evaluation.accuracy == 1
     assert evaluation.loss == pytest.approx(0)
 
 
 def test_what_a_model_does_not_know_it_gets_wrong(world: World) -> None:
     images = images_of(told=[0, 1, 0, 0], labels=[0, 1, 2, 2])
-    evaluation = evaluate(model_of("a", "b"), images, ["a", "b", "c"], world)
+    evaluation = scored(model_of("a", "b"), images, ["a", "b", "c"], world)
     assert evaluation.accuracy == 0.5
     assert evaluation.loss == math.inf
 
 
 def test_a_class_that_the_data_lacks_is_wrong_too(world: World) -> None:
     images = images_of(told=[0, 2], labels=[0, 1])
-    evaluation = evaluate(model_of("a", "b", "z"), images, ["a", "b"], world)
+    evaluation = scored(model_of("a", "b", "z"), images, ["a", "b"], world)
     assert evaluation.accuracy == 0.5
     assert evaluation.confusion.tolist() == [[1, 0, 0], [0, 0, 1]]
 
 
-def test_a_detector_is_no_classifier(world: World) -> None:
-    model = model_of("a", "b")
-    model.network.computes_own_loss = True  # type: ignore[assignment]  # as a detector has it
-    with pytest.raises(ModelUnreadable, match="is a detector"):
-        evaluate(model, images_of([0], [0]), ["a", "b"], world)
+@pytest.fixture
+def annotated(tmp_path: Path) -> list[str]:
+    return drawn_boxes.write_dataset(tmp_path)
+
+
+def run(model: Path, data: list[str], capsys: Any, *, code: int = 0) -> Any:
+    arguments = ["--model", str(model), "--architecture", drawn_boxes.ARCHITECTURE, *data]
+    assert program.main(arguments) == code
+    output, error = capsys.readouterr()
+    return error if code else json.loads(output)
+
+
+def test_a_detector_is_scored_on_held_out_images(
+    annotated: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    model = drawn_boxes.save_finder(tmp_path / "model", "red", "green")
+    answer = run(model, annotated, capsys)
+    assert 1 <= answer.pop("held_out_samples") < 20
+    assert len(answer.pop("dataset_version")) == 16
+    assert answer == {
+        "average_precision": 1,
+        **dict.fromkeys(["box_ap", "box_ap_50", "box_ap_75"], 1),
+        **dict.fromkeys(["mask_ap", "mask_ap_50", "mask_ap_75"], 1),
+        "loss": 3,  # the labels 1 and 2 of each image
+        "quarantined_files": 0,
+    }
+
+
+def test_a_detectors_classes_are_matched_by_name(
+    annotated: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    """The finder's first class is what is red: here it has the name green."""
+    swapped = run(drawn_boxes.save_finder(tmp_path / "a", "green", "red"), annotated, capsys)
+    assert swapped["average_precision"] < 0.5
+    assert swapped["loss"] == 3
+    more = drawn_boxes.save_finder(tmp_path / "b", "red", "green", "blue")
+    assert run(more, annotated, capsys)["average_precision"] == 1
+    fewer = run(drawn_boxes.save_finder(tmp_path / "c", "red"), annotated, capsys)
+    assert fewer["average_precision"] == 0.5
+    assert fewer["loss"] is None
+
+
+def test_a_champion_detector_is_read_at_its_own_size(tmp_path: Path, world: World) -> None:
+    drawn_boxes.write_dataset(tmp_path)
+    model = drawn_boxes.save_finder(tmp_path / "model", "red", "green", size=64)
+    ours = ImageFormat(size=16, mode="rgb")
+    request = DatasetRequest(
+        image_format=ours,
+        data=tmp_path / "data",
+        manifest=tmp_path / "manifest.jsonl",
+        annotations="boxes.json",
+    )
+    dataset = load_annotated(request)
+    evaluation = evaluate_champion(model, dataset, ours, drawn_boxes.ARCHITECTURE, world)
+    assert evaluation.headline_name == "average_precision"
+    assert evaluation.headline == 1
+
+
+def test_a_classifier_finds_no_boxes(annotated: list[str], tmp_path: Path, capsys: Any) -> None:
+    model = new_model("resnet8", drawn_boxes.COLOURS, ImageFormat(size=32, mode="rgb"))
+    save_model(tmp_path / "model", model, {})
+    told = run(tmp_path / "model", annotated, capsys, code=1)
+    assert told.startswith("LaunchInvalid: the model is a classifier, resnet8: annotated images")
+
+
+def test_a_detector_is_no_classifier(tmp_path: Path, capsys: Any) -> None:
+    manifest = write_manifest(
+        tmp_path / "manifest.jsonl", lay_down(tmp_path / "data", good_files(30))
+    )
+    folder = ["--data", str(tmp_path / "data"), "--manifest", str(manifest)]
+    model = drawn_boxes.save_finder(tmp_path / "model", "red", "green")
+    told = run(model, folder, capsys, code=1)
+    assert told.startswith(f"LaunchInvalid: the model is a detector, {drawn_boxes.ARCHITECTURE}")

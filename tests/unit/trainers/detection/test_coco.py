@@ -6,41 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trainers.detection import coco
+from trainers.detection import coco, run_length
 from trainers.errors import DataRejected
-
-RUNS = st.lists(st.integers(0, 5000), max_size=30)
-
-
-def compress(counts: list[int]) -> str:
-    """The other way, from the format's description."""
-    text = ""
-    for place, count in enumerate(counts):
-        value = count - counts[place - 2] if place > 2 else count
-        while True:
-            bits = value & 31
-            value >>= 5
-            more = value != (-1 if bits & 16 else 0)
-            text += chr(48 + bits + (32 if more else 0))
-            if not more:
-                break
-    return text
-
-
-@given(RUNS)
-def test_a_compressed_mask_is_read_back(counts: list[int]) -> None:
-    assert coco.uncompress(compress(counts)) == tuple(counts)
-
-
-@given(st.text())
-def test_any_other_text_is_refused_or_read(text: str) -> None:
-    try:
-        coco.uncompress(text)
-    except ValueError as error:
-        assert "compressed mask" in str(error)  # noqa: PT017  # both outcomes are right
 
 
 def document(**changes: Any) -> bytes:
@@ -109,7 +77,7 @@ def test_masks_of_polygons_runs_and_boxes_agree() -> None:
     expected[2:6, 1:5] = 1
     runs = [5, *itertools.chain.from_iterable([2, 2] for _ in range(3)), 2, 13]
     assert drawn(segmentation={"counts": runs, "size": [4, 8]}).tolist() == expected.tolist()
-    packed = {"counts": compress(runs), "size": [4, 8]}
+    packed = {"counts": run_length.compress(runs), "size": [4, 8]}
     assert drawn(segmentation=packed).tolist() == expected.tolist()
     # Pillow's polygons have their edges' pixels.
     assert np.abs(drawn(segmentation=[]).astype(int) - expected).sum() <= 12

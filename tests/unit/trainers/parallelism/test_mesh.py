@@ -47,6 +47,20 @@ def test_every_image_is_counted_once_and_seen_by_every_part_of_the_network(
     assert len({place.random_stream for place in places}) == stages * data_ranks
 
 
+@given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 6))
+def test_every_rank_has_as_many_passes_and_each_item_is_in_one(
+    ranks: int, items: int, at_once: int
+) -> None:
+    of_ranks = [
+        Place(data_rank=rank, data_ranks=ranks).passes(items, at_once=at_once)
+        for rank in range(ranks)
+    ]
+    assert len({len(passes) for passes in of_ranks}) == 1
+    assert max(len(numbers) for numbers in of_ranks[0]) <= at_once
+    numbers = [number for passes in of_ranks for each in passes for number in each.tolist()]
+    assert sorted(numbers) == list(range(items))
+
+
 def test_plain_ranks_are_data_ranks() -> None:
     place = Place.of(3, 5, stages=1, tensor_ranks=1)
     assert (place.data_rank, place.data_ranks, place.random_stream) == (3, 5, 3)

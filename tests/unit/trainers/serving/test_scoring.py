@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import io
 import json
 from pathlib import Path
@@ -8,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
+from tests.unit.trainers import drawn_boxes
 from trainers.data.images import ImageFormat, to_input
-from trainers.detection.network import ARCHITECTURES as DETECTORS
-from trainers.errors import ModelUnreadable
+from trainers.detection import run_length
 from trainers.serving.model_folder import load_model, new_model, save_model
-from trainers.serving.scoring import MOST_IMAGES, RequestInvalid, Scorer, image_files
+from trainers.serving.request import RequestInvalid
+from trainers.serving.scoring import MOST_IMAGES, Scorer
 
 CPU = torch.device("cpu")
 CLASSES = ("a", "b", "c", "d", "e", "f", "g")
@@ -53,15 +51,6 @@ def test_predictions_are_the_networks_in_the_images_order(scorer: Scorer, tmp_pa
     json.dumps(predictions)
 
 
-def test_a_detector_is_refused_by_name(tmp_path: Path) -> None:
-    pytest.importorskip("torchvision", reason="detectors are built with it")
-    architecture = DETECTORS[0]
-    image_format = ImageFormat(size=64, mode="rgb")
-    save_model(tmp_path, new_model(architecture, ("a", "b"), image_format), {})
-    with pytest.raises(ModelUnreadable, match=f"a detector, {architecture}"):
-        Scorer(tmp_path, CPU)
-
-
 def test_an_image_that_is_none_is_named(scorer: Scorer) -> None:
     with pytest.raises(RequestInvalid, match="image 1: not an image"):
         scorer.predict([png(0), b"hello"])
@@ -73,34 +62,49 @@ def test_too_many_are_refused_and_none_is_nothing(scorer: Scorer) -> None:
     assert scorer.predict([]) == []
 
 
-@given(st.lists(st.binary()))
-def test_base64_in_json_is_what_was_meant(files: list[bytes]) -> None:
-    body = json.dumps({"images": [base64.b64encode(file).decode() for file in files]})
-    assert image_files(body) == image_files(body.encode()) == files
+@pytest.fixture
+def finder(tmp_path: Path) -> Scorer:
+    """Of squares of 64 pixels; the images that it is sent are 32 by 16."""
+    folder = drawn_boxes.save_finder(tmp_path, "red", "green", size=64)
+    return Scorer(folder, CPU, drawn_boxes.ARCHITECTURE)
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("", "no valid JSON"),
-        ("[" * 100_000, "no valid JSON"),
-        ("[]", "expected"),
-        ('{"image": []}', "expected"),
-        ('{"images": "x"}', "expected"),
-        ('{"images": [3]}', "image 0 is a int"),
-        ('{"images": ["", "no base64!"]}', "image 1 is no base64"),
-        ('{"images": ["ü"]}', "image 0 is no base64"),
-    ],
-)
-def test_a_malformed_request_is_refused_with_its_reason(body: str, says: str) -> None:
-    with pytest.raises(RequestInvalid, match=says):
-        image_files(body)
+def test_detections_are_in_the_pixels_of_the_image_as_it_was_sent(finder: Scorer) -> None:
+    files = [
+        drawn_boxes.image_with({"green": (2, left, 7, 9), "red": (0, 0, 3, 1)}) for left in range(6)
+    ]
+    files.append(drawn_boxes.image_with({}))  # nothing is on it, and the batch is not full
+    predictions = finder.predict(files)
+    assert predictions.pop() == {"width": 32, "height": 16, "detections": []}
+    for top, prediction in enumerate(predictions):
+        by_label = {found.pop("label"): found for found in prediction["detections"]}
+        assert by_label.keys() == {"red", "green"}
+        green = by_label["green"]
+        assert (green["score"], green["box"]) == (1, [2, top, 7, 9])
+        mask = run_length.mask(run_length.uncompress(green["mask"]["counts"]), width=32, height=16)
+        expected = np.zeros((16, 32), np.uint8)
+        expected[top:9, 2:7] = 1
+        assert np.array_equal(mask, expected)
+        assert by_label["red"]["box"] == [0, 0, 3, 1]
+    json.dumps(predictions)
 
 
-@given(st.text() | st.binary())
-def test_whatever_comes_is_taken_or_refused(body: str | bytes) -> None:
-    try:
-        files = image_files(body)
-    except RequestInvalid:
-        return
-    assert all(isinstance(file, bytes) for file in files)
+def test_what_is_less_sure_than_the_threshold_is_left_out(finder: Scorer) -> None:
+    """The score of brightness 153 of 255 is 0.2."""
+    file = drawn_boxes.image_with({"red": (4, 4, 8, 8)}, brightness=153)
+
+    def found(threshold: float | None) -> int:
+        return len(finder.predict([file], threshold)[0]["detections"])
+
+    assert [found(None), found(0), found(0.19), found(0.21)] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.5, float("nan")])
+def test_a_threshold_that_is_none_is_refused(finder: Scorer, threshold: float) -> None:
+    with pytest.raises(RequestInvalid, match="not a number from 0 to 1"):
+        finder.predict([], threshold)
+
+
+def test_a_classifier_has_no_threshold(scorer: Scorer) -> None:
+    with pytest.raises(RequestInvalid, match="for detectors"):
+        scorer.predict([png(0)], 0.5)

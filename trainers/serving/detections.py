@@ -1,0 +1,107 @@
+"""What a detector finds, in the pixels of the image as it was sent, as JSON values.
+
+The network sees every image scaled to a square: width and height by factors of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from trainers.detection import run_length
+from trainers.detection.scores import MASK_FROM
+
+SCORE_THRESHOLD = 0.5
+"""Less sure detections are left out, if nobody asks for another threshold."""
+
+Detection = dict[str, Any]
+"""`{"label", "score", "box": [left, top, right, bottom]}` and, if the network draws masks, `"mask":
+{"size": [height, width], "counts"}` as COCO has it, see `trainers.detection.run_length`."""
+
+
+def describe(
+    detected: Mapping[str, Tensor],
+    classes: Sequence[str],
+    *,
+    square: int,
+    width: int,
+    height: int,
+    score_threshold: float,
+) -> list[Detection]:
+    """The detections on one image that are sure enough, the surest first.
+
+    Args:
+        detected: on the CPU as torchvision has them: boxes (O, 4), labels (O,) from 1, scores (O,),
+            and masks (O, 1, square, square) if the network draws them.
+        classes: the names of the labels.
+        square: the side of the image that the network saw.
+        width: of the image as it was sent.
+        height: the same.
+        score_threshold: the least score that counts.
+    """
+    labels, scores = detected["labels"].tolist(), detected["scores"].tolist()
+    boxes = rescaled(detected["boxes"].numpy(), square=square, width=width, height=height).tolist()
+    described: list[Detection] = []
+    for place in detected["scores"].argsort(descending=True, stable=True).tolist():
+        if scores[place] < score_threshold:
+            break
+        detection = {
+            "label": classes[labels[place] - 1],
+            "score": scores[place],
+            "box": boxes[place],
+        }
+        if "masks" in detected:
+            probabilities = detected["masks"][place, 0].float().numpy()
+            detection["mask"] = rescaled_mask(probabilities, width=width, height=height)
+        described.append(detection)
+    return described
+
+
+def rescaled(boxes: np.ndarray, *, square: int, width: int, height: int) -> np.ndarray:
+    """Boxes (O, 4) on the square as boxes on the image that was scaled to it, none beyond it."""
+    on_image = boxes.astype(np.float64) * ((width / square, height / square) * 2)
+    return np.clip(on_image, 0, (width, height) * 2)
+
+
+def rescaled_mask(probabilities: np.ndarray, *, width: int, height: int) -> dict[str, Any]:
+    """A mask on the square as COCO's run lengths on the image that was scaled to it.
+
+    Probabilities are interpolated first and cut off after that, so that edges stay smooth. Only the
+    part that can reach the cut-off is scaled: an image may have a thousand times as many pixels.
+
+    Args:
+        probabilities: that a pixel belongs, float32, shape (square, square).
+        width: of the image.
+        height: the same.
+    """
+    rows, columns = np.nonzero(probabilities >= MASK_FROM)
+    if not len(rows):
+        counts = (width * height,)
+    else:
+        square = len(probabilities)
+        left, right = _reach(columns, square, width)
+        top, bottom = _reach(rows, square, height)
+        x_by, y_by = square / width, square / height
+        scaled = Image.fromarray(probabilities).resize(
+            (right - left, bottom - top),
+            Image.Resampling.BILINEAR,
+            box=(left * x_by, top * y_by, min(right * x_by, square), min(bottom * y_by, square)),
+        )
+        belongs = np.asarray(scaled) >= MASK_FROM
+        counts = run_length.runs(belongs, left=left, top=top, width=width, height=height)
+    return {"size": [height, width], "counts": run_length.compress(counts)}
+
+
+def _reach(places: np.ndarray, square: int, length: int) -> tuple[int, int]:
+    """The pixels of `length` that these of `square` have a part in, when they are interpolated.
+
+    Each reaches to its neighbours, on whichever of the two has the larger pixels.
+    """
+    by = length / square
+    first, last = (int(places.min()) - 1) * by, (int(places.max()) + 2) * by
+    return max(math.floor(first) - 1, 0), min(math.ceil(last) + 1, length)
