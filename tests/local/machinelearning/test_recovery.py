@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -65,20 +65,26 @@ def processes(local: Local, name: str) -> list[psutil.Process]:
     folder = local.environment.state.resolve() / "machinelearning" / "jobs" / name
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error):  # it may end between any two looks at it
             mark = process.environ().get(FOLDER_VARIABLE)
-            if mark is not None and Path(mark) == folder:
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
+            if mark is not None and Path(mark) == folder and is_alive:
                 found.append(process)
-        except psutil.Error:
-            continue
-    return [entry for entry in found if entry.status() != psutil.STATUS_ZOMBIE]
+    return found
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Nothing of one that has ended meanwhile."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def runner(local: Local, name: str) -> psutil.Process:
     return next(
         entry
         for entry in processes(local, name)
-        if "localazure.machinelearning.runner" in entry.cmdline()
+        if "localazure.machinelearning.runner" in command_line(entry)
     )
 
 
@@ -180,7 +186,9 @@ def test_an_ended_job_waits_for_storage_and_is_not_run_again(local: Local, tmp_p
         go.touch()
         local.wait_for("patient", "Finalizing")
         runner(local, "patient").kill()
-        until(lambda: any("runner" in " ".join(p.cmdline()) for p in processes(local, "patient")))
+        until(
+            lambda: any("runner" in " ".join(command_line(p)) for p in processes(local, "patient"))
+        )
         assert local.status("patient") == "Finalizing"
     local.wait_for("patient", "Completed")
     assert local.read_blob("landing", "patient/runs") == b"x\n"

@@ -59,13 +59,27 @@ def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
     return running
 
 
+@contextlib.contextmanager
+def starting_interruptible() -> Generator[None]:
+    """What is started inside can be interrupted, whoever started the tests.
+
+    A shell without job control starts what runs in the background with SIGINT ignored, and that is
+    handed on to every child (POSIX, Shell Command Language, 2.11).
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Runtime:
     """One `up`."""
 
     def __init__(self, app: Path, state: Path, *arguments: str) -> None:
         self.state = state
         self.log = state.with_name(f"{state.name}-up.log")
-        with self.log.open("ab") as output:
+        with self.log.open("ab") as output, starting_interruptible():
             self._log_start_bytes = output.tell()
             self._process = subprocess.Popen(
                 [
