@@ -8,17 +8,15 @@ and kept, so that URLs and connection strings that programs wrote down stay true
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import json
 import os
 import secrets
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-LOOPBACK = "127.0.0.1"
+from localazure.ports import LOOPBACK, free_ports
 
 STORAGE_ACCOUNT = "devstoreaccount1"
 # The key that every storage emulator uses; published, hence no secret.
@@ -65,14 +63,9 @@ class Ports:
 
     @classmethod
     def draw(cls) -> Self:
-        """Ports that nobody listens on now."""
-        with contextlib.ExitStack() as stack:
-            # All are held until the last is drawn, so that no two are the same.
-            servers = {
-                name: stack.enter_context(socket.create_server((LOOPBACK, 0)))
-                for name in cls.OFFSETS
-            }
-            return cls(**{name: server.getsockname()[1] for name, server in servers.items()})
+        """Ports that nobody listens on now, see `localazure.ports.free_ports`."""
+        drawn = free_ports(len(cls.OFFSETS))
+        return cls(**dict(zip(cls.OFFSETS, drawn, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)

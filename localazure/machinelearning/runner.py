@@ -20,7 +20,6 @@ import dataclasses
 import logging
 import os
 import shutil
-import socket
 import sys
 import time
 from pathlib import Path
@@ -28,7 +27,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from localazure.environment import LOOPBACK, Environment
+from localazure.environment import Environment
 from localazure.machinelearning.blobs import BlobStore, persist
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
@@ -47,6 +46,7 @@ from localazure.machinelearning.rank_group import RankGroup, kill_descendants
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.tracking import ensure_run
+from localazure.ports import free_ports
 
 SYNC_SECONDS = 1.0
 # Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
@@ -294,9 +294,6 @@ def _explain(error: Exception) -> tuple[str, str]:
 
 def this_machine() -> Machine:
     """What a launch must know of this machine."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
     python_folder = Path(sys.executable).parent
     path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return Machine(
@@ -305,7 +302,7 @@ def this_machine() -> Machine:
         cpu_count=os.cpu_count() or 1,
         loopback_interface="lo" if sys.platform == "linux" else "lo0",
         is_root=os.geteuid() == 0,
-        free_port=port,
+        free_port=free_ports(1)[0],
         mpirun=shutil.which("mpirun", path=path),
     )
 

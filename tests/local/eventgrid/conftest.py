@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from localazure.environment import Environment, Ports
+from localazure.environment import Environment
+from localazure.ports import free_ports
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ class Receiver:
     """A webhook: keeps what it gets, answers as it is told."""
 
     def __init__(self) -> None:
-        self.port = Ports.draw().functions
+        self.port = free_ports(1)[0]
         self.requests: list[tuple[dict[str, str], Any]] = []
         self.answers: list[int] = []
         self.handshakes = 0

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -18,18 +17,13 @@ from localazure.environment import Environment
 from localazure.functions.authorization import KeyRing
 from localazure.functions.cors import CorsPolicy
 from localazure.functions.host import DRAIN_SECONDS, Host, run_app
+from localazure.ports import free_ports
 
 APPS = Path(__file__).parent / "apps"
 KEYS = KeyRing(master="master-key", host="host-key", system="system-key")
 DEADLINE_SECONDS = 30.0
 
 RunningApp = Callable[..., AbstractAsyncContextManager[tuple[Host, aiohttp.ClientSession]]]
-
-
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.asynccontextmanager
@@ -45,7 +39,7 @@ async def run_in(
     async with (
         run_app(
             APPS / name,
-            port=port or a_free_port(),
+            port=port or free_ports(1)[0],
             state=folder / "state",
             keys=KEYS,
             app_settings={"SEEN": str(folder / "seen.jsonl"), **settings},
@@ -72,7 +66,7 @@ class Shared:
 
 @pytest.fixture
 def free_port() -> int:
-    return a_free_port()
+    return free_ports(1)[0]
 
 
 class Seen:

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from localazure.ports import free_ports
 from tests.local.trainers.forked_ranks import ForkedRanks, context, run_rank
 
 REPOSITORY = Path(__file__).parents[3]
@@ -31,12 +31,6 @@ MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def freeze(data: Path, manifest: Path) -> Path:
@@ -160,7 +154,7 @@ def start() -> Iterator[Start]:
         if launcher == "mpirun":
             options = ["--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
             return Ranks(processes=[popen([MPIRUN, *options, *program], MPI_ENVIRONMENT)])
-        port = str(free_port())
+        port = str(free_ports(1)[0])
         if launcher == "elastic torchrun":
             agents = [
                 [sys.executable, *elastic_agent(node, ranks, port), *job.arguments()]
@@ -243,7 +237,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
             *("--log-every", "1", "--peer-timeout-seconds", "60", "--learning-rate", "0.05"),
             *options,
         ]
-        port = str(free_port())
+        port = str(free_ports(1)[0])
         logs = [folder / f"rank-{rank}.log" for rank in range(ranks)]
         processes: list[Any] = [
             server.Process(

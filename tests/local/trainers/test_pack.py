@@ -17,7 +17,8 @@ import psutil
 import pytest
 import yaml
 
-from tests.local.trainers.conftest import REPOSITORY, free_port, freeze, make_digits, variables
+from localazure.ports import free_ports
+from tests.local.trainers.conftest import REPOSITORY, freeze, make_digits, variables
 
 DEADLINE_SECONDS = 100
 # Two lanes of blocks: large enough that the window is not all there is.
@@ -210,7 +211,7 @@ def test_the_jobs_command_packs_then_trains(digits: Path, manifest: Path, tmp_pa
     command = re.sub(r"\$\{\{(.+?)\}\}", lambda found: str(places[found[1]]), job["command"])
     command = command.replace("--epochs 20", "--epochs 2")
     shutil.copytree(REPOSITORY / "trainers", tmp_path / "code")
-    port = str(free_port())
+    port = str(free_ports(1)[0])
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     ranks = [
         subprocess.Popen(

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from localazure.ports import LOOPBACK, free_ports
+
+LINUX_ONLY = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere a drawn port cannot be held for another process"
+)
+
+
+def test_who_names_a_drawn_port_can_listen_on_it() -> None:
+    (port,) = free_ports(1)
+    # As Python's servers do: with SO_REUSEADDR. Twice, as after a restart.
+    for _ in range(2):
+        with socket.create_server((LOOPBACK, port)), socket.create_connection((LOOPBACK, port)):
+            pass
+
+
+def test_nobody_listens_on_a_drawn_port() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((LOOPBACK, port)):
+        pass
+
+
+@LINUX_ONLY
+def test_a_drawn_port_is_given_to_nobody_else() -> None:
+    """Of the half of the range that the kernel gives to listeners, 64 ports: 1 in 200 draws."""
+    drawn = free_ports(64)
+    assert len(set(drawn)) == 64
+    others = set[int]()
+    for _ in range(10_000):
+        with socket.socket() as other:
+            other.bind((LOOPBACK, 0))
+            others.add(other.getsockname()[1])
+    assert len(others) > 1000
+    assert not others & set(drawn)
