@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import threading
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from tests.local.trainers.own_example import stripes
 from trainers.data.images import Dataset, DatasetRequest, Images, ImageSource
 
-HANGS_IN_BATCH = 10  # some are made ahead of the steps that use them
+HANGS_AFTER_IMAGES = 24  # three steps of two ranks, however many steps are made at a time
 _NEVER = threading.Event()
 _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address space
 
@@ -21,13 +20,14 @@ _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address sp
 class _Hanging:
     def __init__(self, images: ImageSource) -> None:
         self._images = images
-        self._batches = itertools.count(1)
+        self._taken = 0
 
     def __len__(self) -> int:
         return len(self._images)
 
     def take(self, numbers: Tensor) -> Images:
-        if next(self._batches) == HANGS_IN_BATCH and os.environ["RANK"] == "1":
+        self._taken += len(numbers)
+        if self._taken > HANGS_AFTER_IMAGES and os.environ["RANK"] == "1":
             wait_for_an_annotation_that_never_comes()
         return self._images.take(numbers)
 
@@ -37,7 +37,7 @@ def wait_for_an_annotation_that_never_comes() -> None:
 
 
 def hanging_stripes(request: DatasetRequest) -> Dataset:
-    """`stripes`, but rank 1 waits for ever for one batch."""
+    """`stripes`, but rank 1 waits for ever for images of its fourth step."""
     dataset = stripes(request)
     return dataclasses.replace(dataset, train=_Hanging(dataset.train))
 
