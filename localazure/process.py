@@ -1,7 +1,9 @@
-"""Child processes that do not outlive their parent."""
+"""Child processes: that they do not outlive their parent, and how they are ended."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -25,3 +27,30 @@ def die_with_parent() -> Callable[[], None]:
                 os._exit(1)
 
     return arrange
+
+
+async def end(process: asyncio.subprocess.Process, *, within_seconds: float) -> bool:
+    """End a child by SIGTERM, or by SIGKILL when that takes too long, and wait for its end.
+
+    Returns:
+        Whether SIGKILL was not needed.
+    """
+    _signal(process, signal.SIGTERM)
+    try:
+        await asyncio.wait_for(process.wait(), within_seconds)
+    except TimeoutError:
+        _signal(process, signal.SIGKILL)
+        await process.wait()
+        return False
+    return True
+
+
+def _signal(process: asyncio.subprocess.Process, signum: signal.Signals) -> None:
+    """Signal a child, unless it is known to have ended.
+
+    Not by `Process.send_signal`: before Python 3.13 that also asks for the exit status and may so
+    take it away from asyncio, which then warns on stderr and reports 255 (cpython issue 87744).
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signum)

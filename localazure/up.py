@@ -35,6 +35,7 @@ from localazure.environment import LOOPBACK, Environment, Keys, Ports
 from localazure.errors import StartError
 from localazure.owner_lock import OwnedElsewhere
 from localazure.part import READY_FD_VARIABLE
+from localazure.process import end
 
 DEFAULT_PORT_BASE = 7070
 # In order of start; the Functions host last, and first to stop.
@@ -207,14 +208,8 @@ class PartProcess:
 
     async def stop(self) -> None:
         """End it: SIGTERM, and SIGKILL when it does not come to an end."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        self._process.terminate()
-        try:
-            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_SECONDS)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        if self._process is not None:
+            await end(self._process, within_seconds=STOP_TIMEOUT_SECONDS)
 
     def last_words(self) -> str:
         """The end of what it has logged since it was started last."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from localazure.process import die_with_parent
+from localazure.process import die_with_parent, end
 
 POLL_SECONDS: Final = 0.5
 # The host itself takes 8 s at most to drain.
@@ -77,7 +77,7 @@ async def keep_running(command: Sequence[str], app: Path) -> int:
         try:
             await _wait_for_change(app, snapshot, stop, host)
         finally:
-            await _end(host)
+            await end(host, within_seconds=STOP_SECONDS)
     return 0
 
 
@@ -98,17 +98,6 @@ async def _wait_for_change(
                 names = ", ".join(str(path.relative_to(app)) for path in files)
                 _say(f"{names} changed: starting anew")
                 return
-
-
-async def _end(host: asyncio.subprocess.Process) -> None:
-    if host.returncode is not None:
-        return
-    host.terminate()
-    try:
-        await asyncio.wait_for(host.wait(), STOP_SECONDS)
-    except TimeoutError:
-        host.kill()
-        await host.wait()
 
 
 def _say(line: str) -> None:

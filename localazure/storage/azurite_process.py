@@ -21,7 +21,7 @@ import psutil
 
 from localazure.environment import LOOPBACK, Environment
 from localazure.errors import StartError
-from localazure.process import die_with_parent
+from localazure.process import die_with_parent, end
 
 log = logging.getLogger(__name__)
 
@@ -188,14 +188,8 @@ class AzuriteProcess:
         """SIGTERM, upon which Azurite saves its metadata; SIGKILL if that takes too long."""
         process, self._process = self._process, None
         self.ready.clear()
-        if process is not None and process.returncode is None:
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
-            except TimeoutError:
-                log.warning("Azurite did not end within %s s of SIGTERM", STOP_TIMEOUT_S)
-                process.kill()
-                await process.wait()
+        if process is not None and not await end(process, within_seconds=STOP_TIMEOUT_S):
+            log.warning("Azurite did not end within %s s of SIGTERM", STOP_TIMEOUT_S)
         self._pid_file.unlink(missing_ok=True)
 
 
