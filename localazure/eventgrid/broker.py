@@ -18,6 +18,7 @@ from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import (
     Configuration,
     ServiceBusEntity,
+    StorageQueueEntity,
     Subscription,
     Topic,
     WebHook,
@@ -28,6 +29,7 @@ from localazure.eventgrid.http_endpoint import HttpEndpoint
 from localazure.eventgrid.place import EventGridConfigurationError, Place
 from localazure.eventgrid.schemas import Event
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
+from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
 from localazure.eventgrid.store import Delivery, Store
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 HANDSHAKE_RETRY_S = 0.1
 MAX_HANDSHAKE_RETRY_S = 2.0
 PUT_SOURCE = "request body"
+
+
+_Endpoint = HttpEndpoint | ServiceBusEndpoint | StorageQueueEndpoint
 
 
 class _Running:
@@ -198,12 +203,14 @@ class Broker:
         self._running[subscription.name] = running
         running.task = asyncio.create_task(self._live(running, endpoint))
 
-    def _endpoint(self, subscription: Subscription) -> HttpEndpoint | ServiceBusEndpoint:
+    def _endpoint(self, subscription: Subscription) -> _Endpoint:
         destination = subscription.destination
         if isinstance(destination, ServiceBusEntity):
             return ServiceBusEndpoint(
                 self._environment.service_bus_connection_string, subscription.name, destination
             )
+        if isinstance(destination, StorageQueueEntity):
+            return StorageQueueEndpoint(self._session, self._environment, destination)
         return HttpEndpoint(
             self._session,
             subscription.name,
@@ -213,7 +220,7 @@ class Broker:
             batched=subscription.max_events_per_batch > 1,
         )
 
-    async def _live(self, running: _Running, endpoint: HttpEndpoint | ServiceBusEndpoint) -> None:
+    async def _live(self, running: _Running, endpoint: _Endpoint) -> None:
         try:
             if isinstance(endpoint, HttpEndpoint) and endpoint.needs_handshake:
                 await self._validate(running, endpoint)

@@ -32,6 +32,7 @@ from localazure.eventgrid.schemas import Schema
 
 SYSTEM_TOPICS = (STORAGE_TOPIC, AZURE_ML_TOPIC)
 _NAME = re.compile(r"[A-Za-z0-9-]{3,64}")
+_QUEUE_NAME = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 # ARM's limits of batched delivery.
 MAX_EVENTS_PER_BATCH = 5000
 MAX_BATCH_KB = 1024
@@ -74,7 +75,19 @@ class ServiceBusEntity:
     is_topic: bool
 
 
-Destination = WebHook | AzureFunction | ServiceBusEntity
+@dataclass(frozen=True)
+class StorageQueueEntity:
+    """Delivery as a message to a queue of the local storage.
+
+    Attributes:
+        time_to_live_s: of a message; -1 is without limit, None the service's default, a week.
+    """
+
+    name: str
+    time_to_live_s: int | None
+
+
+Destination = WebHook | AzureFunction | ServiceBusEntity | StorageQueueEntity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,9 +225,11 @@ def _parse_name(place: Place) -> str:
 def _parse_destination(place: Place, environment: Environment) -> tuple[Destination, int, int]:
     members = place.members(("endpointType", "properties"))
     kind = place.require(members, "endpointType").one_of(
-        ("WebHook", "AzureFunction", "ServiceBusQueue", "ServiceBusTopic")
+        ("WebHook", "AzureFunction", "ServiceBusQueue", "ServiceBusTopic", "StorageQueue")
     )
     body = place.require(members, "properties")
+    if kind == "StorageQueue":
+        return _parse_storage_queue(body), 1, DEFAULT_BATCH_KB
     target = "endpointUrl" if kind == "WebHook" else "resourceId"
     batching = ("maxEventsPerBatch", "preferredBatchSizeInKilobytes")
     known = (target,) if kind.startswith("ServiceBus") else (target, *batching)
@@ -251,6 +266,18 @@ def _parse_target(kind: str, place: Place, environment: Environment) -> Destinat
     if len(segments) < 2 or segments[-2] != collection:  # noqa: PLR2004 - type and name
         raise place.error(f"expected a resource id that ends in /{collection}/NAME")
     return ServiceBusEntity(segments[-1], is_topic=kind == "ServiceBusTopic")
+
+
+def _parse_storage_queue(place: Place) -> StorageQueueEntity:
+    # resourceId names the storage account: locally there is one.
+    members = place.members(("resourceId", "queueName", "queueMessageTimeToLiveInSeconds"))
+    name = place.require(members, "queueName")
+    if not _QUEUE_NAME.fullmatch(name.string()):
+        raise name.error("expected 3 to 63 lower-case letters, digits and single hyphens")
+    time_to_live_s = None
+    if "queueMessageTimeToLiveInSeconds" in members:
+        time_to_live_s = members["queueMessageTimeToLiveInSeconds"].integer(-1, 2**31 - 1)
+    return StorageQueueEntity(name.string(), time_to_live_s)
 
 
 def _parse_dead_letter(place: Place) -> str:

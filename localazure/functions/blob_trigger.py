@@ -38,7 +38,7 @@ from localazure.functions.loader import LoadedFunction
 from localazure.functions.queue_listener import QueueListener, Work
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_connection import DEFAULT_CONNECTION, Service
-from localazure.functions.storage_queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
+from localazure.storage_queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 

@@ -20,7 +20,7 @@ from typing import Final
 from localazure.functions import logs
 from localazure.functions.host_json import QueueOptions
 from localazure.functions.polling_delay import PollingDelay
-from localazure.functions.storage_queue import ReceivedMessage, StorageQueue, decode
+from localazure.storage_queue import ReceivedMessage, StorageQueue, decode
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.queue")
 

@@ -18,7 +18,7 @@ from localazure.functions.loader import LoadedFunction
 from localazure.functions.queue_listener import QueueListener, Work
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_connection import Service
-from localazure.functions.storage_queue import ReceivedMessage, StorageQueue
+from localazure.storage_queue import ReceivedMessage, StorageQueue
 
 POISON_SUFFIX = "-poison"
 

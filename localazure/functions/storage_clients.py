@@ -11,11 +11,11 @@ import aiohttp
 from azure.storage.blob.aio import BlobServiceClient
 
 from localazure.functions import connections
-from localazure.functions.storage_connection import Endpoint, Service, find_endpoint
-from localazure.functions.storage_queue import StorageQueue
-from localazure.functions.storage_rest import Sign, StorageRest
-from localazure.functions.storage_signature import sign_queue_request, sign_table_request
+from localazure.functions.storage_connection import Service, find_endpoint
 from localazure.functions.storage_table import StorageTable
+from localazure.storage_queue import StorageQueue
+from localazure.storage_rest import Endpoint, Sign, StorageRest
+from localazure.storage_signature import sign_queue_request, sign_table_request
 
 
 class StorageClients:

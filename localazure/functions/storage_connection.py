@@ -7,12 +7,12 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from localazure.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 from localazure.functions.connections import setting
+from localazure.storage_rest import Endpoint
 
 DEFAULT_CONNECTION: Final = "AzureWebJobsStorage"
 
@@ -27,25 +27,6 @@ class Service(StrEnum):
 
 # Azurite's own defaults, which UseDevelopmentStorage=true stands for.
 _DEVELOPMENT_PORTS: Final = {Service.BLOB: 10000, Service.QUEUE: 10001, Service.TABLE: 10002}
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Endpoint:
-    """Where a service of an account answers, and what opens it: a key, a SAS or an identity."""
-
-    url: str
-    """Without a trailing slash."""
-    connection: str
-    """The name that the binding gave; its settings say which identity asks."""
-    account: str = ""
-    key: str | None = None
-    sas: str | None = None
-    """Without a leading `?`."""
-
-    @property
-    def needs_identity(self) -> bool:
-        """Whether neither key nor SAS is given."""
-        return self.key is None and self.sas is None
 
 
 def find_endpoint(connection: str, service: Service, settings: Mapping[str, str]) -> Endpoint:

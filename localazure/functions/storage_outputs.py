@@ -18,7 +18,7 @@ from localazure.functions.host_json import QueueOptions
 from localazure.functions.input_bindings import Setting, split_path
 from localazure.functions.signature import Binding
 from localazure.functions.storage_clients import StorageClients
-from localazure.functions.storage_queue import encode
+from localazure.storage_queue import encode
 
 
 class StorageOutputs:

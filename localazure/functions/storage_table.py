@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-from localazure.functions.storage_rest import StorageError, StorageRest
+from localazure.storage_rest import StorageError, StorageRest
 
 _HEADERS: Final = {
     "accept": "application/json;odata=nometadata",

@@ -17,8 +17,8 @@ from azure.storage.blob.aio import BlobServiceClient
 from localazure.environment import Environment
 from localazure.functions.blob_scan import BlobScan, FoundBlob
 from localazure.functions.storage_clients import StorageClients
-from localazure.functions.storage_queue import StorageQueue, encode
 from localazure.storage import serve as serve_storage
+from localazure.storage_queue import StorageQueue, encode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 BLOB_WEBHOOK = "/runtime/webhooks/blobs"

@@ -12,6 +12,7 @@ from localazure.eventgrid.configuration import (
     AzureFunction,
     Configuration,
     ServiceBusEntity,
+    StorageQueueEntity,
     WebHook,
     load,
 )
@@ -141,6 +142,22 @@ def test_service_bus_destination(tmp_path: Path) -> None:
         }
         found = read(tmp_path, document).subscriptions["one"].destination
         assert found == ServiceBusEntity("q", is_topic=kind == "ServiceBusTopic")
+
+
+def test_storage_queue_destination(tmp_path: Path) -> None:
+    document = copy.deepcopy(FULL)
+    body: dict[str, Any] = {"resourceId": "/subscriptions/s", "queueName": "in-box"}
+    destination = {"endpointType": "StorageQueue", "properties": body}
+    document["eventSubscriptions"][0]["properties"]["destination"] = destination
+    found = read(tmp_path, document).subscriptions["one"].destination
+    assert found == StorageQueueEntity("in-box", None)
+    body["queueMessageTimeToLiveInSeconds"] = -1
+    found = read(tmp_path, document).subscriptions["one"].destination
+    assert found == StorageQueueEntity("in-box", -1)
+    for name in ("In", "a--b", "-ab", "ab"):
+        body["queueName"] = name
+        with pytest.raises(EventGridConfigurationError, match="queueName: expected 3 to 63"):
+            read(tmp_path, document)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 from localazure.functions import queue_listener
 from localazure.functions.host_json import QueueOptions
 from localazure.functions.queue_listener import QueueListener, Work
-from localazure.functions.storage_queue import ReceivedMessage
-from localazure.functions.storage_rest import StorageError
+from localazure.storage_queue import ReceivedMessage
+from localazure.storage_rest import StorageError
 
 OPTIONS = QueueOptions(
     max_dequeue_count=3,

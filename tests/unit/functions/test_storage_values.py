@@ -18,8 +18,8 @@ from localazure.functions.loader import LoadedFunction
 from localazure.functions.signature import Binding, Signature
 from localazure.functions.storage_clients import StorageClients
 from localazure.functions.storage_outputs import queue_contents, table_entities
-from localazure.functions.storage_queue import decode, encode
 from localazure.functions.storage_table import quoted
+from localazure.storage_queue import decode, encode
 
 
 @given(st.text() | st.binary())

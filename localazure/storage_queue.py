@@ -1,4 +1,4 @@
-"""Storage queues, as far as bindings need them.
+"""Storage queues, as far as bindings and Event Grid need them.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/operations-on-messages
 """
@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from localazure.functions.storage_rest import StorageError, StorageRest
+from localazure.storage_rest import StorageError, StorageRest
 
 # The service's own limit.
 MAX_MESSAGES_PER_REQUEST: Final = 32
@@ -53,16 +53,22 @@ class StorageQueue:
             if error.status != HTTPStatus.CONFLICT:
                 raise
 
-    async def put(self, text: str) -> None:
-        """Add a message, and the queue where there is none yet, as the real host does."""
+    async def put(self, text: str, *, time_to_live_s: int | None = None) -> None:
+        """Add a message, and the queue where there is none yet, as the real host does.
+
+        Args:
+            text: of the message.
+            time_to_live_s: -1 keeps it for ever; None is the service's default, a week.
+        """
+        query = {} if time_to_live_s is None else {"messagettl": str(time_to_live_s)}
         body = f"<QueueMessage><MessageText>{escape(text)}</MessageText></QueueMessage>".encode()
         try:
-            await self._service.request("POST", f"{self._path}/messages", body=body)
+            await self._service.request("POST", f"{self._path}/messages", query, body=body)
         except StorageError as error:
             if error.code != "QueueNotFound":
                 raise
             await self.create()
-            await self._service.request("POST", f"{self._path}/messages", body=body)
+            await self._service.request("POST", f"{self._path}/messages", query, body=body)
 
     async def receive(self, count: int, visibility_timeout_seconds: int) -> list[ReceivedMessage]:
         """Up to so many messages, hidden from others for so long; none if there is no queue."""

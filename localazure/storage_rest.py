@@ -18,11 +18,28 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from localazure.functions.storage_connection import Endpoint
-
 API_VERSION: Final = "2021-12-02"
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 _SCOPE: Final = "https://storage.azure.com/.default"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Endpoint:
+    """Where a service of an account answers, and what opens it: a key, a SAS or an identity."""
+
+    url: str
+    """Without a trailing slash."""
+    connection: str = ""
+    """The name that a binding gave; its settings say which identity asks."""
+    account: str = ""
+    key: str | None = None
+    sas: str | None = None
+    """Without a leading `?`."""
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether neither key nor SAS is given."""
+        return self.key is None and self.sas is None
 
 
 class StorageError(Exception):

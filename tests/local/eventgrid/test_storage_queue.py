@@ -1,0 +1,58 @@
+"""Delivery to a queue of the local storage, which starts later."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+from azure.core.credentials import AzureKeyCredential
+from azure.eventgrid import EventGridEvent
+from azure.eventgrid.aio import EventGridPublisherClient
+
+from localazure import eventgrid, storage
+from localazure.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
+from localazure.storage_queue import ReceivedMessage, StorageQueue
+from localazure.storage_rest import Endpoint, StorageRest
+from localazure.storage_signature import sign_queue_request
+
+
+def inbox(environment: Environment, session: aiohttp.ClientSession) -> StorageQueue:
+    url = f"http://127.0.0.1:{environment.ports.queue}/{STORAGE_ACCOUNT}"
+    endpoint = Endpoint(url=url, account=STORAGE_ACCOUNT, key=STORAGE_KEY)
+    return StorageQueue(StorageRest(session, endpoint, sign_queue_request), "inbox")
+
+
+async def test_events_become_messages(environment: Environment, configure: Any) -> None:
+    account = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a"
+    properties = {
+        "resourceId": account,
+        "queueName": "inbox",
+        "queueMessageTimeToLiveInSeconds": 300,
+    }
+    destination = {"endpointType": "StorageQueue", "properties": properties}
+    configure({"name": "queue", "topic": "azure-ml", "properties": {"destination": destination}})
+    key = AzureKeyCredential(environment.keys.event_grid)
+    sent = [EventGridEvent("/s", "T", {"n": number}, "1") for number in range(3)]
+    received: list[ReceivedMessage] = []
+    async with eventgrid.serve(environment):
+        async with EventGridPublisherClient(environment.topic_endpoint("azure-ml"), key) as client:
+            await client.send(sent)
+        async with (
+            asyncio.timeout(60),
+            storage.serve(environment),
+            aiohttp.ClientSession() as session,
+        ):
+            while len(received) < len(sent):
+                received += await inbox(environment, session).receive(10, 60)
+                await asyncio.sleep(0.02)
+    bodies = [json.loads(base64.b64decode(message.text)) for message in received]
+    assert {body["id"]: body["data"] for body in bodies} == {
+        str(event.id): event.data for event in sent
+    }
+    assert {message.expires_at - message.inserted_at for message in received} == {
+        timedelta(seconds=300)
+    }
