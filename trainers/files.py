@@ -7,6 +7,8 @@ import os
 import secrets
 from pathlib import Path
 
+from trainers.errors import LaunchInvalid
+
 TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -16,14 +18,21 @@ def write_atomically(path: Path, content: bytes) -> None:
     Rename replaces atomically (POSIX rename(2)); the folder's fsync makes the rename last. On a
     blob mount a file appears as a whole at close and the rename is the service's copy, so that a
     reader there should check what it reads: see `trainers.checkpointing.checkpoints`.
+
+    Raises:
+        OSError: it cannot be written; then nothing of it is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
-    with temporary.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)  # half a file takes room on a disk that is full already
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -32,5 +41,33 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json_atomically(path: Path, value: object) -> None:
-    """Write `value` as JSON that a person can read, atomically."""
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    """Write `value` as JSON that a person can read, atomically.
+
+    What UTF-8 cannot hold, as a byte of a file's name that is none, is written as an escape.
+
+    Raises:
+        OSError: as `write_atomically`.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode(errors="backslashreplace"))
+
+
+def check_writable(folder: Path, option: str) -> None:
+    """Write and remove a file in `folder`, which is made if need be: now, not after hours of work.
+
+    Args:
+        folder: where results will be written.
+        option: of the command line, that named it.
+
+    Raises:
+        LaunchInvalid: it cannot be written to.
+    """
+    trial = folder / f"{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    try:
+        write_atomically(trial, b"")
+        trial.unlink()
+    except OSError as error:
+        raise LaunchInvalid(
+            f"{option} {folder} cannot be written to ({type(error).__name__}: {error.strerror}): "
+            "name another folder, or make room or permission there"
+        ) from error

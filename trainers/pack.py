@@ -47,13 +47,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+from trainers.arguments import fraction, positive_integer, positive_number
 from trainers.data import samples
 from trainers.data.manifest import Manifest, freeze, read_manifest
 from trainers.data.packing import Plan, ShardTask, pack_shard, plan
 from trainers.data.shard_formats import FORMATS
 from trainers.data.shard_index import INDEX_NAME, ShardIndex, ShardRecord, record_path
 from trainers.errors import EX_FAILURE, FileProblem, LaunchInvalid, TrainingError
-from trainers.files import TEMPORARY_SUFFIX
+from trainers.files import TEMPORARY_SUFFIX, check_writable
 from trainers.parallelism.launch import Launch
 
 _LOOK_SECONDS = 0.5
@@ -75,12 +76,14 @@ def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, i
 
     Raises:
         DataRejected, DataChanged: see `trainers.data.samples`.
-        LaunchInvalid: the target is in the source.
+        LaunchInvalid: the source is no folder; the target is in it, or cannot be written to.
     """
     source: Path = options.source.resolve()
     target: Path = options.target.resolve()
+    samples.check_folder(source)
     if target.is_relative_to(source):
         raise LaunchInvalid(f"{target} is in {source}: shards would be packed in the next run")
+    check_writable(target, "TARGET")
     with _workers(options.processes or _processes(launch)) as run:
         manifest = _manifest(options, source)
         whole = plan(
@@ -90,7 +93,6 @@ def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, i
             shard_bytes=options.shard_mib * 2**20,
             quick=options.check == "quick",
         )
-        target.mkdir(parents=True, exist_ok=True)
         _drop_other_index(target, whole)
         work = functools.partial(_pack, source, target, readers=options.readers)
         _run(run, work, whole.tasks[launch.rank :: launch.size], whole.files, progress)
@@ -226,7 +228,10 @@ def _fail(output: Path | None, error: Exception) -> int:
     if output is not None:
         from trainers.reports import results  # noqa: PLC0415  # it imports torch
 
-        results.write_error(output, error)
+        try:
+            results.write_error(output, error)
+        except OSError:  # the exit code still tells
+            traceback.print_exc()
     return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
 
 
@@ -270,22 +275,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--manifest", type=Path, default=None)
     add("--dataset-version", default=None)
     add("--format", choices=tuple(FORMATS), default="parquet")
-    add("--processes", type=_positive, default=None)
-    add("--readers", type=_positive, default=8)
-    add("--shard-images", type=_positive, default=8192)
-    add("--shard-mib", type=_positive, default=64)
+    add("--processes", type=positive_integer, default=None)
+    add("--readers", type=positive_integer, default=8)
+    add("--shard-images", type=positive_integer, default=8192)
+    add("--shard-mib", type=positive_integer, default=64)
     add("--check", choices=("decode", "quick"), default="decode")
-    add("--max-bad-fraction", type=float, default=0.01)
+    add("--max-bad-fraction", type=fraction, default=0.01)
     add("--output-dir", type=Path, default=None)
-    add("--patience-seconds", type=float, default=60.0)
+    add("--patience-seconds", type=positive_number, default=60.0)
     return parser.parse_args(arguments)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ import argparse
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainers.arguments import count, fraction, positive_integer, positive_number
 from trainers.data.image_file import MODES, ImageFormat
 from trainers.data.images import DatasetRequest
 from trainers.data.order import SHUFFLE_WINDOW
@@ -146,35 +146,35 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         default="resnet8",
         help=f"{', '.join(ARCHITECTURES)}, or your own: package.module:factory",
     )
-    add("--image-size", type=_positive_integer, default=32, help="pixels; images are resized to it")
+    add("--image-size", type=positive_integer, default=32, help="pixels; images are resized to it")
     add("--image-mode", choices=MODES, default="rgb")
-    add("--epochs", type=_positive_integer, default=10)
-    add("--batch-size", type=_positive_integer, default=64, help="global: over all ranks")
-    add("--learning-rate", type=_positive_number, default=0.1, help="peak of the schedule")
+    add("--epochs", type=positive_integer, default=10)
+    add("--batch-size", type=positive_integer, default=64, help="global: over all ranks")
+    add("--learning-rate", type=positive_number, default=0.1, help="peak of the schedule")
     add(
         "--scale-learning-rate-from",
-        type=_positive_integer,
+        type=positive_integer,
         default=None,
         metavar="BATCH",
         help="--learning-rate is for this batch size, and is scaled linearly to --batch-size",
     )
     add(
         "--warm-up-epochs",
-        type=_positive_number,
+        type=positive_number,
         default=None,
         help="default: a tenth of the run",
     )
-    add("--momentum", type=_fraction, default=0.9)
-    add("--weight-decay", type=_fraction, default=5e-4)
-    add("--shift-pixels", type=_count, default=1, help="augmentation; 0 for none")
+    add("--momentum", type=fraction, default=0.9)
+    add("--weight-decay", type=fraction, default=5e-4)
+    add("--shift-pixels", type=count, default=1, help="augmentation; 0 for none")
     add(
         "--shuffle-window",
-        type=_positive_integer,
+        type=positive_integer,
         default=SHUFFLE_WINDOW,
         metavar="SAMPLES",
         help="that are mixed at a time, and of shards held in memory by all ranks together",
     )
-    add("--seed", type=_count, default=0)
+    add("--seed", type=count, default=0)
     add("--parallel", choices=PARALLEL, default="ddp", help="copies (ddp) or shards (fsdp)")
     add(
         "--keep-gathered",
@@ -183,14 +183,14 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     )
     add(
         "--tensor-parallel",
-        type=_positive_integer,
+        type=positive_integer,
         default=1,
         metavar="RANKS",
         help="split layers over so many neighbouring ranks",
     )
     add(
         "--pipeline-parallel",
-        type=_positive_integer,
+        type=positive_integer,
         default=1,
         metavar="STAGES",
         help="cut the network into so many stages",
@@ -198,13 +198,13 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--pipeline-schedule", choices=PIPELINE_SCHEDULES, default="1f1b")
     add(
         "--microbatches",
-        type=_positive_integer,
+        type=positive_integer,
         default=4,
         help="of a pipeline: each rank's share of a batch passes in so many parts",
     )
     add(
         "--accumulate",
-        type=_positive_integer,
+        type=positive_integer,
         default=1,
         metavar="PASSES",
         help="do each batch in so many passes, to save memory",
@@ -220,23 +220,23 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     )
     add(
         "--evaluate-every",
-        type=_positive_integer,
+        type=positive_integer,
         default=None,
         metavar="EPOCHS",
         help="score the held-out images this often, for the learning curve; at the end in any case",
     )
-    add("--checkpoint-every", type=_positive_integer, default=100, help="steps")
-    add("--log-every", type=_positive_integer, default=10, help="steps")
-    add("--peer-timeout-seconds", type=_positive_number, default=300.0, help="for a silent rank")
+    add("--checkpoint-every", type=positive_integer, default=100, help="steps")
+    add("--log-every", type=positive_integer, default=10, help="steps")
+    add("--peer-timeout-seconds", type=positive_number, default=300.0, help="for a silent rank")
     add(
         "--step-timeout-seconds",
-        type=_positive_number,
+        type=positive_number,
         default=None,
         help="longer steps are taken for a hang (default: 0.8 of --peer-timeout-seconds)",
     )
     add(
         "--measure-scaling",
-        type=_count,
+        type=count,
         default=0,
         metavar="STEPS",
         help="before training, time so many steps alone, side by side and together; 0: do not",
@@ -256,14 +256,14 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, default=None, help="folder of <label>/<name>.png, or of shards")
     add("--manifest", type=Path, default=None, help="manifest.jsonl, or its folder")
     add("--annotations", default="annotations.json", help="of --dataset coco: a file of the data")
-    add("--synthetic-images", type=_positive_integer, default=12_800)
-    add("--synthetic-classes", type=_positive_integer, default=1000)
+    add("--synthetic-images", type=positive_integer, default=12_800)
+    add("--synthetic-classes", type=positive_integer, default=1000)
     add("--cache-dir", type=Path, default=None, help="keep copies of shards in this folder")
-    add("--cache-gib", type=_positive_number, default=50.0, help="that copies may take")
+    add("--cache-gib", type=positive_number, default=50.0, help="that copies may take")
     add("--download", action="store_true", help="copy all shards before training starts")
-    add("--decode-threads", type=_positive_integer, default=1, help="of each rank, for shards")
+    add("--decode-threads", type=positive_integer, default=1, help="of each rank, for shards")
     add("--dataset-version", default=None, help="default: computed from the manifest")
-    add("--max-bad-fraction", type=_fraction, default=0.01, help="of files that may be bad")
+    add("--max-bad-fraction", type=fraction, default=0.01, help="of files that may be bad")
 
 
 def dataset_request(
@@ -300,31 +300,3 @@ def _name_among(names: Sequence[str]) -> Callable[[str], str]:
         return text
 
     return name
-
-
-def _positive_integer(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number
-
-
-def _positive_number(text: str) -> float:
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not positive and finite")
-    return number
-
-
-def _fraction(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return number

@@ -45,11 +45,12 @@ def load_folder(request: DatasetRequest) -> Dataset:
     """The files that the request's manifest lists: see `load_dataset`.
 
     Raises:
-        LaunchInvalid: the request names no folder or no manifest.
+        LaunchInvalid: the request names no folder or no manifest, or one that is not there.
         DataRejected, DataChanged, OSError: as there.
     """
     if request.data is None or request.manifest is None:
         raise LaunchInvalid("a dataset of files needs --data and --manifest")
+    samples.check_folder(request.data)
     return load_dataset(
         read_manifest(request.manifest, request.dataset_version),
         request.data,

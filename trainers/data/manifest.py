@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import cast
 
-from trainers.errors import DataRejected, FileProblem
+from trainers.errors import DataRejected, FileProblem, LaunchInvalid
 
 MANIFEST_NAME = "manifest.jsonl"
 _VERSION_HEX_DIGITS = 16
@@ -50,29 +50,52 @@ def read_manifest(location: Path, version: str | None = None) -> Manifest:
 
     Raises:
         DataRejected: a line is not an entry, or a path occurs twice or leads out of the folder.
-        FileNotFoundError: there is no manifest.
+        LaunchInvalid: there is no manifest, or it cannot be read.
     """
     path = location / MANIFEST_NAME if location.is_dir() else location
-    entries = tuple(sorted(parse(path.read_bytes()), key=lambda entry: entry.path))
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LaunchInvalid(
+            f"--manifest {path} cannot be read ({error.strerror}): name a {MANIFEST_NAME}, or the "
+            "folder that holds one"
+        ) from error
+    entries = tuple(sorted(parse(content), key=lambda entry: entry.path))
     return Manifest(version=version or dataset_version(entries), entries=entries)
 
 
 def freeze(folder: Path, version: str | None = None) -> Manifest:
     """The manifest of all files in `folder`, each read once for its MD5.
 
+    What is no file that can be read, as a link to nowhere, is an entry without an MD5: whoever
+    reads the entries meets it too, and says why.
+
     Raises:
-        OSError: the folder or a file cannot be read.
+        DataRejected: a name is not Unicode, so that no manifest can hold it.
+        OSError: the folder cannot be read.
     """
     entries: list[Entry] = []
     for place, _, names in os.walk(folder, onerror=_raise):
         for name in names:
             path = Path(place, name)
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, _new_md5).hexdigest()
-            size = path.stat().st_size
-            entries.append(Entry(path=path.relative_to(folder).as_posix(), size=size, md5=digest))
+            inside = path.relative_to(folder).as_posix()
+            if not _is_unicode(inside):
+                problem = FileProblem(path=repr(os.fsencode(inside)), reason="not Unicode")
+                raise DataRejected(f"the name {problem.path} is not Unicode: rename it", [problem])
+            entries.append(_frozen(path, inside))
     entries.sort(key=lambda entry: entry.path)
     return Manifest(version=version or dataset_version(entries), entries=tuple(entries))
+
+
+def _frozen(path: Path, inside: str) -> Entry:
+    try:
+        if not path.is_file():  # to open a pipe would wait for whoever writes to it
+            return Entry(path=inside, size=0)
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, _new_md5).hexdigest()
+            return Entry(path=inside, size=stream.tell(), md5=digest)
+    except OSError:
+        return Entry(path=inside, size=0)
 
 
 def dataset_version(entries: Iterable[Entry]) -> str:
@@ -101,7 +124,7 @@ def parse(content: bytes) -> Iterator[Entry]:
             entry = _entry(json.loads(line))
             if entry.path in seen:
                 raise ValueError(f"the path {entry.path!r} occurs twice")  # noqa: TRY301  # one exit for all reasons
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter of brackets in brackets
             where = f"{MANIFEST_NAME}:{number}"
             raise DataRejected(
                 f"{where} is not a manifest entry: {error}",
@@ -119,6 +142,8 @@ def _entry(value: object) -> Entry:
     md5, etag = fields.get("md5"), fields.get("etag")
     if not isinstance(path, str) or not _is_inside(path):
         raise ValueError(f"path {path!r} is not a relative path inside the data folder")
+    if not _is_unicode(path):
+        raise ValueError(f"path {path!r} is not Unicode")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise ValueError(f"size {size!r} is not a number of bytes")
     if md5 is not None and not (isinstance(md5, str) and _MD5.fullmatch(md5)):
@@ -126,6 +151,15 @@ def _entry(value: object) -> Entry:
     if etag is not None and not isinstance(etag, str):
         raise ValueError(f"etag {etag!r} is not a string")
     return Entry(path=path, size=size, md5=md5, etag=etag)
+
+
+def _is_unicode(path: str) -> bool:
+    """Whether UTF-8 can hold it: names on a disk are bytes, and JSON may escape half a letter."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _raise(error: OSError) -> None:

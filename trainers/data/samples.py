@@ -6,19 +6,27 @@ So neighbours are of any class, and a stretch of them is a fair sample of all.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from trainers.data.manifest import Entry
-from trainers.errors import DataChanged, DataRejected, FileProblem
+from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvalid
 
 # One sample in five is held out.
 HELD_OUT_ONE_IN = 5
 # More than any image of a training set has, and few enough to hold in memory.
 MAX_FILE_BYTES = 256 * 1024**2
 _FINGERPRINT_BITS = 256
+# What a file itself is at fault for; anything else is the storage's failure.
+_OWN_FAULTS = {
+    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),  # no permission, no file
+    *(errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO),  # links in a circle, pipes, …
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,18 +88,45 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem
     if entry.size > MAX_FILE_BYTES:
         reason = f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read"
         return FileProblem(path=entry.path, reason=reason)
+    if str(PurePosixPath(entry.path)) != entry.path:
+        return FileProblem(path=entry.path, reason="its path has empty parts or parts named .")
     try:
-        # Path.read_bytes takes twice as long, which with small files is felt.
-        with open(f"{folder}/{entry.path}", "rb", buffering=0) as stream:  # noqa: PTH123
-            content = stream.read()
+        content = _content(f"{folder}/{entry.path}", entry.size)
     except FileNotFoundError:
         return Changed(problem=FileProblem(path=entry.path, reason="missing"))
-    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+    except OSError as error:
+        if error.errno not in _OWN_FAULTS:
+            raise
         return FileProblem(path=entry.path, reason=f"cannot be read: {error.strerror}")
     digest = _md5(content)
     if (reason := _difference(entry, content, digest)) is not None:
         return Changed(problem=FileProblem(path=entry.path, reason=reason))
     return content, digest
+
+
+def _content(path: str, size: int) -> bytes:
+    """What a file holds; of a larger one than it should be, one byte more than it should hold.
+
+    Raises:
+        OSError: it cannot be read, or is no file at all.
+    """
+    # Path.read_bytes takes twice as long, which with small files is felt.
+    with open(path, "rb", buffering=0, opener=_open_at_once) as stream:
+        content = stream.read(size + 1) or b""
+        while 0 < len(content) <= size and (more := stream.read(size + 1 - len(content))):
+            content += more  # some file systems give less at a time than they have
+        return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Without waiting for whoever would write to a pipe of that name; devices are no files."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, os.strerror(number), path)
+    return descriptor
 
 
 def is_marker(path: str) -> bool:
@@ -124,6 +159,16 @@ def fingerprint(samples: Iterable[tuple[str, str]], *others: str) -> str:
     for path, digest in samples:
         total += int.from_bytes(hashlib.sha256(f"{path}\0{digest}".encode()).digest(), "big")
     return f"{total % 2**_FINGERPRINT_BITS:x}"
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is not there, lest all of its files are taken for deleted ones.
+
+    Raises:
+        LaunchInvalid: it is no folder.
+    """
+    if not folder.is_dir():
+        raise LaunchInvalid(f"{folder} is no folder: mount it, or name the folder of the images")
 
 
 def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
@@ -180,7 +225,9 @@ def check_fit_to_learn(
 
 
 def _difference(entry: Entry, content: bytes, digest: str) -> str | None:
-    if len(content) != entry.size:
+    if len(content) > entry.size:
+        return f"more than {entry.size} bytes"
+    if len(content) < entry.size:
         return f"{len(content)} bytes, not {entry.size}"
     if entry.md5 is not None and digest != entry.md5:
         return f"MD5 {digest}, not {entry.md5}"

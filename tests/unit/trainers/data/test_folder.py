@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +11,11 @@ from PIL import Image
 from tests.unit.trainers.small_datasets import image_file, lay_down
 from trainers import errors
 from trainers.data import samples
-from trainers.data.folder import load_dataset, read_samples
+from trainers.data.folder import load_dataset, load_folder, read_samples
 from trainers.data.image_file import ImageFormat
+from trainers.data.images import DatasetRequest
 from trainers.data.manifest import Entry
-from trainers.errors import DataChanged, DataRejected
+from trainers.errors import DataChanged, DataRejected, LaunchInvalid
 
 GREY_4 = ImageFormat(size=4, mode="grey")
 
@@ -92,7 +95,7 @@ def test_what_differs_from_the_manifest_is_changed_data(tmp_path: Path) -> None:
         load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=1)
     reasons = {problem.path: problem.reason for problem in caught.value.problems}
     assert reasons["0/000.png"] == "missing"
-    assert "bytes, not" in reasons["1/001.png"]
+    assert reasons["1/001.png"] == f"more than {len(files['1/001.png'])} bytes"
     assert "MD5" in reasons["0/002.png"]
 
 
@@ -130,3 +133,39 @@ def test_a_file_that_cannot_be_a_sample_is_a_bad_one(
     assert found == []
     assert "1001 bytes, more than the 1000" in bad[0].reason
     assert "cannot be read" in bad[1].reason
+
+
+def test_links_pipes_and_odd_paths_are_bad_files(tmp_path: Path) -> None:
+    lay_down(tmp_path, {"0/good.png": image_file(1)})
+    folder = tmp_path / "0"
+    (folder / "circle.png").symlink_to("circle.png")
+    (folder / "endless.png").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pipe.png")  # nobody ever writes to it
+    bad_paths = [
+        *("0/circle.png", "0/endless.png", "0/pipe.png"),
+        *(f"0/{'x' * 300}.png", "./0/good.png", "0//good.png"),
+    ]
+    entries = [Entry(path=path, size=10) for path in bad_paths]
+    found, bad = read_samples(entries, tmp_path, GREY_4)
+    assert found == []
+    assert [problem.path for problem in bad] == bad_paths
+
+
+def test_a_file_that_has_grown_beyond_memory_is_not_read_to_its_end(tmp_path: Path) -> None:
+    lay_down(tmp_path, {"0/grown.png": image_file(1)})
+    os.truncate(tmp_path / "0" / "grown.png", 2**42)  # sparse: it takes no room
+    with pytest.raises(DataChanged) as caught:
+        read_samples([Entry(path="0/grown.png", size=100)], tmp_path, GREY_4)
+    assert caught.value.problems[0].reason == "more than 100 bytes"
+
+
+def test_a_folder_that_is_not_there_is_no_folder_of_deleted_files(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text('{"path": "0/x.png", "size": 1}\n')
+    request = DatasetRequest(
+        image_format=GREY_4, data=tmp_path / "unmounted", manifest=manifest, max_bad_fraction=1
+    )
+    with pytest.raises(LaunchInvalid, match="unmounted is no folder"):
+        load_folder(request)
+    with pytest.raises(LaunchInvalid, match=r"--manifest .* cannot be read"):
+        load_folder(dataclasses.replace(request, data=tmp_path, manifest=tmp_path / "none"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrations import names
 from orchestrations.manifest import ManifestLine, encode_manifest
-from trainers.data.manifest import Entry, dataset_version, parse, read_manifest
+from trainers.data.manifest import Entry, dataset_version, freeze, parse, read_manifest
 from trainers.errors import DataRejected
 
 MD5 = "0123456789abcdef" * 2
@@ -71,6 +72,7 @@ def test_any_other_bytes_are_rejected_or_read(content: bytes) -> None:
         ({"path": "7/x.png", "size": True}, "size True"),
         ({"path": "7/x.png", "size": 1, "md5": "abc"}, "md5 'abc'"),
         ({"path": "7/x.png", "size": 1, "etag": 5}, "etag 5"),
+        ({"path": "7/\ud800.png", "size": 1}, "not Unicode"),
         (["7/x.png"], "not a JSON object"),
     ],
 )
@@ -99,3 +101,26 @@ def test_folder_or_file_may_be_given_and_a_version(tmp_path: Path) -> None:
 def test_the_etag_stands_in_where_there_is_no_md5() -> None:
     one, other = (Entry(path="1/x.png", size=1, etag=etag) for etag in ("0x1", "0x2"))
     assert dataset_version([one]) != dataset_version([other])
+
+
+def test_brackets_without_end_are_a_bad_line() -> None:
+    with pytest.raises(DataRejected, match=r"manifest\.jsonl:1"):
+        list(parse(b"[" * 200_000))
+
+
+def test_what_is_no_readable_file_is_frozen_without_an_md5(tmp_path: Path) -> None:
+    (tmp_path / "good.png").write_bytes(b"content")
+    (tmp_path / "lost.png").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe.png")
+    entries = {entry.path: entry for entry in freeze(tmp_path).entries}
+    assert entries["good.png"].size == 7
+    assert entries["good.png"].md5 is not None
+    assert entries["lost.png"].md5 is entries["pipe.png"].md5 is None
+
+
+def test_a_name_that_no_manifest_can_hold_is_told(tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/\xff.png", "wb"):  # noqa: PTH123  # Path takes text
+        pass
+    with pytest.raises(DataRejected, match="not Unicode") as caught:
+        freeze(tmp_path)
+    assert caught.value.problems[0].path == r"b'\xff.png'"
