@@ -72,6 +72,10 @@ class LaunchInvalid(TrainingError):
     """The environment or the command line does not describe a run that can start."""
 
 
+class CheckpointUnwritable(TrainingError):
+    """A checkpoint could not be written. The one before it is still there."""
+
+
 class PeerFailed(TrainingError):
     """Another rank died, is silent, or failed with an exception that has no class here."""
 

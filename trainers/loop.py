@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
 from trainers.checkpointing.saver import Saver
+from trainers.checkpointing.sharded_state import fingerprint, local
 from trainers.data.batches import Batches
 from trainers.data.images import Dataset, Images, to_input
 from trainers.data.order import Order, stream_seed
@@ -76,6 +77,7 @@ class Run:
         torch.use_deterministic_algorithms(mode=True)
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
+        network_fingerprint = fingerprint(self.model.network)  # of the whole, before it is spread
         self.parallel = Parallel(self.model.network, settings, world)
         self.batches = Batches(
             dataset.train,
@@ -98,6 +100,7 @@ class Run:
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,
             settings_fingerprint=settings.fingerprint(),
+            network_fingerprint=network_fingerprint,
             seed=settings.seed,
         )
         self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, self.identity, say), world)
@@ -225,10 +228,7 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         if not math.isfinite(loss):
-            raise TrainingDiverged(
-                f"step {self.step} left weights that are not finite: lower --learning-rate "
-                f"(its peak is {self.settings.peak_learning_rate:g})"
-            )
+            raise self._diverged_weights()
         point = HeldOutPoint(step=self.step, loss=loss, accuracy=accuracy)
         self.curve.held_out.append(point)
         self.track(self.step, point.numbers())
@@ -327,8 +327,30 @@ class Run:
     def _save(self) -> None:
         if self.step == self.saved_step:
             return  # a checkpoint that counts is not written over; at 0 there is nothing to save
+        self._check_weights()
         self.parallel.unify_buffers()
         notes = self.curve.to_bytes() if self.world.is_first else b""
         optimizer = self.parallel.saved_optimizer(self.optimizer)
         self.saver.start(self.step, self.parallel.network, optimizer, notes)
         self.saved_step = self.step
+
+    def _check_weights(self) -> None:
+        """Keep what nobody can go on from out of the checkpoints.
+
+        A step whose loss is finite may have gradients that are not.
+
+        Raises:
+            TrainingDiverged: some weights are not finite numbers; alike on all ranks.
+        """
+        weights = [local(weight.detach()) for weight in self.parallel.network.parameters()]
+        # A sum is not finite if a part is not. One number leaves the device, not a copy of each.
+        total = sum((weight.sum() for weight in weights), torch.zeros((), device=self.world.device))
+        not_finite = (~total.isfinite()).float().reshape(1)
+        if self.world.sum(not_finite).item():
+            raise self._diverged_weights()
+
+    def _diverged_weights(self) -> TrainingDiverged:
+        return TrainingDiverged(
+            f"step {self.step} left weights that are not finite: lower --learning-rate "
+            f"(its peak is {self.settings.peak_learning_rate:g})"
+        )

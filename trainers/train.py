@@ -32,8 +32,11 @@ import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import torch
+
+from trainers.combinations import check_options
 from trainers.data.images import Dataset
 from trainers.detection.dataset import DetectionDataset
 from trainers.detection.network import ARCHITECTURES as DETECTORS
@@ -43,13 +46,15 @@ from trainers.errors import (
     EX_FAILURE,
     LaunchInvalid,
     PeerFailed,
+    Stopped,
     TrainingError,
 )
 from trainers.evaluate import Evaluation
+from trainers.files import check_writable
 from trainers.loop import Run
 from trainers.parallelism.deepspeed_config import deepspeed_config
 from trainers.parallelism.launch import Launch
-from trainers.parallelism.mesh import place_of
+from trainers.parallelism.mesh import Place, place_of
 from trainers.parallelism.watchdog import Watchdog
 from trainers.parallelism.world import World, is_loss_of_peer
 from trainers.plugins import is_dotted, load_dataset
@@ -58,7 +63,7 @@ from trainers.reports.memory import is_out_of_memory, out_of_memory
 from trainers.reports.scaling import figures, measure
 from trainers.reports.tracking import Tracking
 from trainers.serving import pyfunc
-from trainers.serving.model_folder import Model, save_model
+from trainers.serving.model_folder import Model, load_model, save_model
 from trainers.settings import Settings, parse_settings
 
 
@@ -69,9 +74,6 @@ def train(settings: Settings, world: World) -> None:
         TrainingError: see `trainers.errors`.
     """
     say = _say if world.is_first else _silent
-    stop = StopRequest()
-    if world.is_first:
-        results.clear_error(settings.output_dir)
     dataset = world.together("data", lambda: _read(settings, world))
     say(
         f"dataset {dataset.version}: {len(dataset.train)} images to train on, "
@@ -91,7 +93,10 @@ def train(settings: Settings, world: World) -> None:
     run.resume()
     with _tracking(run):
         with watchdog:
-            run.fit(stop)
+            with StopRequest() as stop:
+                run.fit(stop)
+            if stop.requested:
+                raise Stopped("stopped by SIGTERM after the last step, which is saved")
             evaluation = run.evaluate()
         model = run.trained()
         metrics = _metrics(run, evaluation)
@@ -121,19 +126,28 @@ def _tracking(run: Run) -> AbstractContextManager[object]:
 
 
 class StopRequest:
-    """Whether SIGTERM has come, as a cancelled job or a launcher that shuts down sends it."""
+    """Whether SIGTERM has come, as a cancelled job or a launcher that shuts down sends it.
+
+    To be asked for inside a `with` block. Before and after it SIGTERM ends the process at once, in
+    whatever it does or waits for: there is nothing to save that is not saved.
+    """
 
     def __init__(self) -> None:
         self.requested = False
-        signal.signal(signal.SIGTERM, self._request)
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGTERM, self._request)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
 
     def _request(self, *_: object) -> None:
         self.requested = True
 
 
 def _read(settings: Settings, world: World) -> Dataset:
-    place = place_of(settings, world)  # before hours of reading, not after
-    deepspeed_config(settings, world.size)
+    place = _check(settings, world)
     request = dataclasses.replace(
         settings.dataset_request, rank=place.data_rank, ranks=place.data_ranks
     )
@@ -146,6 +160,23 @@ def _read(settings: Settings, world: World) -> Dataset:
             "are detectors"
         )
     return dataset
+
+
+def _check(settings: Settings, world: World) -> Place:
+    """What can be known to fail fails now, not after hours of reading and training.
+
+    Raises:
+        LaunchInvalid: options do not fit each other or the ranks, or a folder is not writable.
+        ModelUnreadable: there is no model of ours in the champion's folder.
+    """
+    check_options(settings, world.size)
+    place = place_of(settings, world)
+    deepspeed_config(settings, world.size)
+    check_writable(settings.output_dir, "--output-dir")
+    check_writable(settings.checkpoint_dir, "--checkpoint-dir")
+    if settings.champion is not None and world.is_first:
+        load_model(settings.champion, torch.device("cpu"), settings.model)
+    return place
 
 
 def _metrics(run: Run, evaluation: Evaluation | DetectionEvaluation) -> dict[str, float]:
@@ -228,6 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = parse_settings(__doc__ or "", arguments)
     try:
         launch = Launch.from_environment(os.environ)
+        if launch.rank == 0:
+            results.clear_error(settings.output_dir)
         world = World.join(launch, timeout_seconds=settings.peer_timeout_seconds)
         try:
             train(settings, world)

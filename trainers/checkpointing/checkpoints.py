@@ -24,7 +24,7 @@ from trainers.files import TEMPORARY_SUFFIX, write_json_atomically
 
 # The newest, and one to fall back on should it be damaged.
 KEPT = 2
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,8 @@ class RunIdentity:
     dataset_version: str
     data_fingerprint: str
     settings_fingerprint: str
+    network_fingerprint: str
+    """Of names, shapes and kinds of its tensors: the code behind a dotted path may change."""
     seed: int
 
     def fingerprint(self) -> str:
@@ -66,7 +68,11 @@ class CheckpointFolder:
         return self._record(step).with_suffix("")
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Make what was written count; older checkpoints of this run but one are removed."""
+        """Make what was written count. One that is older is kept, all others of this run go.
+
+        Later ones too: they were passed over when this run was resumed from an earlier one, and
+        would be taken for the newest.
+        """
         write_json_atomically(
             self._record(checkpoint.step),
             {
@@ -76,7 +82,7 @@ class CheckpointFolder:
                 **dataclasses.asdict(self._identity),
             },
         )
-        self._sweep()
+        self._sweep(checkpoint.step)
         self._say(f"checkpoint step {checkpoint.step}")
 
     def committed(self) -> list[Checkpoint]:
@@ -120,17 +126,22 @@ class CheckpointFolder:
             if other:
                 return f"it is of another run: {', '.join(other)} differ"
             checkpoint = Checkpoint(step=int(value["step"]), files=dict(value["files"]))
+            if not checkpoint.files:
+                return "corrupt: its record names no files"
             if record != self._record(checkpoint.step):
                 return f"corrupt: it says that it is of step {checkpoint.step}"
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             return f"corrupt: {type(error).__name__}: {error}"
         return checkpoint
 
-    def _sweep(self) -> None:
+    def _sweep(self, step: int) -> None:
+        newest = self._record(step)
         mine = sorted(self._folder.glob(f"step-*-{self._suffix}.json"), reverse=True)
-        kept = {record.stem for record in mine[:KEPT]}
-        for record in mine[KEPT:]:
-            record.unlink(missing_ok=True)  # first, so that none is left without its content
+        not_later = [record for record in mine if record <= newest]
+        kept = {record.stem for record in not_later[:KEPT]}
+        for record in mine:
+            if record.stem not in kept:
+                record.unlink(missing_ok=True)  # first, so that none is left without its content
         for path in self._folder.glob(f"step-*-{self._suffix}*"):
             if path.name.endswith(TEMPORARY_SUFFIX):
                 path.unlink(missing_ok=True)

@@ -14,16 +14,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.checkpoint.api import CheckpointException
 from torch.optim import Optimizer
 
 from trainers.checkpointing import sharded_state
 from trainers.checkpointing.checkpoints import Checkpoint, CheckpointFolder, sha256_of
+from trainers.errors import CheckpointUnwritable
 from trainers.files import write_atomically
 from trainers.parallelism.world import World
 
 # What rank 0 keeps beside the tensors; one of the checkpoint's files, with its hash in the record.
 _NOTES_NAME = "notes.json"
+# When a write fails, torch says that a position in its file is not the one it expected.
+_TORCHS_WRITER = "inline_container"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,8 @@ class Saver:
             notes: of rank 0, given back by `resume`; none if empty.
 
         Raises:
-            Exception: what the save before this one failed with.
+            CheckpointUnwritable: there was no room or permission for the save before this one.
+            Exception: what else that failed with.
         """
         self.finish()
         now = sharded_state.state_of(network, optimizer)
@@ -84,7 +87,8 @@ class Saver:
         """Wait until the last save is done.
 
         Raises:
-            Exception: what it failed with.
+            CheckpointUnwritable: there was no room or permission for it.
+            Exception: what else it failed with.
         """
         if self._thread is not None:
             self._thread.join()
@@ -124,10 +128,18 @@ class Saver:
     def _save(self, step: int, state: dict[str, Any], notes: bytes) -> None:
         try:
             self._write(step, state, notes)
-        except CheckpointException as error:  # not an Exception: it holds one for each failed rank
-            self._failure = next(iter(error.failures.values()))[0]
         except Exception as error:  # noqa: BLE001  # told by the next start or finish
             self._failure = error
+            if isinstance(error, OSError) or _TORCHS_WRITER in str(error):
+                self._failure = self._unwritable(step, error)
+
+    def _unwritable(self, step: int, error: Exception) -> CheckpointUnwritable:
+        reason = str(error) if isinstance(error, OSError) else f"is there room left? torch: {error}"
+        return CheckpointUnwritable(
+            f"the checkpoint of step {step} could not be written to {self._folder.content(step)}: "
+            f"{reason}. Make room or give another --checkpoint-dir, and start again to go on from "
+            "the one before"
+        )
 
     def _write(self, step: int, state: dict[str, Any], notes: bytes) -> None:
         content = self._folder.content(step)

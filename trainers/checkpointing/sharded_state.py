@@ -9,7 +9,9 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import json
 import pickle
 import warnings
 from collections.abc import Generator
@@ -19,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata
@@ -67,6 +70,16 @@ def state_of(network: nn.Module, optimizer: Optimizer) -> State:
     return state
 
 
+def fingerprint(network: nn.Module) -> str:
+    """A hash of the names, shapes and kinds of a network's tensors, whatever their values."""
+    tensors = [
+        [name, list(tensor.shape), str(tensor.dtype)]
+        for name, tensor in network.state_dict().items()
+        if isinstance(tensor, Tensor)
+    ]
+    return hashlib.sha256(json.dumps(tensors).encode()).hexdigest()
+
+
 def staged(state: State, into: State | None = None) -> State:
     """A copy in the CPU's memory, which training does not change any more.
 
@@ -78,15 +91,15 @@ def staged(state: State, into: State | None = None) -> State:
     if into is None or _shapes(into) != _shapes(state):
         return BlockingAsyncStager().stage(state)
     for name, value in state.items():
-        _local(into[name]).copy_(_local(value))
+        local(into[name]).copy_(local(value))
     return into
 
 
 def _shapes(state: State) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (_local(value).shape, value.dtype) for name, value in state.items()}
+    return {name: (local(value).shape, value.dtype) for name, value in state.items()}
 
 
-def _local(tensor: Tensor) -> Tensor:
+def local(tensor: Tensor) -> Tensor:
     """The part that this rank has."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
@@ -98,9 +111,12 @@ def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
         folder: made if need be; what is in it from before is written over.
         state: from `staged`.
         group: all ranks, by Gloo; None in a world of one.
+
+    Raises:
+        Exception: what the first of the ranks that failed did fail with, as OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _expected_warnings():
+    with _expected_warnings(), _plain_failures():
         save(
             state,
             storage_writer=FileSystemWriter(folder, sync_files=True),
@@ -116,6 +132,7 @@ def read(
 
     Raises:
         pickle.UnpicklingError: the index holds what an index does not.
+        Exception: what else the first of the ranks that failed did fail with.
     """
     reader = _Reader(folder)
     names = list(reader.read_metadata().state_dict_metadata)
@@ -126,7 +143,7 @@ def read(
             parameter = parameters.get(parameter_name)
             if parameter is not None:  # else it is of another stage
                 optimizer.state[parameter][key] = torch.zeros_like(parameter)
-    with _expected_warnings():
+    with _expected_warnings(), _plain_failures():
         load(
             state_of(network, optimizer),
             storage_reader=reader,
@@ -144,6 +161,15 @@ def _expected_warnings() -> Generator[None]:
         # What a killed run left of the same step, or one whose content does not fit its record.
         warnings.filterwarnings("ignore", "Detected an existing checkpoint", UserWarning)
         yield
+
+
+@contextlib.contextmanager
+def _plain_failures() -> Generator[None]:
+    """CheckpointException is no Exception, and holds one for each rank that failed."""
+    try:
+        yield
+    except CheckpointException as error:
+        raise next(iter(error.failures.values()))[0] from error
 
 
 class _IndexUnpickler(pickle.Unpickler):

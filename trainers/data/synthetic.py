@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Dataset, DatasetRequest, Images
-from trainers.data.samples import HELD_OUT_ONE_IN
+from trainers.data.samples import HELD_OUT_ONE_IN, check_fit_to_learn
 
 # Large enough that no batch of usual size holds an image often; 38 MB of RGB at 224 pixels.
 _LEAST_POOL = 256
@@ -39,16 +39,24 @@ class Pool:
 
 
 def make(request: DatasetRequest) -> Dataset:
-    """As many images and classes as the request says; one in five more are held out."""
+    """As many images and classes as the request says; one in five more are held out.
+
+    Raises:
+        DataRejected: fewer than two classes.
+    """
     samples, classes = request.synthetic_images, request.synthetic_classes
 
     def pool(samples: int, image_format: ImageFormat) -> Pool:
         return Pool(pixels=_pixels(image_format, classes), samples=samples, classes=classes)
 
-    held_out_as = functools.partial(pool, max(1, samples // HELD_OUT_ONE_IN))
+    version = f"synthetic-{samples}-{classes}"
+    names = tuple(f"{number:04d}" for number in range(classes))
+    held_out = max(1, samples // HELD_OUT_ONE_IN)
+    check_fit_to_learn(version, names, samples, held_out)
+    held_out_as = functools.partial(pool, held_out)
     return Dataset(
-        version=f"synthetic-{samples}-{classes}",
-        classes=tuple(f"{number:04d}" for number in range(classes)),
+        version=version,
+        classes=names,
         train=pool(samples, request.image_format),
         held_out=held_out_as(request.image_format),
         held_out_as=held_out_as,

@@ -12,7 +12,8 @@ from torch import Tensor
 from trainers.parallelism.world import World
 
 # Adding up costs a small network on CPUs a tenth of its step, and a GPU its queue: whoever reads
-# the sum waits for the device. No rank hears of SIGTERM later than this, or than its step's end.
+# the sum waits for the device. As long as steps take as long as those before, no rank hears of
+# SIGTERM later than this, or than its step's end.
 SECONDS_BETWEEN = 0.1
 MOST_STEPS_BETWEEN = 100
 

@@ -92,6 +92,8 @@ def write_pictures(
 
 def clear_error(output: Path) -> None:
     """Remove what an earlier start failed with: a requeued job has the same output folder."""
+    if not output.is_dir():
+        return
     (output / ERROR_NAME).unlink(missing_ok=True)
     for stacks in output.glob("stacks-rank-*.txt"):
         stacks.unlink(missing_ok=True)

@@ -1,9 +1,10 @@
-"""What goes wrong in real runs, on demand: a rank that hangs, a network that is too large."""
+"""What goes wrong in real runs, on demand: hangs, full disks, networks that diverge."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import threading
 
 import torch
@@ -14,6 +15,7 @@ from trainers.data.images import Dataset, DatasetRequest, Images, ImageSource
 
 HANGS_AFTER_IMAGES = 24  # three steps of two ranks, however many steps are made at a time
 _NEVER = threading.Event()
+_SMALL_DISK = 100_000  # bytes of a file
 _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address space
 
 
@@ -51,3 +53,22 @@ class Greedy(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(images.mean(dim=(2, 3))) + torch.empty(_ALL_MEMORY // 4)[0]
+
+
+def stripes_on_a_small_disk(request: DatasetRequest) -> Dataset:
+    """`stripes`, but from now on this process can write no file as large as a checkpoint's part."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_SMALL_DISK, most))
+    return stripes(request)
+
+
+class Cliff(nn.Module):
+    """Its loss is finite and its gradients are not: the root of 0 is infinitely steep."""
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(images.mean(dim=(2, 3)))
+        return logits + (logits * 0).sqrt()

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[3]
 FAILING = "tests.local.trainers.failing_example"
 
@@ -68,3 +70,43 @@ def test_exhausted_memory_says_what_to_lower(train: Any) -> None:
     assert "--parallel fsdp" in message
     assert "--batch-size (now 16, over all devices)" in message
     assert "bf16" not in message  # it is on already
+
+
+def test_a_disk_that_is_full_ends_the_run_and_leaves_no_half_checkpoint(train: Any) -> None:
+    options = ("--dataset", f"{FAILING}:stripes_on_a_small_disk", "--checkpoint-every", "4")
+    failed = train(*options, code=1)
+    error = failed.result("error")
+    assert error["type"] == "CheckpointUnwritable"
+    assert "checkpoint of step 4 could not be written" in error["message"]
+    assert "is there room left?" in error["message"]
+    assert "--checkpoint-dir" in error["message"]
+    assert list((failed.folder / "checkpoints").glob("*.json")) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--parallel", "fsdp")], ids=["ddp", "fsdp"])
+def test_weights_that_are_not_finite_are_never_saved(options: tuple[str, ...], train: Any) -> None:
+    model = ("--model", f"{FAILING}:Cliff", "--checkpoint-every", "1")
+    failed = train(*model, *options, code=1)
+    error = failed.result("error")
+    assert error["type"] == "TrainingDiverged"
+    assert error["message"].startswith("step 1 left weights that are not finite")
+    assert list((failed.folder / "checkpoints").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "type_"),
+    [
+        (("--champion", "/nowhere"), "ModelUnreadable"),
+        (("--checkpoint-dir", "/dev/null/below"), "LaunchInvalid"),
+        (("--compile", "magic"), "LaunchInvalid"),
+    ],
+    ids=" ".join,
+)
+def test_what_would_fail_at_the_end_fails_before_the_start(
+    options: tuple[str, ...], type_: str, train: Any
+) -> None:
+    failed = train(*options, code=1)
+    error = failed.result("error")
+    assert error["type"] == type_
+    assert options[1] in error["message"]
+    assert "to train on" not in failed.seen  # the data is not read yet

@@ -187,10 +187,3 @@ def test_a_curve_goes_on_where_it_was_and_evaluating_changes_no_bit(
     assert "resumed from step 4\n" in again.seen
     assert min(again.losses) == 5
     assert again.result("report")["curve"] == curve
-
-
-def test_a_save_that_fails_ends_the_run_with_its_reason(train: Any, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    failed = train("--checkpoint-dir", str(tmp_path / "file" / "below"), *EVERY_4, code=1)
-    assert failed.result("error")["type"] == "NotADirectoryError"
-    assert not (failed.folder / "results" / "metrics.json").exists()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ from trainers.checkpointing.checkpoints import (
     sha256_of,
 )
 
-IDENTITY = RunIdentity(dataset_version="v1", data_fingerprint="d", settings_fingerprint="s", seed=0)
+IDENTITY = RunIdentity(
+    dataset_version="v1",
+    data_fingerprint="d",
+    settings_fingerprint="s",
+    network_fingerprint="n",
+    seed=0,
+)
 
 
 class Said:
@@ -91,7 +98,7 @@ def test_every_flipped_or_cut_byte_is_noticed(
 
 
 @pytest.mark.parametrize(
-    "record", [b"", b"{", b"[]", b"{}", b'{"format": 1}', b'{"format": 2}', b"\xff"]
+    "record", [b"", b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 3}', b"\xff"]
 )
 def test_a_damaged_record_is_passed_over_with_a_warning(
     record: bytes, folder: CheckpointFolder, tmp_path: Path, said: Said
@@ -141,6 +148,7 @@ def test_a_death_before_the_record_is_there_leaves_the_one_before(
         {"dataset_version": "v2"},
         {"data_fingerprint": "e"},
         {"settings_fingerprint": "t"},
+        {"network_fingerprint": "o"},
         {"seed": 1},
     ],
 )
@@ -154,3 +162,30 @@ def test_another_runs_checkpoints_are_neither_used_nor_removed(
     save(other, 20, 40, 60)
     assert newest(other) == 60
     assert newest(folder) == 320
+
+
+@pytest.mark.parametrize("change", [{"step": 1e400}, {"step": -40}, {"files": {}}, {"files": 7}])
+def test_a_record_of_odd_values_is_passed_over(
+    change: dict[str, object], folder: CheckpointFolder, tmp_path: Path, said: Said
+) -> None:
+    save(folder, 20, 40)
+    record = next(tmp_path.glob("step-00000040-*.json"))
+    record.write_text(json.dumps(json.loads(record.read_bytes()) | change))
+    assert newest(folder) == 20
+    assert said.lines[-1].startswith("warning: checkpoint step-00000040-")
+
+
+def test_damaged_later_ones_do_not_push_out_what_is_saved_after_them(
+    folder: CheckpointFolder, tmp_path: Path
+) -> None:
+    """The run starts afresh, and saves at step 30 since SIGTERM comes."""
+    save(folder, 60, 80)
+    for payload in [*folder.content(60).iterdir(), *folder.content(80).iterdir()]:
+        payload.write_bytes(b"damaged")
+    assert newest(folder) is None
+    save(folder, 30)
+    assert newest(folder) == 30
+    save(folder, 40)
+    assert newest(folder) == 40
+    left = {path.name.split("-")[1] for path in tmp_path.iterdir()}
+    assert left == {"00000030", "00000040"}

@@ -11,7 +11,13 @@ from trainers.checkpointing.saver import Saver
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 
-IDENTITY = RunIdentity(dataset_version="v", data_fingerprint="d", settings_fingerprint="s", seed=0)
+IDENTITY = RunIdentity(
+    dataset_version="v1",
+    data_fingerprint="d",
+    settings_fingerprint="s",
+    network_fingerprint="n",
+    seed=0,
+)
 
 
 def trained() -> tuple[nn.Module, torch.optim.Optimizer]:

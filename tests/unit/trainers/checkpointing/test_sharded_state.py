@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -107,5 +106,7 @@ def test_what_is_no_tensor_is_not_loaded(tmp_path: Path) -> None:
     network, optimizer = network_and_optimizer(1)
     state = sharded_state.state_of(network, optimizer) | {"model.0.weight": Evil()}
     save(state, storage_writer=FileSystemWriter(tmp_path), no_dist=True)
-    with pytest.raises((pickle.UnpicklingError, CheckpointException), match="BytesStorageMetadata"):
+    with pytest.raises(
+        (pickle.UnpicklingError, RuntimeError, ValueError), match="BytesStorageMetadata"
+    ):
         sharded_state.read(tmp_path, network, optimizer, None)
