@@ -4,9 +4,16 @@ MFU is the FLOPs that the model needs for the images trained on, by what the dev
 same time at its peak (Chowdhery et al., arXiv 2204.02311, appendix B). Activations that are
 computed again do not count, so it is lower with `--checkpoint-activations`. The peak is that of
 dense 16-bit matrix products, whichever `--precision` is used: so figures can be compared.
+
+Sources of the peaks, in which they agree: NVIDIA's data sheets of H100, H200, A100, L40S, L4, V100
+and T4, as quoted by torchtitan (torchtitan/tools/utils.py: H100, H200, A100, L40S), by PyTorch
+Lightning (lightning/fabric/utilities/throughput.py: H100, A100, V100, T4) and by sellers' tables
+(L40S 362.05 and 733 with sparsity; L4 242 with sparsity).
 """
 
 from __future__ import annotations
+
+import re
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -14,9 +21,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainers.data.image_file import ImageFormat
 from trainers.plugins import build_network
 
-# Dense FLOP/s of 16-bit tensor cores, from NVIDIA's data sheets, which give most of them with
-# sparsity (twice as much). Keys are in torch.cuda.get_device_name(), the first that fits counts. A
-# part of a card, as "A10-24Q", is left out on purpose: its peak is not its share of the memory.
+# Dense FLOP/s of 16-bit tensor cores, without NVIDIA's factor of two for sparsity. Keys are in
+# torch.cuda.get_device_name(), the first that fits counts.
 PEAK_16_BIT_FLOPS = (
     ("H200", 989e12),
     ("H100 NVL", 835e12),
@@ -25,16 +31,24 @@ PEAK_16_BIT_FLOPS = (
     ("A100", 312e12),
     ("L40S", 362e12),
     ("L4", 121e12),
-    ("V100", 125e12),  # float16: it has no bfloat16
-    ("T4", 65e12),  # the same
+    ("V100 PCIE", 112e12),  # float16, as of all V100: they have no bfloat16
+    ("V100 SXM2", 125e12),
+    ("V100 SXM3", 125e12),
+    ("V100S", 130e12),
+    ("T4", 65e12),  # float16
 )
+# Other cards under the same name: a part of one (MIG; vGPU, as "A100-4C"), whose peak is not its
+# share of the memory, and variants whose peak no source was found for.
+_OTHER_CARDS = re.compile(r"\bMIG\b|-\d+[ABCQ]\b|\bH200 NVL\b|\bHBM2e\b")
 _IMAGES = 2  # batch normalisation trains on no fewer
 
 
 def peak_flops(device_name: str) -> float | None:
     """The peak of a device in FLOP/s, None if it is not in the table."""
-    words = f"{device_name.replace('-', ' ')} "
-    return next((peak for name, peak in PEAK_16_BIT_FLOPS if f"{name} " in words), None)
+    if _OTHER_CARDS.search(device_name) is not None:
+        return None
+    words = f" {device_name.replace('-', ' ')} "
+    return next((peak for name, peak in PEAK_16_BIT_FLOPS if f" {name} " in words), None)
 
 
 def utilisation(
