@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainers.data.images import to_input
 from trainers.data.order import stream_seed
@@ -59,7 +59,7 @@ def evaluate_detector(
             network.eval()
             detections: list[dict[str, Tensor]] = network(pixels)
             if is_known:
-                network.train()
+                _ask_for_losses(network)
                 theirs = [
                     dataclasses.replace(target, labels=to_theirs[target.labels]).to_learn(device)
                     for target in targets
@@ -76,6 +76,14 @@ def evaluate_detector(
     everywhere = Scores.together(world.gather(scores))
     mean_loss = world.sum(loss.to(device)).item() / len(images)
     return everywhere.evaluation(classes, loss=mean_loss if is_known else math.inf)
+
+
+def _ask_for_losses(network: nn.Module) -> None:
+    """Networks give them in training only; their running statistics are used and left alone."""
+    network.train()
+    for module in network.modules():
+        if isinstance(getattr(module, "running_mean", None), Tensor):
+            module.eval()
 
 
 def _numbers(names: Sequence[str], others: Sequence[str]) -> Tensor:
