@@ -2,14 +2,16 @@
 
 All ranks of a node share the folder of copies. A copy is named by the shard's SHA-256, which it is
 checked against as it is made, and appears whole. When the folder is full, the copies that were used
-least recently go. A rank that dies leaves at most a temporary file, which the next copy of that
-shard replaces.
+least recently go. If the disk is full before, what is there is used and no more is copied. A rank
+that dies leaves at most a temporary file, which the next copy of that shard replaces.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,12 +20,13 @@ from filelock import FileLock
 from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
 from trainers.data.shard_index import Shard
 from trainers.errors import DataChanged, FileProblem, LaunchInvalid
-from trainers.files import TEMPORARY_SUFFIX
+from trainers.files import TEMPORARY_SUFFIX, check_writable
 
 _COPY_BYTES = 2**20
 # A copy may be removed between being found and being opened, if the folder is far too small.
 _TRIES = 3
 _ROOM_LOCK = "room.lock"
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 class ShardCache:
@@ -34,6 +37,9 @@ class ShardCache:
         storage: their format.
         folder: for copies; None to read the source itself, a few groups at a time.
         max_bytes: that copies may take.
+
+    Raises:
+        LaunchInvalid: the folder for copies cannot be written to.
     """
 
     def __init__(
@@ -43,8 +49,9 @@ class ShardCache:
         self._format = FORMATS[storage]
         self._folder = folder
         self._max_bytes = max_bytes
+        self._has_room = True
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            check_writable(folder, "--cache-dir")
 
     def read(self, shard: Shard, groups: range) -> list[Row]:
         """The samples of some groups of a shard.
@@ -85,6 +92,11 @@ class ShardCache:
         first = len(shards) * part // parts
         for shard in [*shards[first:], *shards[:first]]:
             self._copy(shard)
+            if not self._has_room:
+                raise LaunchInvalid(
+                    f"--download: {self._folder} has no room for {needed} bytes of shards: make "
+                    "some, name another --cache-dir, or leave --download out to keep what fits"
+                )
 
     def _copy(self, shard: Shard) -> Path | None:
         """The copy of a shard, made if need be; None if copies are not made, or it is too large."""
@@ -93,16 +105,28 @@ class ShardCache:
         copy = self._folder / f"{shard.sha256}.{self._format.suffix}"
         if _is_whole(copy, shard):
             return copy
-        with FileLock(copy.with_suffix(".lock")):
-            if not _is_whole(copy, shard):  # another rank made it meanwhile
-                self._make(shard, copy)
+        if not self._has_room:
+            return None
+        try:
+            with FileLock(copy.with_suffix(".lock")):
+                if not _is_whole(copy, shard):  # another rank made it meanwhile
+                    self._make(shard, copy)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._has_room = False
+            sys.stderr.write(
+                f"warning: no more shards are copied to {self._folder}: {error.strerror}; they are "
+                f"read from {self._source}\n"
+            )
+            return None
         return copy
 
     def _make(self, shard: Shard, copy: Path) -> None:
         temporary = copy.with_name(copy.name + TEMPORARY_SUFFIX)
-        self._reserve(shard, temporary)
         digest = hashlib.sha256()
         try:
+            self._reserve(shard, temporary)
             with (self._source / shard.name).open("rb") as source, temporary.open("r+b") as target:
                 while chunk := source.read(_COPY_BYTES):
                     digest.update(chunk)
@@ -111,10 +135,10 @@ class ShardCache:
                 reason = f"SHA-256 {digest.hexdigest()}, not {shard.sha256}"
                 raise _changed(shard, reason)  # noqa: TRY301  # one place removes the file
         except FileNotFoundError:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
             raise _changed(shard, "missing") from None
         except BaseException:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
             raise
         temporary.replace(copy)
 

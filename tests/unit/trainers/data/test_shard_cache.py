@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import resource
 import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -136,3 +139,45 @@ def test_a_download_needs_a_folder_and_room(tmp_path: Path) -> None:
     cache = ShardCache(tmp_path / "mount", "tfrecord", folder=tmp_path / "copies", max_bytes=1500)
     with pytest.raises(LaunchInvalid, match="--cache-gib"):
         cache.download(shards)
+
+
+@contextlib.contextmanager
+def small_disk(limit: int) -> Generator[None]:
+    """This process cannot write larger files meanwhile."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_costs_the_copies_not_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = make_shards(tmp_path / "mount", 3)
+    folder = tmp_path / "copies"
+    cache = ShardCache(tmp_path / "mount", "tfrecord", folder=folder, max_bytes=10**6)
+    assert read(cache, shards[0]) == 0
+    with small_disk(shards[0].size // 2):
+        assert [read(cache, shard) for shard in shards[1:]] == [1, 2]
+    assert copies(folder) == {shards[0].sha256}
+    assert not list(folder.glob("*.tmp"))
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 1
+    assert f"no more shards are copied to {folder}: File too large" in warnings[0]
+    (tmp_path / "mount" / shards[0].name).unlink()
+    assert read(cache, shards[0]) == 0  # what is there still serves
+
+
+def test_a_download_to_a_full_disk_is_refused(tmp_path: Path) -> None:
+    shards = make_shards(tmp_path / "mount", 2)
+    cache = ShardCache(tmp_path / "mount", "tfrecord", folder=tmp_path / "copies", max_bytes=10**6)
+    with small_disk(100), pytest.raises(LaunchInvalid, match="has no room"):
+        cache.download(shards)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LaunchInvalid, match="--cache-dir"):
+        ShardCache(tmp_path, "tfrecord", folder=tmp_path / "file" / "below", max_bytes=1)
