@@ -25,6 +25,7 @@ BENCHMARKS = {
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "trainers": "benchmarks.training",
+    "scaling": "benchmarks.scaling",
     "shards": "benchmarks.shards",
     "import": "benchmarks.app_import",
 }

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-import os
 import re
 import runpy
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from benchmarks.harness import Bench, Contender, Sample
-from benchmarks.host_process import REPOSITORY, free_port
+from benchmarks.host_process import REPOSITORY
+from benchmarks.ranks import RANKS, Ranks, RanksFailed, running
 
-RANKS = 2
 SHARES = (64, 32)  # images of a rank, of whose steps the loop itself takes more and more
 TRAIN_IMAGES = 1433  # of 1,797 digits, less those held out
 NEVER = 1_000_000
@@ -37,10 +32,6 @@ STEP_LINE = re.compile(r"^step (\d+)/")
 CHECKPOINT_LINE = re.compile(r"^checkpoint step (\d+)")
 RESUMED_LINE = re.compile(r"^resumed from step (\d+)")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}")
-
-
-class RanksFailed(Exception):
-    """Training ended when it should not have; the message holds the end of its output."""
 
 
 def measure(bench: Bench) -> None:
@@ -118,81 +109,6 @@ class Dataset:
         return cls(images, manifest)
 
 
-class Ranks:
-    """Processes that train together; only rank 0 speaks.
-
-    Args:
-        arguments: of Python.
-        ranks: how many are started as Azure ML starts them; or 1, a launcher that starts them.
-    """
-
-    def __init__(self, arguments: Sequence[str], ranks: int = RANKS) -> None:
-        port = str(free_port())
-        self.began = time.monotonic()
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=REPOSITORY,
-                env={**os.environ, "OMP_NUM_THREADS": "1"}
-                | ({} if ranks == 1 else _variables(rank, ranks, port)),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in range(ranks)
-        ]
-        self.said = ""
-
-    def read_until(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        """Read rank 0's lines until one matches."""
-        output = self.processes[0].stdout
-        assert output is not None
-        for line in output:
-            self.said += line
-            if match := pattern.search(line):
-                return match
-        raise RanksFailed(f"no line matches {pattern.pattern}:\n{self.said[-2000:]}")
-
-    def finish(self) -> str:
-        """Wait for the end; what rank 0 said."""
-        for process in self.processes:
-            output, _ = process.communicate()
-            if process is self.processes[0]:
-                self.said += output
-            if process.returncode:
-                raise RanksFailed(f"exit code {process.returncode}:\n{self.said[-2000:]}{output}")
-        return self.said
-
-    def kill(self) -> None:
-        """End whatever is left of them."""
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-
-
-def _variables(rank: int, ranks: int, port: str) -> dict[str, str]:
-    return {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-    }
-
-
-@contextlib.contextmanager
-def _ranks(arguments: Sequence[str], ranks: int = RANKS) -> Generator[Ranks]:
-    started = Ranks(arguments, ranks)
-    try:
-        yield started
-    finally:
-        started.kill()
-
-
 def _trainer(
     data: Dataset,
     folder: Path,
@@ -223,7 +139,7 @@ def _trainer_speed(data: Dataset, work: Path, steps: int, share: int, every: int
         log_every=NEVER,
         share=share,
     )
-    with _ranks(arguments) as ranks:
+    with running(arguments) as ranks:
         ranks.finish()
     metrics = json.loads((folder / "results" / "metrics.json").read_text())
     return {f"images/s, {share} a rank": metrics["images_per_second"]}
@@ -235,7 +151,7 @@ def _bare(data: Dataset, steps: int, share: int) -> list[str]:
 
 
 def _bare_speed(data: Dataset, steps: int, share: int) -> Sample:
-    with _ranks(_bare(data, steps, share)) as ranks:
+    with running(_bare(data, steps, share)) as ranks:
         said = ranks.finish()
     found = re.search(r"images/s (\S+)", said)
     if found is None:
@@ -245,20 +161,20 @@ def _bare_speed(data: Dataset, steps: int, share: int) -> Sample:
 
 def _launch(data: Dataset, work: Path) -> Sample:
     folder = work / uuid.uuid4().hex
-    with _ranks(_trainer(data, folder, 1, checkpoint_every=NEVER, log_every=1)) as ranks:
+    with running(_trainer(data, folder, 1, checkpoint_every=NEVER, log_every=1)) as ranks:
         ranks.read_until(STEP_LINE)
         return {"first step s": time.monotonic() - ranks.began}
 
 
 def _bare_launch(data: Dataset) -> Sample:
-    with _ranks(_bare(data, 1, SHARES[-1])) as ranks:
+    with running(_bare(data, 1, SHARES[-1])) as ranks:
         ranks.read_until(re.compile("images/s"))
         return {"first step s": time.monotonic() - ranks.began}
 
 
 def _checkpoint(work: Path) -> Sample:
     folder = work / uuid.uuid4().hex
-    with _ranks(["-m", "benchmarks.checkpoint_stall", str(folder), str(SAVES)]) as ranks:
+    with running(["-m", "benchmarks.checkpoint_stall", str(folder), str(SAVES)]) as ranks:
         found = json.loads(ranks.finish().splitlines()[-1])
     shutil.rmtree(folder)
     return {
@@ -279,7 +195,7 @@ def _weights(folder: Path) -> bytes:
 
 def _undisturbed(data: Dataset, work: Path) -> bytes:
     folder = work / "undisturbed"
-    with _ranks(_to_be_killed(data, folder)) as ranks:
+    with running(_to_be_killed(data, folder)) as ranks:
         ranks.finish()
     return _weights(folder)
 
@@ -287,7 +203,7 @@ def _undisturbed(data: Dataset, work: Path) -> bytes:
 def _kill(data: Dataset, work: Path, undisturbed: bytes) -> Sample:
     folder = work / uuid.uuid4().hex
     arguments = [*TORCHRUN, "--max-restarts=1", *_to_be_killed(data, folder)]
-    with _ranks(arguments, ranks=1) as torchrun:
+    with running(arguments, ranks=1) as torchrun:
         last_step = _read_until_second_checkpoint(torchrun)
         workers = psutil.Process(torchrun.processes[0].pid).children()
         killed = time.monotonic()
@@ -301,13 +217,13 @@ def _kill(data: Dataset, work: Path, undisturbed: bytes) -> Sample:
 def _kill_and_start_anew(data: Dataset, work: Path, undisturbed: bytes) -> Sample:
     folder = work / uuid.uuid4().hex
     arguments = _to_be_killed(data, folder)
-    with _ranks(arguments) as ranks:
+    with running(arguments) as ranks:
         last_step = _read_until_second_checkpoint(ranks)
         killed = time.monotonic()
         ranks.processes[1].kill()
         ranks.processes[0].communicate()  # its output has to be read, lest it blocks on a full pipe
         noticed_seconds = time.monotonic() - killed
-    with _ranks(arguments) as ranks:
+    with running(arguments) as ranks:
         sample = _resumption(ranks, killed, last_step)
         ranks.finish()
     _check_same(folder, undisturbed)

@@ -1,0 +1,95 @@
+"""Ranks of a training: real processes on this machine, each with one thread to compute with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+
+from benchmarks.host_process import REPOSITORY, free_port
+
+RANKS = 2
+
+
+class RanksFailed(Exception):
+    """Training ended when it should not have; the message holds the end of its output."""
+
+
+class Ranks:
+    """Processes that train together; only rank 0 speaks.
+
+    Args:
+        arguments: of Python.
+        ranks: how many are started as Azure ML starts them; or 1, a launcher that starts them.
+    """
+
+    def __init__(self, arguments: Sequence[str], ranks: int = RANKS) -> None:
+        port = str(free_port())
+        self.began = time.monotonic()
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=REPOSITORY,
+                env={**os.environ, "OMP_NUM_THREADS": "1"}
+                | ({} if ranks == 1 else _variables(rank, ranks, port)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(ranks)
+        ]
+        self.said = ""
+
+    def read_until(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """Read rank 0's lines until one matches."""
+        output = self.processes[0].stdout
+        assert output is not None
+        for line in output:
+            self.said += line
+            if match := pattern.search(line):
+                return match
+        raise RanksFailed(f"no line matches {pattern.pattern}:\n{self.said[-2000:]}")
+
+    def finish(self) -> str:
+        """Wait for the end; what rank 0 said."""
+        for process in self.processes:
+            output, _ = process.communicate()
+            if process is self.processes[0]:
+                self.said += output
+            if process.returncode:
+                raise RanksFailed(f"exit code {process.returncode}:\n{self.said[-2000:]}{output}")
+        return self.said
+
+    def kill(self) -> None:
+        """End whatever is left of them."""
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def _variables(rank: int, ranks: int, port: str) -> dict[str, str]:
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+
+
+@contextlib.contextmanager
+def running(arguments: Sequence[str], ranks: int = RANKS) -> Generator[Ranks]:
+    """Ranks that are killed at the end, unless they have finished."""
+    started = Ranks(arguments, ranks)
+    try:
+        yield started
+    finally:
+        started.kill()
