@@ -46,8 +46,11 @@ from orchestrations.contracts import (
     JobReference,
     LandingStatus,
     Notification,
+    NotificationKind,
     Notify,
     RunInput,
+    RunRequest,
+    RunState,
     SurveyZone,
 )
 from orchestrations.errors import JobFailed
@@ -68,6 +71,15 @@ RUN_AGE_LIMIT = timedelta(days=30)
 BUDGET_SECONDS = 300.0
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
 """The queues whose messages Service Bus gives up on, and what they are."""
+# How the end of a run is told of.
+END_KINDS: Mapping[RunState, NotificationKind] = {
+    "succeeded": "succeeded",
+    "retrying": "retrying",
+    "rejected": "failed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "superseded": "superseded",
+}
 
 
 @dataclass
@@ -81,7 +93,7 @@ class Summary:
     runs_told: list[str] = field(default_factory=list[str])
     """Runs whose job had ended and that were told to look."""
     runs_closed: list[str] = field(default_factory=list[str])
-    """Runs whose instance broke: their job was cancelled, they were dead-lettered and told of."""
+    """Runs whose instance broke: what was left to do about them was done."""
     messages_dead_lettered: int = 0
     """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
     faults: list[str] = field(default_factory=list[str])
@@ -110,7 +122,8 @@ async def reconcile(
     3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
        up on, are brought there.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
-       is dead-lettered, and its pipeline's channels are told.
+       is dead-lettered, and its pipeline's channels are told. If its end was decided before, all
+       that is left is to tell of that.
     5. Every run that waits for a job that has ended is told to look.
 
     One fault does not keep the rest from being looked at: it is logged and returned. No step begins
@@ -230,32 +243,48 @@ class _Broom:
 
     async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
         run = str(instance.instance_id)
-        if told_status(instance).state in TERMINAL_RUN_STATES:
-            return  # it broke after it had ended its run and told of it
         record = f"runs/{run}/reconciled"
         if await asyncio.to_thread(records.read, self.clients.records, record) is not None:
             return
-        await asyncio.to_thread(cancel_job, self.clients, JobReference(job=run))
         whole = await self.starter.get_status(run, show_input=True)
-        await asyncio.to_thread(self._give_up, whole)
+        if told_status(instance).state in TERMINAL_RUN_STATES:
+            # It broke when nothing was left to do but to tell of it.
+            await asyncio.to_thread(self._tell_of_end, whole)
+        else:
+            await asyncio.to_thread(cancel_job, self.clients, JobReference(job=run))
+            await asyncio.to_thread(self._give_up, whole)
         # Last: dying before it means doing all of it again, under the same ids.
         document = {"at": self.now.isoformat(), "status": str(instance.runtime_status)}
         await asyncio.to_thread(records.create, self.clients.records, record, document)
         self.summary.runs_closed.append(run)
 
+    def _tell_of_end(self, instance: DurableOrchestrationStatus) -> None:
+        request = self._request_of(instance)
+        if request is not None:
+            self._tell(instance, request)
+
     def _give_up(self, instance: DurableOrchestrationStatus) -> None:
-        failure = broken_failure(instance)
-        try:
-            request = RunInput.from_dict(parsed(instance.input_)).request
-        except ValidationError:
-            # From a release that this one does not understand: people have to look at it.
-            reject_message(self.clients, str(instance.input_), failure)
+        request = self._request_of(instance)
+        if request is None:
             return
+        run, failure = run_status(instance).id, broken_failure(instance)
+        dead_letter(self.clients, DeadLetter(run=run, request=request, failure=failure))
+        self._tell(instance, request)
+
+    def _request_of(self, instance: DurableOrchestrationStatus) -> RunRequest | None:
+        """What the instance was asked for; rejected, for people to look at, if that is unclear."""
+        try:
+            return RunInput.from_dict(parsed(instance.input_)).request
+        except ValidationError:  # from a release that this one does not understand
+            reject_message(self.clients, str(instance.input_), broken_failure(instance))
+            return None
+
+    def _tell(self, instance: DurableOrchestrationStatus, request: RunRequest) -> None:
         status = run_status(instance)
-        dead_letter(self.clients, DeadLetter(run=status.id, request=request, failure=failure))
+        kind = END_KINDS[status.state]
         notification = Notification(
-            id=notification_id(status.id, "failed"),
-            kind="failed",
+            id=notification_id(status.id, kind),
+            kind=kind,
             at=self.now,
             status=status,
             callback_url=request.callback_url,

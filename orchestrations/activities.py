@@ -8,7 +8,7 @@ policy sees it (SDK 1.7 cannot filter retries by type).
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from azure.durable_functions import DurableOrchestrationContext, RetryOptions
@@ -28,8 +28,8 @@ RESULT_KEY = "result"
 TRANSIENT_FAULTS = RetryOptions(
     first_retry_interval_in_milliseconds=5_000, max_number_of_attempts=5
 )
-# An outage of Service Bus must neither fail a run that trained well nor silence one that failed: a
-# day, every 30 s.
+# An outage must neither fail a run that trained well, nor silence one that failed, nor leave its
+# job running: a day, every 30 s.
 UNTIL_SAID = RetryOptions(first_retry_interval_in_milliseconds=30_000, max_number_of_attempts=2_880)
 
 
@@ -79,6 +79,8 @@ ENSURE_CAPACITY = Activity("ensure_capacity", contracts.EnsureCapacity, contract
 SUBMIT_JOB = Activity("submit_job", contracts.SubmitJob, contracts.Job)
 GET_JOB = Activity("get_job", contracts.JobReference, contracts.Job)
 CANCEL_JOB = Activity("cancel_job", contracts.JobReference, contracts.Done)
+END_JOB = replace(CANCEL_JOB, retry=UNTIL_SAID)
+"""The same, of a run that has failed: its next attempt waits until the end was asked for."""
 READ_RESULTS = Activity("read_results", contracts.ReadResults, contracts.Results)
 REGISTER_MODEL = Activity("register_model", contracts.RegisterModel, contracts.Model)
 QUARANTINE_FILES = Activity("quarantine_files", contracts.QuarantineFiles, contracts.Done)

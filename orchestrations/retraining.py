@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from typing import Any
 
@@ -11,6 +12,7 @@ from orchestrations.activities import (
     CANCEL_JOB,
     CHECK_SUPERSEDED,
     DEAD_LETTER,
+    END_JOB,
     ENSURE_CAPACITY,
     GET_JOB,
     PUBLISH_NOTIFICATION,
@@ -51,7 +53,13 @@ from orchestrations.judging import judge
 from orchestrations.looking import Lookout
 from orchestrations.names import notification_id, run_id
 from orchestrations.retrying import TryAgain, after_failure, describe
-from orchestrations.waiting import ENDED, POLLS_PER_GENERATION, check_deadline, poll_delay
+from orchestrations.waiting import (
+    BLIND_LOOKS_ALLOWED,
+    ENDED,
+    POLLS_PER_GENERATION,
+    check_deadline,
+    poll_delay,
+)
 
 
 def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
@@ -62,30 +70,27 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     3. Find capacity: the ladder's rungs from this attempt's on; the last one repeats.
     4. Submit the job, whose name is the run's id; tell `started`.
     5. Wait: an event from Azure ML, or a growing timer; whichever wakes it, a GET of the job
-       decides. A request to cancel, and the pipeline's `limits`, end the job. After
-       `POLLS_PER_GENERATION` looks, or when the lookout is worn out, go on as new from here.
+       decides; a GET that fails says nothing of the job, `BLIND_LOOKS_ALLOWED` times. A request to
+       cancel, and the pipeline's `limits`, end the job. After `POLLS_PER_GENERATION` looks, or when
+       the lookout is worn out, go on as new from here.
     6. Read what the job left and judge it against the floor and the champion.
     7. Register the model with its lineage; tell `succeeded`.
 
-    On failure: leave out the files that the trainer refused; then schedule the next attempt on the
-    queue, or, out of attempts or for a permanent error, dead-letter the run; tell either.
+    On failure: leave out the files that the trainer refused; end the job, if it may be running
+    still; then schedule the next attempt on the queue, or, out of attempts or for a permanent
+    error, dead-letter the run; tell either.
     """
     given = RunInput.from_dict(context.get_input())
     run = _Run(context, given.request)
     try:
-        if given.waiting is None:
-            newer = yield from run.superseded()
-            if newer:
-                return run.status.to_dict()
-            waiting = yield from run.submit()
-        else:
-            waiting = given.waiting
-        job = yield from run.wait(waiting)
-        if job is None:
-            return None
-        yield from run.conclude(job)
+        kind = yield from run.attempt(given.waiting)
     except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception for a failed activity
-        yield from run.fail(describe(error))
+        kind = yield from run.fail(describe(error))
+    if kind is None:
+        return None
+    # Not within the block: a run that ended well has not failed because nobody can be told. Then
+    # this instance breaks, and reconciliation tells of the state that it ended in.
+    yield from run.tell(kind)
     return run.status.to_dict()
 
 
@@ -104,6 +109,8 @@ class _Run:
             state="registering",
             since=context.current_utc_datetime,
         )
+        self.job_may_run = False
+        """Whether there may be a job of this run that has not ended."""
 
     def enter(self, state: RunState, **changes: Any) -> None:
         since = (
@@ -126,6 +133,19 @@ class _Run:
             Notify(pipeline=self.request.pipeline, notification=notification),
         )
 
+    def attempt(self, waiting: Waiting | None) -> Generator[Any, Any, NotificationKind | None]:
+        """What is to be told at the end; None when the wait goes on as a new generation."""
+        if waiting is None:
+            newer = yield from self.superseded()
+            if newer:
+                self.enter("superseded")
+                return "superseded"
+            waiting = yield from self.submit()
+        job = yield from self.wait(waiting)
+        if job is None:
+            return None
+        return (yield from self.conclude(job))
+
     def superseded(self) -> Generator[Any, Any, bool]:
         if self.request.attempt == 1:
             return False
@@ -133,11 +153,7 @@ class _Run:
             pipeline=self.request.pipeline.name, dataset=self.request.dataset
         )
         answer = yield from call(self.context, CHECK_SUPERSEDED, question)
-        if answer.by is None:
-            return False
-        self.enter("superseded")
-        yield from self.tell("superseded")
-        return True
+        return answer.by is not None
 
     def submit(self) -> Generator[Any, Any, Waiting]:
         pipeline, dataset = self.request.pipeline, self.request.dataset
@@ -151,27 +167,46 @@ class _Run:
             self.context, ENSURE_CAPACITY, EnsureCapacity(rungs=pipeline.compute[first_rung:])
         )
         self.enter("submitting")
-        job = yield from call(
-            self.context,
-            SUBMIT_JOB,
-            SubmitJob(run=self.id, request=self.request, capacity=capacity, asset=asset),
-        )
+        self.job_may_run = True
+        try:
+            job = yield from call(
+                self.context,
+                SUBMIT_JOB,
+                SubmitJob(run=self.id, request=self.request, capacity=capacity, asset=asset),
+            )
+        except PermanentError:  # refused, or the job of that name is somebody else's
+            self.job_may_run = False
+            raise
         self.enter("queued", job=job.name)
-        yield from self.tell("started")
+        # The job is under way, whether anybody can be told or not.
+        with contextlib.suppress(Exception):
+            yield from self.tell("started")
         return Waiting(job=job, state_since=self.context.current_utc_datetime)
 
     def wait(self, waiting: Waiting) -> Generator[Any, Any, Job | None]:
         """The job when it has ended; None when the wait goes on as a new generation."""
+        self.job_may_run = True
         reference = JobReference(job=waiting.job.name)
         lookout = Lookout(self.context)
+        blind_looks = 0
         for _ in range(POLLS_PER_GENERATION):
-            job = yield from call(self.context, GET_JOB, reference)
+            try:
+                job = yield from call(self.context, GET_JOB, reference)
+                blind_looks = 0
+            except PermanentError:
+                raise
+            except Exception:
+                blind_looks += 1
+                if blind_looks > BLIND_LOOKS_ALLOWED:
+                    raise
+                job = waiting.job
             now = self.context.current_utc_datetime
             since = waiting.state_since if job.state == waiting.job.state else now
             waiting = waiting.model_copy(
                 update={"job": job, "state_since": since, "polls": waiting.polls + 1}
             )
             if job.state in ENDED:
+                self.job_may_run = False
                 return job
             self.enter("running" if job.state == "running" else "queued", job=job.name)
             if job.cancel_requested and not waiting.cancel_sent:
@@ -181,6 +216,7 @@ class _Run:
                 check_deadline(job, self.request.pipeline.limits, state_since=since, now=now)
             except DeadlineExceeded:
                 yield from call(self.context, CANCEL_JOB, reference)
+                self.job_may_run = False
                 raise
             yield from lookout.wait(now + poll_delay(waiting.polls - 1))
             if lookout.worn_out:
@@ -188,12 +224,11 @@ class _Run:
         self.context.continue_as_new(RunInput(request=self.request, waiting=waiting).to_dict())
         return None
 
-    def conclude(self, job: Job) -> Generator[Any, Any, None]:
+    def conclude(self, job: Job) -> Generator[Any, Any, NotificationKind]:
         self.enter("judging", job=job.name)
         if job.state == "cancelled":
             self.enter("cancelled")
-            yield from self.tell("cancelled")
-            return
+            return "cancelled"
         results = yield from call(
             self.context,
             READ_RESULTS,
@@ -215,7 +250,7 @@ class _Run:
             ),
         )
         self.enter("succeeded", model=model)
-        yield from self.tell("succeeded")
+        return "succeeded"
 
     def blame(self, job: Job, results: Results) -> Generator[Any, Any, None]:
         """Raise what the trainer says went wrong, or else what Azure ML says."""
@@ -233,7 +268,11 @@ class _Run:
         kind = PermanentError if failure.permanent else JobFailed
         raise from_name(failure.type, failure.message, otherwise=kind)
 
-    def fail(self, failure: Failure) -> Generator[Any, Any, None]:
+    def fail(self, failure: Failure) -> Generator[Any, Any, NotificationKind]:
+        if self.job_may_run:
+            # Two attempts at once would cost twice, and write to one folder of checkpoints.
+            with contextlib.suppress(PermanentError):
+                yield from call(self.context, END_JOB, JobReference(job=self.id))
         decision = after_failure(failure, self.request.pipeline.retry, attempt=self.request.attempt)
         if isinstance(decision, TryAgain):
             following = self.request.model_copy(update={"attempt": self.request.attempt + 1})
@@ -243,12 +282,11 @@ class _Run:
                 ScheduleRetry(request=following, delay_seconds=decision.delay_seconds),
             )
             self.enter("retrying", error=failure)
-            yield from self.tell("retrying")
-            return
+            return "retrying"
         yield from call(
             self.context,
             DEAD_LETTER,
             DeadLetter(run=self.id, request=self.request, failure=failure),
         )
         self.enter("rejected" if failure.permanent else "failed", error=failure)
-        yield from self.tell("failed")
+        return "failed"

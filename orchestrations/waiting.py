@@ -13,6 +13,9 @@ LAST_POLL_SECONDS = 300.0
 GROWTH = 1.5
 # A poll is at most eight history events: a generation stays under 500, however long the job runs.
 POLLS_PER_GENERATION = 50
+# An outage of Azure ML is no reason to end a training of days: so many looks in a row may fail,
+# which takes 20 minutes to an hour. (One that fails is 40 events, with its retries.)
+BLIND_LOOKS_ALLOWED = 10
 
 ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
 

@@ -49,6 +49,8 @@ class Cluster:
     superseded_by: str | None = None
     refuse: dict[str, Failure] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    outages: dict[str, range] = field(default_factory=dict)
+    """Activity → the seconds in which it is out of reach."""
     cancel_requested: bool = False
     cancelled: bool = False
     calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -64,7 +66,7 @@ class Cluster:
         def run(given: Any) -> Any:
             request = request_type.from_dict(given)
             self.calls.append((name, request))
-            if name in self.broken:
+            if name in self.broken or int(self.seconds) in self.outages.get(name, ()):
                 raise ConnectionError(f"{name} is unreachable")
             if name in self.refuse:
                 return {FAILURE_KEY: self.refuse[name].to_dict()}
@@ -96,8 +98,7 @@ class Cluster:
         return Done()
 
     def job(self, name: str) -> Job:
-        elapsed = (self.simulation.now - START).total_seconds()
-        reached = filter(lambda each: each[0] <= elapsed, self.states)
+        reached = filter(lambda each: each[0] <= self.seconds, self.states)
         state: JobState = max(reached, key=lambda each: each[0])[1]
         return Job(
             name=name,
@@ -107,15 +108,20 @@ class Cluster:
             cancel_requested=self.cancel_requested,
         )
 
+    @property
+    def seconds(self) -> float:
+        return (self.simulation.now - START).total_seconds()
+
     def run(self, attempt: int = 1) -> RunStatus:
-        return RunStatus.from_dict(self.start(attempt).output)
+        instance = self.start(attempt)
+        assert instance.error is None
+        return RunStatus.from_dict(instance.output)
 
     def start(self, attempt: int = 1) -> Instance:
         request = run_request(attempt)
         name = run_id("digits", DATASET.version, attempt)
         instance = self.simulation.start("retraining", name, RunInput(request=request).to_dict())
         self.simulation.run()
-        assert instance.error is None
         return instance
 
     def requests(self, name: str) -> list[Any]:
@@ -241,6 +247,65 @@ def test_an_outage_of_an_activity_is_retried_as_a_run() -> None:
     assert status.state == "retrying"
     assert status.error is not None
     assert not status.error.permanent
+
+
+def test_looks_that_fail_say_nothing_of_the_job() -> None:
+    cluster = Cluster(QUICK, outages={"get_job": range(20, 900)})
+    assert cluster.run().state == "succeeded"
+    assert cluster.told == ["started", "succeeded"]
+    assert len(cluster.requests("submit_job")) == 1
+
+
+def test_a_job_that_stays_out_of_sight_is_ended_before_the_next_attempt() -> None:
+    """Two attempts at once would cost twice, and write to one folder of checkpoints."""
+    cluster = Cluster([(0, "running")], broken={"get_job"})
+    status = cluster.run()
+    assert status.state == "retrying"
+    assert 1200 < (status.since - START).total_seconds() < 7200
+    calls = [name for name, _ in cluster.calls]
+    assert calls.index("cancel_job") < calls.index("schedule_retry")
+
+
+@pytest.mark.parametrize("results", ["read_results", "register_model"])
+def test_a_job_that_has_ended_is_not_ended_again(results: str) -> None:
+    cluster = Cluster(QUICK, broken={results})
+    assert cluster.run().state == "retrying"
+    assert not cluster.requests("cancel_job")
+
+
+def test_a_submission_that_was_not_answered_may_have_been_heard() -> None:
+    cluster = Cluster(QUICK, broken={"submit_job"})
+    status = cluster.run()
+    assert status.state == "retrying"
+    assert cluster.requests("cancel_job") == [JobReference(job=status.id)]
+
+
+def test_somebody_elses_job_of_the_runs_name_is_left_alone() -> None:
+    failure = Failure(type="JobRejected", message="its name stands in the way", permanent=True)
+    cluster = Cluster(QUICK, refuse={"submit_job": failure})
+    assert cluster.run().state == "rejected"
+    assert not cluster.requests("cancel_job")
+
+
+def test_a_job_that_refuses_to_be_ended_does_not_hold_up_the_next_attempt() -> None:
+    failure = Failure(type="JobRejected", message="no", permanent=True)
+    cluster = Cluster(QUICK, broken={"submit_job"}, refuse={"cancel_job": failure})
+    assert cluster.run().state == "retrying"
+
+
+def test_a_run_goes_on_when_its_start_cannot_be_told() -> None:
+    cluster = Cluster(QUICK, outages={"publish_notification": range(5)})
+    assert cluster.run().state == "succeeded"
+    assert cluster.told == ["started", "succeeded"]  # the first in vain
+
+
+def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> None:
+    cluster = Cluster(QUICK, broken={"publish_notification"})
+    instance = cluster.start()
+    # Reconciliation finds the broken instance and tells of the state that it ended in.
+    assert instance.error is not None
+    assert RunStatus.from_dict(instance.custom_status).state == "succeeded"
+    assert not cluster.requests("schedule_retry")
 
 
 def test_a_request_to_cancel_reaches_the_job() -> None:

@@ -15,10 +15,12 @@ from handlers.clients import Clients
 from handlers.dead_letters import Rejected
 from handlers.landing_zone import freeze_manifest
 from handlers.message_queues import NOTIFICATIONS, REJECTED_RUNS, message_queues
-from handlers.reconciliation import BUDGET_SECONDS, Summary, reconcile
+from handlers.notifications import parse_delivery
+from handlers.reconciliation import BUDGET_SECONDS, END_KINDS, Summary, reconcile
 from handlers.settings import Settings
 from handlers.windows import record_window
 from orchestrations.contracts import (
+    TERMINAL_RUN_STATES,
     ClaimDataset,
     FreezeManifest,
     LandingResult,
@@ -217,7 +219,7 @@ async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene
 async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) -> None:
     for number in range(250):  # ids that come first, and that there is nothing to do about
         started = NOW - timedelta(hours=2, seconds=number)
-        scene.add_run("Failed", "failed", run=f"aaa-{number:016x}-1", created=started)
+        scene.add_run("Running", "registering", run=f"aaa-{number:016x}-1", created=started)
     scene.add_run("Running", "running")
     scene.add_job("Completed")
     assert (await scene.reconcile()).runs_told == [scene.run]
@@ -285,10 +287,26 @@ async def test_a_run_that_broke_is_closed_once(
 
 
 @pytest.mark.usefixtures("quiet_queues")
-async def test_a_run_that_broke_after_its_end_was_told_is_left_alone(scene: Scene) -> None:
-    scene.add_run("Failed", "rejected")
-    summary = await scene.reconcile()
-    assert (summary.runs_closed, summary.faults) == ([], [])
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("succeeded", "succeeded"), ("rejected", "failed"), ("retrying", "retrying")],
+)
+async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
+    scene: Scene, namespace: Namespace, state: RunState, kind: str
+) -> None:
+    scene.add_run("Failed", state, document=RunInput(request=scene.request()).to_dict())
+    assert (await scene.reconcile()).runs_closed == [scene.run]
+    assert (await scene.reconcile()).runs_closed == []
+    assert scene.workspace.jobs.cancelled == []
+    assert namespace.peek(REJECTED_RUNS) == []
+    told = namespace.take(NOTIFICATIONS)
+    (message,) = [each for each in told if str(each.message_id).startswith(scene.run)]
+    assert message.message_id == f"{scene.run}:{kind}:service_bus"
+    assert parse_delivery(str(message)).notification.status.state == state
+
+
+def test_every_end_of_a_run_is_told() -> None:
+    assert END_KINDS.keys() == TERMINAL_RUN_STATES
 
 
 @pytest.mark.usefixtures("quiet_queues")
