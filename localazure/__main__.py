@@ -13,6 +13,7 @@ import aiohttp
 from localazure.environment import LOOPBACK, Environment
 from localazure.errors import StartError, shown_without_traceback
 from localazure.function_faults import function_faults
+from localazure.process import LAST_SECONDS, ends_soon_after
 from localazure.up import DEFAULT_PORT_BASE, Options, running
 
 
@@ -167,14 +168,15 @@ async def _start(parsed: argparse.Namespace) -> int:
             cors = CorsPolicy.parse(parsed.cors, allows_credentials=parsed.cors_credentials)
         except ValueError as error:
             raise StartError(f"--cors: {error}") from None
-    await start_host(
-        app,
-        port=parsed.port,
-        state=state,
-        enable_auth=parsed.enable_auth,
-        only=parsed.functions,
-        cors=cors,
-    )
+    with ends_soon_after(within_seconds=LAST_SECONDS):
+        await start_host(
+            app,
+            port=parsed.port,
+            state=state,
+            enable_auth=parsed.enable_auth,
+            only=parsed.functions,
+            cors=cors,
+        )
     return 0
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from localazure.environment import Environment
 from localazure.errors import shown_without_traceback
+from localazure.process import LAST_SECONDS, ends_soon_after
 
 READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
 
@@ -36,6 +37,11 @@ async def live(serve: Serve, environment: Environment) -> None:
     async with serve(environment):
         announce_ready()
         await stop.wait()
+
+
+async def _live_and_end(serve: Serve, environment: Environment) -> None:
+    with ends_soon_after(within_seconds=LAST_SECONDS):
+        await live(serve, environment)
 
 
 def _on_lifeline(stop: asyncio.Event) -> None:
@@ -61,7 +67,7 @@ def main(name: str, state: Path) -> None:
     serve: Serve = importlib.import_module(f"localazure.{name}").serve
     # Its last words go into its log, from where the supervisor shows them.
     with shown_without_traceback():
-        asyncio.run(live(serve, Environment.load(state)))
+        asyncio.run(_live_and_end(serve, Environment.load(state)))
 
 
 if __name__ == "__main__":

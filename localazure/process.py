@@ -1,4 +1,4 @@
-"""Child processes: that they do not outlive their parent, and how they are ended."""
+"""Processes: that children do not outlive their parent, and how children and this one end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+# Between the end of a drain (8 s) and SIGKILL, which Docker sends 10 s after SIGTERM.
+LAST_SECONDS = 1.0
 
 
 def die_with_parent() -> Callable[[], None]:
@@ -54,3 +58,20 @@ def _signal(process: asyncio.subprocess.Process, signum: signal.Signals) -> None
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signum)
+
+
+@contextlib.contextmanager
+def ends_soon_after(*, within_seconds: float) -> Generator[None]:
+    """Have this process end soon after the block, whatever threads an app has left running.
+
+    Python waits for them, for ever if need be: those of `asyncio.to_thread` when the event loop is
+    closed, others when the main thread ends. All else that ends a process in order has its time.
+    """
+    status = 1
+    try:
+        yield
+        status = 0
+    finally:
+        timer = threading.Timer(within_seconds, os._exit, (status,))
+        timer.daemon = True
+        timer.start()

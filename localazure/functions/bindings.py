@@ -10,6 +10,8 @@ EVENT_GRID_TRIGGER: Final = "eventGridTrigger"
 SERVICE_BUS_TRIGGER: Final = "serviceBusTrigger"
 QUEUE_TRIGGER: Final = "queueTrigger"
 BLOB_TRIGGER: Final = "blobTrigger"
+WARMUP_TRIGGER: Final = "warmupTrigger"
+"""Of functions that run when Azure adds an instance of the app: here they are loaded, no more."""
 ORCHESTRATION_TRIGGER: Final = "orchestrationTrigger"
 ACTIVITY_TRIGGER: Final = "activityTrigger"
 ENTITY_TRIGGER: Final = "entityTrigger"
@@ -39,6 +41,7 @@ TRIGGERS: Final = frozenset(
         SERVICE_BUS_TRIGGER,
         QUEUE_TRIGGER,
         BLOB_TRIGGER,
+        WARMUP_TRIGGER,
         *DURABLE_TRIGGERS,
     }
 )

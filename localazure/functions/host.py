@@ -297,6 +297,7 @@ async def run_app(
             _LOG.warning(warning)
         surroundings.enter_context(importable(app))
         functions = load(app, settings, tuple(only) or options.functions)
+        logs.undo_silencing()
         host = Host(
             functions,
             options,

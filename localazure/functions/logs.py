@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Final, TextIO
 
 HOST_LOGGER: Final = "localazure.functions"
+_PACKAGE: Final = HOST_LOGGER.partition(".")[0]
 
 # Libraries that log at INFO what Azure's host never shows: every HTTP request, every AMQP frame.
 _QUIET_LIBRARIES: Final = ("azure.core", "azure.identity", "azure.servicebus", "aiohttp.access")
@@ -166,6 +167,16 @@ def _category(record: logging.LogRecord, current: Correlation | None) -> str:
     if is_host:
         return f"Host{record.name.removeprefix(HOST_LOGGER)}"
     return f"Function.{current.function}.User" if current is not None else record.name
+
+
+def undo_silencing() -> None:
+    """Have the host's loggers write again, if the app told `logging.config` to disable others.
+
+    On Azure the host is a process of its own, which no app can silence.
+    """
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] == _PACKAGE:
+            logger.disabled = False
 
 
 @contextlib.contextmanager

@@ -125,6 +125,38 @@ async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
         assert await running.wait() == 0
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        "await asyncio.to_thread(time.sleep, 600)",
+        "threading.Thread(target=time.sleep, args=(600,)).start()",
+    ],
+)
+async def test_sigterm_ends_it_although_threads_of_the_app_run_on(
+    tmp_path: Path, free_port: int, work: str
+) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "host.json").write_text('{"version": "2.0", "functionTimeout": "00:00:01"}')
+    (app / "function_app.py").write_text(
+        "import asyncio, threading, time\n"
+        "import azure.functions as func\n"
+        "app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n"
+        f"@app.route()\nasync def work(req: func.HttpRequest) -> str:\n    {work}\n"
+        "    return 'at work'\n"
+    )
+    command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
+    url = f"http://127.0.0.1:{free_port}"
+    async with process(*command) as host, aiohttp.ClientSession() as client:
+        await until_up(client, url)
+        async with client.get(f"{url}/api/work"):
+            pass
+        host.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await host.communicate()
+        assert host.returncode == 0
+
+
 async def test_the_host_alone(tmp_path: Path, free_port: int) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path\n"

@@ -342,6 +342,40 @@ async def test_an_app_without_functions_says_so(
     assert "No job functions found" in caplog.text
 
 
+async def test_a_warm_up_function_is_no_fault(tmp_path: Path, free_port: int) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.warm_up_trigger("warmup_context")
+        def warm(warmup_context) -> None: ...
+        """,
+    )
+    async with run_app(
+        app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}
+    ) as host:
+        assert host.faults == {}
+        assert "warm: warmupTrigger" in host.list_functions()
+
+
+async def test_an_app_that_configures_logging_does_not_silence_the_host(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        import logging
+
+        # What logging.config.dictConfig does to every logger that it is not told of.
+        logging.getLogger("localazure.functions").disabled = True
+
+        @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
+        def tick(timer: func.TimerRequest) -> None: ...
+        """,
+    )
+    await start(app, tmp_path / "state")
+    assert "The 'tick' function is in error" in caplog.text
+
+
 async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
     tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
