@@ -73,8 +73,11 @@ def parse_receiver(url: str) -> Receiver:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ReceiverRefused(f"a receiver's URL is malformed: {error}") from None
+    except ValueError:
+        # Without the error's text: it quotes what stands where the port should, be it a password.
+        raise ReceiverRefused(
+            "a receiver's URL is malformed: https://<host>[:<port>]/<path> is asked for"
+        ) from None
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise ReceiverRefused("a receiver's URL must be absolute and begin with https://")
     if parts.username is not None or parts.password is not None:

@@ -46,6 +46,7 @@ def test_a_url_is_taken_apart(url: str, authority: str, port: int, target: str) 
         "https://a.example:99999/",
         "https://[::1/",
         "https://user:secret@a.example/",
+        "https://user:secret/",
         "https://a.example/a b",
         "https://a.example/\r\nHost: b",
         "https://ä.example/",
