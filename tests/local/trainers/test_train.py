@@ -149,13 +149,15 @@ def test_elastic_torchrun_goes_on_without_a_node_that_is_lost(
 
 
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(start: Any, job: Any) -> None:
-    job.further = ["--checkpoint-every", "1000"]
+    # Most steps are neither logged nor saved: ranks agree on them ten times a second.
+    job.further = ["--checkpoint-every", "1000", "--log-every", "5"]
+    job.epochs = 60
     ranks = start(job, ranks=2)
-    ranks.read_until(r"^step 5/")
+    ranks.read_until(r"^step 10/")
     ranks.processes[1].terminate()
     assert ranks.wait() == [143, 143], ranks.seen
     saved = int(re.findall(r"^checkpoint step (\d+)$", ranks.seen, re.MULTILINE)[0])
-    assert saved == max(ranks.losses())
+    assert max(ranks.losses()) <= saved < 420
     assert job.result("error")["type"] == "Stopped"
 
     alone = start(job)  # the number of ranks may change

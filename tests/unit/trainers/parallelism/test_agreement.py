@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainers.parallelism.agreement import MOST_STEPS_BETWEEN, Agreed, Agreement
 from trainers.parallelism.launch import Launch
@@ -64,3 +68,51 @@ def test_a_loss_that_is_not_finite_is_handed_on() -> None:
     agreement = Agreement(World.join(Launch(), timeout_seconds=1), clock=Clock())
     assert math.isnan(agree(agreement, 1, loss=math.nan).mean_loss)
     assert agreement.is_due(2)
+
+
+class Together:
+    """Ranks that add up as a collective does: whoever asks for the sum waits for all of them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._parts: list[torch.Tensor] = []
+
+    def sum_later(self, values: torch.Tensor) -> Callable[[], torch.Tensor]:
+        if len(self._parts) == self.size:
+            self._parts = []
+        self._parts.append(values)
+
+        def result() -> torch.Tensor:
+            assert len(self._parts) == self.size, "a rank waits for one that does not agree now"
+            return torch.stack(self._parts).sum(dim=0)
+
+        return result
+
+
+@given(
+    seconds=st.lists(st.lists(st.floats(0, 5), min_size=3, max_size=3), max_size=60),
+    told_every=st.integers(1, 50),
+    resumed_from=st.integers(0, 1000),
+)
+def test_ranks_of_any_speed_agree_at_the_same_steps_on_the_same(
+    seconds: list[list[float]], told_every: int, resumed_from: int
+) -> None:
+    clocks = [Clock(), Clock(), Clock()]
+    world = Together(3)
+    ranks = [Agreement(cast("World", world), clock=clock) for clock in clocks]
+    for step, durations in enumerate(seconds, start=resumed_from + 1):
+        for clock, duration in zip(clocks, durations, strict=True):
+            clock.now += duration
+        due = {rank.is_due(step) or step % told_every == 0 for rank in ranks}
+        assert len(due) == 1, "some ranks would wait for others for ever"
+        if not due.pop():
+            continue
+        losses = [torch.tensor(float(step + number)) for number in range(3)]
+        begun = [
+            rank.begin(step, loss, stop=number == step % 4)
+            for number, (rank, loss) in enumerate(zip(ranks, losses, strict=True))
+        ]
+        agreed = [result() for result in begun]
+        assert agreed[0] == agreed[1] == agreed[2]
+        assert agreed[0].mean_loss == 3 * step + 3
+        assert agreed[0].is_stopping == (step % 4 < 3)
