@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from trainers.errors import BY_NAME, FileProblem, PeerFailed, TrainingError
+from trainers.errors import BY_NAME, FileProblem, LaunchInvalid, PeerFailed, TrainingError
 from trainers.parallelism.launch import Launch
 
 Result = TypeVar("Result")
@@ -79,6 +79,11 @@ class World:
         Args:
             launch: from `Launch.from_environment`.
             timeout_seconds: how long to wait for a rank, here and in every collective.
+
+        Raises:
+            LaunchInvalid: rank 0 cannot listen where it was told to.
+            PeerFailed: rank 0 cannot be reached there.
+            torch.distributed.DistError: another rank does not come.
         """
         timeout = dt.timedelta(seconds=timeout_seconds)
         machine = Machine.this(launch)
@@ -90,7 +95,7 @@ class World:
             "MASTER_ADDR": launch.host,
             "MASTER_PORT": str(launch.port),
         }
-        store, _, _ = next(rendezvous("env://", timeout=timeout))
+        store = _meet(launch, timeout)
         store.set_timeout(timeout)
         store = PrefixStore(f"landfall/{incarnation(os.environ)}", store)
         store.set(f"machine/{launch.rank}", json.dumps(dataclasses.astuple(machine)))
@@ -228,6 +233,26 @@ class World:
         buffer = buffer.to(self.device)
         dist.broadcast(buffer, src=0)
         return buffer.cpu().numpy().tobytes()
+
+
+def _meet(launch: Launch, timeout: dt.timedelta) -> Store:
+    """The store of all ranks, which rank 0 is home to unless torchrun's agent is."""
+    where = f"{launch.host}:{launch.port} (MASTER_ADDR, MASTER_PORT)"
+    try:
+        store, _, _ = next(rendezvous("env://", timeout=timeout))
+    except ValueError as error:
+        raise LaunchInvalid(f"ranks cannot meet at {where}: {error}") from error
+    except dist.DistNetworkError as error:
+        reason = str(error).splitlines()[0]
+        if "failed to listen" in reason:
+            raise LaunchInvalid(
+                f"rank {launch.rank} cannot listen on {where}: another program does, perhaps an "
+                f"earlier run; end it or choose another port ({reason})"
+            ) from error
+        if launch.rank == 0:
+            raise
+        raise PeerFailed(f"rank 0 cannot be reached at {where}: {reason}") from error
+    return store
 
 
 def is_loss_of_peer(error: Exception) -> bool:
