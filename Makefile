@@ -68,4 +68,4 @@ crash: $(STAMPS)/python
 	@$(BIN)/python -m tests.crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 clean:
-	rm -rf $(VENV) $(AZURITE)/node_modules .localazure
+	rm -rf $(VENV) $(AZURITE)/node_modules .localazure build
