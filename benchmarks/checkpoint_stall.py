@@ -36,7 +36,13 @@ def main() -> None:
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    nothing = RunIdentity(dataset_version="", data_fingerprint="", settings_fingerprint="", seed=0)
+    nothing = RunIdentity(
+        dataset_version="",
+        data_fingerprint="",
+        settings_fingerprint="",
+        network_fingerprint="",
+        seed=0,
+    )
     saver = Saver(CheckpointFolder(folder, nothing, _silent), world)
     saver.prepare(network, optimizer)  # as the loop does after its first step
     saver.finish()
