@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ HELD_OUT_ONE_IN = 5
 # More than any image of a training set has, and few enough to hold in memory.
 MAX_FILE_BYTES = 256 * 1024**2
 _FINGERPRINT_BITS = 256
+_ODD_PART = re.compile(r"(^|/)\.?(/|$)")  # empty, or a dot
 # What a file itself is at fault for; anything else is the storage's failure.
 _OWN_FAULTS = {
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),  # no permission, no file
@@ -88,7 +90,7 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem
     if entry.size > MAX_FILE_BYTES:
         reason = f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read"
         return FileProblem(path=entry.path, reason=reason)
-    if str(PurePosixPath(entry.path)) != entry.path:
+    if _ODD_PART.search(entry.path) is not None:
         return FileProblem(path=entry.path, reason="its path has empty parts or parts named .")
     try:
         content = _content(f"{folder}/{entry.path}", entry.size)
