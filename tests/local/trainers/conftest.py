@@ -14,23 +14,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localazure.ports import free_ports
-from tests.local.trainers.forked_ranks import ForkedRanks, context, run_rank
+from tests.local.trainers.forked_ranks import (
+    DEADLINE_SECONDS,
+    ForkedRanks,
+    context,
+    losses,
+    run_rank,
+)
 
 REPOSITORY = Path(__file__).parents[3]
-DEADLINE_SECONDS = 100
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
 MPI_ENVIRONMENT = {
     "HOME": os.environ.get("HOME", "/"),
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
 
 
 def freeze(data: Path, manifest: Path) -> Path:
@@ -58,7 +63,6 @@ class Job:
     manifest: Path
     folder: Path
     epochs: int = 20
-    program: tuple[str, ...] = ("-m", "trainers.train")
     further: list[str] = field(default_factory=list)
 
     @property
@@ -78,7 +82,6 @@ class Job:
 
     def arguments(self) -> list[str]:
         return [
-            *self.program,
             *("--data", str(self.data)),
             *("--manifest", str(self.manifest)),
             *("--output-dir", str(self.results)),
@@ -121,15 +124,16 @@ class Ranks:
         return codes
 
     def losses(self) -> dict[int, float]:
-        return {int(step): float(loss) for step, loss in STEP.findall(self.seen)}
+        return losses(self.seen)
 
 
 Start = Callable[..., Ranks]
+Fork = Callable[..., ForkedRanks]
 
 
 @pytest.fixture(scope="session")
 def start() -> Iterator[Start]:
-    """Start a job's ranks; whatever is left of them is killed in the end."""
+    """Start a job's program as a launcher does; whatever is left of it is killed in the end."""
     started: list[subprocess.Popen[str]] = []
 
     def popen(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
@@ -146,10 +150,11 @@ def start() -> Iterator[Start]:
         return process
 
     def start(job: Job, *, ranks: int = 1, launcher: str = "azure-ml") -> Ranks:
-        program = [sys.executable, *job.arguments()]
+        module = ["-m", "trainers.train", *job.arguments()]
+        program = [sys.executable, *module]
         if launcher == "torchrun":
             options = ["--standalone", f"--nproc-per-node={ranks}", "--max-restarts=1"]
-            torchrun = ["-m", "torch.distributed.run", *options, *job.arguments()]
+            torchrun = ["-m", "torch.distributed.run", *options, *module]
             return Ranks(processes=[popen([sys.executable, *torchrun], {})])
         if launcher == "mpirun":
             options = ["--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
@@ -157,7 +162,7 @@ def start() -> Iterator[Start]:
         port = str(free_ports(1)[0])
         if launcher == "elastic torchrun":
             agents = [
-                [sys.executable, *elastic_agent(node, ranks, port), *job.arguments()]
+                [sys.executable, *elastic_agent(node, ranks, port), *module]
                 for node in range(ranks)
             ]
             return Ranks(processes=[popen(agent, ELASTIC_VARIABLES) for agent in agents])
@@ -199,10 +204,11 @@ class Outcome:
 
     folder: Path
     seen: str
+    logs: list[Path]
 
     @property
     def losses(self) -> dict[int, float]:
-        return {int(step): float(loss) for step, loss in STEP.findall(self.seen)}
+        return losses(self.seen)
 
     @property
     def weights(self) -> bytes:
@@ -216,17 +222,49 @@ Train = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
-    """Train on 8x8 synthetic images with further options, in forked ranks (two, unless told)."""
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
+    """Run a command line of the trainer in forked ranks; what is left is killed in the end."""
     server = context()
-    started: list[Any] = []
+    started: list[BaseProcess] = []
+
+    def fork(
+        arguments: list[str],
+        *,
+        ranks: int = 1,
+        further: dict[str, str] | None = None,
+        pictures: bool = False,
+        double: bool = False,
+    ) -> ForkedRanks:
+        port = str(free_ports(1)[0])
+        folder = tmp_path_factory.mktemp("logs")
+        logs = [folder / f"rank-{rank}.log" for rank in range(ranks)]
+        one_thread = {"OMP_NUM_THREADS": "1"}
+        processes: list[BaseProcess] = [
+            server.Process(
+                target=run_rank,
+                args=(arguments, variables(rank, ranks, port) | one_thread | (further or {}), log),
+                kwargs={"pictures": pictures, "double": double},
+            )
+            for rank, log in enumerate(logs)
+        ]
+        started.extend(processes)
+        for process in processes:
+            process.start()
+        return ForkedRanks(processes=processes, logs=logs)
+
+    yield fork
+    for process in started:
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+@pytest.fixture(scope="session")
+def train(fork: Fork, tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """Train on 8x8 synthetic images with further options, in forked ranks (two, unless told)."""
 
     def train(
-        *options: str,
-        ranks: int = 2,
-        folder: Path | None = None,
-        code: int = 0,
-        further: dict[str, str] | None = None,
+        *options: str, ranks: int = 2, folder: Path | None = None, code: int = 0, **how: Any
     ) -> Outcome:
         folder = folder or tmp_path_factory.mktemp("forked")
         arguments = [
@@ -237,31 +275,11 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
             *("--log-every", "1", "--peer-timeout-seconds", "60", "--learning-rate", "0.05"),
             *options,
         ]
-        port = str(free_ports(1)[0])
-        logs = [folder / f"rank-{rank}.log" for rank in range(ranks)]
-        processes: list[Any] = [
-            server.Process(
-                target=run_rank,
-                args=(
-                    arguments,
-                    variables(rank, ranks, port) | {"OMP_NUM_THREADS": "1"} | (further or {}),
-                    log,
-                ),
-            )
-            for rank, log in enumerate(logs)
-        ]
-        started.extend(processes)
-        for process in processes:
-            process.start()
-        forked = ForkedRanks(processes=processes, logs=logs)
+        forked = fork(arguments, ranks=ranks, **how)
         assert forked.wait() == [code] * ranks, forked.seen
-        return Outcome(folder=folder, seen=forked.seen)
+        return Outcome(folder=folder, seen=forked.seen, logs=forked.logs)
 
-    yield train
-    for process in started:
-        if process.is_alive():
-            process.kill()
-            process.join()
+    return train
 
 
 def variables(rank: int, size: int, port: str) -> dict[str, str]:
@@ -341,12 +359,12 @@ def altered_job(job: Job, tmp_path: Path) -> Callable[..., Job]:
 
 
 @pytest.fixture
-def champion_of_few_classes(digits: Path, start: Start, tmp_path: Path) -> Path:
+def champion_of_few_classes(digits: Path, fork: Fork, tmp_path: Path) -> Path:
     """A model that was trained on the digits 0, 1 and 2."""
     data = tmp_path / "few"
     for label in ("0", "1", "2"):
         shutil.copytree(digits / label, data / label)
     job = Job(data=data, manifest=freeze(data, tmp_path / "few-manifest"), folder=tmp_path / "few-")
-    ranks = start(job)
+    ranks = fork(job.arguments())
     assert ranks.wait() == [0], ranks.seen
     return job.results / "model"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -25,21 +26,49 @@ with contextlib.suppress(ImportError):  # most machines have none, and do withou
 # A run imports these when it draws and when it saves: here, once for all.
 PRELOADED = (matplotlib.figure, trainers.checkpointing.sharded_state)
 
-_DEADLINE_SECONDS = 100
+DEADLINE_SECONDS = 100
+_POLL_SECONDS = 0.01
+_STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
 _PRELOADED = (
     "tests.local.trainers.forked_ranks",
-    # The trainer imports these when it needs them: seconds for each rank, here once.
+    # The trainer and torch import these when they need them: seconds for each rank, here once.
+    "torch._dynamo",
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
     "torch.distributed.pipelining",
     "torch.distributed.tensor.parallel",
+    "torch.utils.tensorboard",
 )
 
 
-def run_rank(arguments: list[str], variables: dict[str, str], log: Path) -> None:
-    """The program of one rank; its output goes to `log`."""
+def losses(seen: str) -> dict[int, float]:
+    """The loss of each step that a run has told."""
+    return {int(step): float(loss) for step, loss in _STEP.findall(seen)}
+
+
+def run_rank(
+    arguments: list[str],
+    variables: dict[str, str],
+    log: Path,
+    *,
+    pictures: bool = False,
+    double: bool = False,
+) -> None:
+    """The program of one rank; its output goes to `log`.
+
+    Args:
+        arguments: the command line.
+        variables: added to the environment.
+        log: of this rank alone.
+        pictures: draw them; else the run finds no matplotlib, as where it is not installed.
+        double: compute in float64.
+    """
     os.environ.update(variables)
     torch.set_num_threads(1)
+    if not pictures:
+        sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # its import fails then
+    if double:
+        torch.set_default_dtype(torch.float64)
     with log.open("wb") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
@@ -69,9 +98,26 @@ class ForkedRanks:
         """What all of them said, the first one first."""
         return "".join(log.read_text() for log in self.logs if log.exists())
 
+    def losses(self) -> dict[int, float]:
+        """The loss of each step that rank 0 has told."""
+        return losses(self.seen)
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Wait until a line of rank 0 matches."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            is_over = self.processes[0].exitcode is not None
+            said = self.logs[0].read_text() if self.logs[0].exists() else ""
+            if match := re.search(pattern, said, re.MULTILINE):
+                return match
+            if is_over:
+                break
+            time.sleep(_POLL_SECONDS)
+        raise AssertionError(f"no line matches {pattern!r}:\n{self.seen}")
+
     def wait(self) -> list[int | None]:
         """Wait for all of them: their exit codes by rank."""
-        deadline = time.monotonic() + _DEADLINE_SECONDS
+        deadline = time.monotonic() + DEADLINE_SECONDS
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return [process.exitcode for process in self.processes]

@@ -30,7 +30,7 @@ def test_a_hang_ends_every_rank_with_the_stack_that_tells_the_cause(train: Any) 
     assert "in wait_for_an_annotation_that_never_comes" not in waiting
     assert "loop.py" in waiting
     # Each rank's own log has its stacks, too.
-    logs = [(ended.folder / f"rank-{rank}.log").read_text() for rank in (0, 1)]
+    logs = [log.read_text() for log in ended.logs]
     assert waiting in logs[0]
     assert hanging in logs[1]
 

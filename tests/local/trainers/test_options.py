@@ -27,7 +27,7 @@ EVERY_4 = ("--checkpoint-every", "4")
 @pytest.fixture(scope="session")
 def plain(train: Any) -> Any:
     """Two ranks, DDP, no further option, checkpoints after steps 4 and 8."""
-    return train(*EVERY_4)
+    return train(*EVERY_4, pictures=True)
 
 
 def test_losses_are_the_golden_ones(plain: Any) -> None:
