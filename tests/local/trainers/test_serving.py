@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.local.trainers import torchvision_on_cpu
+from tests.local.trainers.conftest import Job
 from tests.unit.trainers import drawn_boxes
 from trainers.data.image_file import ImageFormat
 from trainers.detection import run_length
@@ -60,11 +61,22 @@ def images(digits: Path) -> list[Path]:
     return sorted(digits.glob("*/*.png"))[::30]
 
 
+@pytest.fixture(scope="module")
+def trained(
+    digits: Path, manifest: Path, fork: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Job:
+    """What one rank leaves."""
+    job = Job(data=digits, manifest=manifest, folder=tmp_path_factory.mktemp("served"))
+    ranks = fork(job.arguments())
+    assert ranks.wait() == [0], ranks.seen
+    return job
+
+
 @pytest.fixture
-def model(undisturbed: Any, tmp_path: Path) -> Path:
+def model(trained: Job, tmp_path: Path) -> Path:
     """As a registered model is mounted: below the folder that AZUREML_MODEL_DIR names."""
     folder = tmp_path / "models" / "digits" / "1"
-    shutil.copytree(undisturbed.job.results / "model", folder / "model")
+    shutil.copytree(trained.results / "model", folder / "model")
     return folder
 
 
@@ -115,7 +127,7 @@ def test_the_endpoints_server_gets_labels_and_typed_errors(
 
 
 def test_mlflow_loads_the_folder_with_the_code_that_is_in_it(
-    model: Path, images: list[Path], undisturbed: Any, tmp_path: Path
+    model: Path, images: list[Path], trained: Job, tmp_path: Path
 ) -> None:
     assert not [path for path in model.rglob("*") if path.suffix in {".pkl", ".pickle", ".pt"}]
     code, answer = run(
@@ -129,7 +141,7 @@ def test_mlflow_loads_the_folder_with_the_code_that_is_in_it(
     labels = [row["label"] for row in json.loads(answer)]
     right = sum(label == image.parent.name for label, image in zip(labels, images, strict=True))
     assert right >= 0.7 * len(images)
-    assert undisturbed.job.result("metrics")["accuracy"] >= 0.85
+    assert trained.result("metrics")["accuracy"] >= 0.85
 
 
 def test_the_endpoint_tells_what_a_detector_finds(tmp_path: Path) -> None:
@@ -193,10 +205,10 @@ def test_mlflow_tells_what_a_detector_finds(tmp_path: Path) -> None:
         assert run_length.mask(runs, width=32, height=16).shape == (16, 32)
 
 
-def test_the_description_names_code_data_and_versions(undisturbed: Any) -> None:
-    about = json.loads((undisturbed.job.results / "model" / "model.json").read_bytes())
+def test_the_description_names_code_data_and_versions(trained: Job) -> None:
+    about = json.loads((trained.results / "model" / "model.json").read_bytes())
     assert len(about["code_version"]) == 64
     assert {"python", "torch", "numpy", "pillow", "safetensors"} == set(about["versions"])
-    assert about["metrics"] == undisturbed.job.result("metrics")
-    assert about["dataset_version"] == undisturbed.job.result("report")["dataset_version"]
+    assert about["metrics"] == trained.result("metrics")
+    assert about["dataset_version"] == trained.result("report")["dataset_version"]
     assert about["seed"] == 0
