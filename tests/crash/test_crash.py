@@ -23,7 +23,7 @@ def test_nothing_is_lost_in_twenty_deaths() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

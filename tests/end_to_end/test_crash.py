@@ -20,7 +20,7 @@ from tests.end_to_end.audience import Audience, audience
 from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
 from tests.local.up.runtime import ROOT, Runtime, processes_of, running, still_running, until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 DIGITS = 200
 RUN_TIMEOUT_SECONDS = 150.0

@@ -32,7 +32,7 @@ from demo.stories import (
 from tests.end_to_end.audience import Audience, audience
 from tests.end_to_end.workspace import app_settings, jobs, manifest, models_by_dataset
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
 
 @dataclass

@@ -26,7 +26,7 @@ with contextlib.suppress(ImportError):  # most machines have none, and do withou
 # A run imports these when it draws and when it saves: here, once for all.
 PRELOADED = (matplotlib.figure, trainers.checkpointing.sharded_state)
 
-DEADLINE_SECONDS = 100
+DEADLINE_SECONDS = 200  # for ranks that take a second or two where nothing else runs
 _POLL_SECONDS = 0.01
 _STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
 _PRELOADED = (

@@ -20,7 +20,7 @@ import yaml
 from localazure.ports import free_ports
 from tests.local.trainers.conftest import REPOSITORY, freeze, make_digits, variables
 
-DEADLINE_SECONDS = 100
+DEADLINE_SECONDS = 200
 # Two lanes of blocks: large enough that the window is not all there is.
 ON_DIGITS = ("--batch-size", "32", "--shuffle-window", "512", "--checkpoint-every", "30")
 STEPS = 44
