@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
 ROUNDS = 3
 SENDERS = 3
 
@@ -72,7 +72,7 @@ class Load:
             receiver = client.get_queue_receiver(
                 "once", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
             )
-            while batch := await receiver.receive_messages(500, max_wait_time=1):
+            while batch := await receiver.receive_messages(500, max_wait_time=3):
                 remaining += [str(message) for message in batch]
         return remaining
 
