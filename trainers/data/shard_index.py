@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainers.data.shard_formats import FORMATS
 from trainers.errors import DataChanged, DataRejected, FileProblem
 from trainers.files import write_json_atomically
 
@@ -127,6 +128,7 @@ class ShardIndex:
                 quarantined=_problems(value["quarantined"]),
                 shards=tuple(_shard(shard) for shard in value["shards"]),
             )
+            index._check_kinds()
         except FileNotFoundError:
             raise DataRejected(
                 f"{folder} holds no {INDEX_NAME}: it is no folder of shards, or packing has not "
@@ -140,6 +142,12 @@ class ShardIndex:
             ) from error
         index._check_shards(folder)
         return index
+
+    def _check_kinds(self) -> None:
+        _check_texts(self.identity, self.dataset_version, self.storage, self.fingerprint)
+        _check_counts(self.files, *self.classes.values())
+        if self.storage not in FORMATS:
+            raise ValueError(f"{self.storage} is none of {', '.join(FORMATS)}")
 
     def _check_shards(self, folder: Path) -> None:
         problems: list[FileProblem] = []
@@ -167,7 +175,22 @@ def record_path(folder: Path, name: str) -> Path:
 
 def _shard(value: dict[str, Any]) -> Shard:
     fields: dict[str, Any] = {**value, "offsets": tuple(value["offsets"])}
-    return Shard(**fields)
+    shard = Shard(**fields)
+    _check_texts(shard.name, shard.sha256)
+    _check_counts(shard.size, shard.train, shard.held_out, *shard.offsets)
+    return shard
+
+
+def _check_texts(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is no text")
+
+
+def _check_counts(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, int) or value < 0:
+            raise TypeError(f"{value!r} is no count")
 
 
 def _problems(values: list[dict[str, str]]) -> tuple[FileProblem, ...]:

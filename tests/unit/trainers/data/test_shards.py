@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,27 @@ def test_without_an_index_there_are_no_shards(
         load_shards(DatasetRequest(image_format=GREY_4, data=tmp_path))
     with pytest.raises(LaunchInvalid, match="--data"):
         load_shards(DatasetRequest(image_format=GREY_4))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"storage": "tar"}, "tar is none of parquet"),
+        ({"storage": []}, "is no text"),
+        ({"files": "many"}, "'many' is no count"),
+        ({"classes": {"0": None}}, "None is no count"),
+        ({"shards": [{"train": -1}]}, "not an index"),
+    ],
+)
+def test_an_index_of_odd_values_is_none(
+    change: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    manifest = lay_down(tmp_path / "files", good_files(30))
+    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    index = tmp_path / "shards" / "index.json"
+    index.write_text(json.dumps(json.loads(index.read_bytes()) | change))
+    with pytest.raises(DataRejected, match=reason):
+        load_shards(request)
 
 
 def test_the_threshold_is_the_trainings_own(tmp_path: Path) -> None:
