@@ -24,7 +24,7 @@ from typing import Any, Final
 from aiohttp import web
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.functions.meta import Datum
-from azure.storage.blob import BlobProperties
+from azure.storage.blob import BlobProperties, BlobType
 
 from localazure.functions import logs, sdk_types
 from localazure.functions.authorization import KeyRing
@@ -241,7 +241,7 @@ def blob_data(
         "ContentType": properties.content_settings.content_type,
         "ETag": properties.etag,
         "LastModified": properties.last_modified.isoformat(),
-        "BlobType": str(properties.blob_type),
+        "BlobType": BlobType(properties.blob_type).value,
     }
     metadata = {
         "BlobTrigger": Datum(path, "string"),

@@ -189,6 +189,7 @@ async def test_a_blob_triggers_its_function(shared: Any, client: aiohttp.ClientS
             "name": f"landing/{name}",
             "length": 5,
             "uri": blob.url,
+            "type": "BlockBlob",
             "metadata": {"who": "me"},
             "content": "hello",
         }

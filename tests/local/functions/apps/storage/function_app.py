@@ -103,6 +103,7 @@ def on_blob(blob: func.InputStream) -> bytes:
         name=blob.name,
         length=blob.length,
         uri=blob.uri,
+        type=blob.blob_properties["BlobType"],  # pyright: ignore[reportAttributeAccessIssue] - the same
         metadata=blob.metadata,  # pyright: ignore[reportAttributeAccessIssue] - the abstract class lacks it
         content=content.decode(),
     )
