@@ -27,11 +27,12 @@ START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0
 # Starts of orchestrations under way at once: a burst, not a flood of sockets.
 CONNECTIONS = 16
-POLL_SECONDS = 0.001
+POLL_SECONDS = 0.0005
 LIST_POLL_SECONDS = 0.005
+EVENT_SECONDS = 0.005  # longer than what an event sets off takes; the step itself says when it was
 # Polling for an end costs the host time that it does not spend on the work: none of it before this
 # much of the shortest time that such work took so far.
-UNPOLLED_FRACTION = 0.8
+UNPOLLED_FRACTION = 0.9
 
 
 class HostFailed(Exception):
@@ -170,7 +171,7 @@ class HostProcess:
             response.raise_for_status()
         return instance
 
-    async def _result(self, instance: str, pause_seconds: float = POLL_SECONDS) -> Any:
+    async def _result(self, instance: str) -> Any:
         while True:
             async with self._session.get(f"/durabletask/instances/{instance}") as response:
                 status = await response.json() if response.status != HTTPStatus.NOT_FOUND else {}
@@ -178,7 +179,7 @@ class HostProcess:
                 return status["output"]
             if status.get("runtimeStatus") == "Failed":
                 raise HostFailed(f"{instance}: {status['output']}")
-            await asyncio.sleep(pause_seconds)
+            _sleep(POLL_SECONDS)
 
     async def _begin(self, orchestrator: str, count: int) -> list[str]:
         return await asyncio.gather(*(self._start(orchestrator) for _ in range(count)))
@@ -196,36 +197,31 @@ class HostProcess:
     async def _chains(self, count: int) -> float:
         async def finish(_: list[str]) -> None:
             while not await self._is_idle():
-                await asyncio.sleep(LIST_POLL_SECONDS)
+                _sleep(LIST_POLL_SECONDS)
 
         return await self._seconds(f"{count} chains", self._begin("chain", count), finish)
 
     async def _serial(self, count: int) -> list[float]:
         return [
-            1000 * await self._seconds("chain", self._start("chain"), self._end)
+            1000 * await self._seconds("chain", self._start("chain"), self._result)
             for _ in range(count)
         ]
 
     async def _fan_out(self, width: int) -> float:
         body = json.dumps(width)  # the client's own encoding
-        return await self._seconds("fan_out", self._start("fan_out", body), self._end)
-
-    async def _end(self, instance: str) -> None:
-        await self._result(instance, pause_seconds=0.0)
+        return await self._seconds("fan_out", self._start("fan_out", body), self._result)
 
     async def _seconds(
         self,
         work: str,
         start: Coroutine[Any, Any, T],
-        finish: Callable[[T], Coroutine[Any, Any, None]],
+        finish: Callable[[T], Coroutine[Any, Any, object]],
     ) -> float:
         """From before `start` to the end of `finish`, which polls for the end of the work."""
         shortest = self._shortest_seconds.get(work, 0.0)
         began = time.monotonic()
         started = await start
-        unpolled_seconds = began + UNPOLLED_FRACTION * shortest - time.monotonic()
-        if unpolled_seconds > 0:  # asyncio's own sleep is rounded up to milliseconds
-            await asyncio.to_thread(time.sleep, unpolled_seconds)
+        _sleep(began + UNPOLLED_FRACTION * shortest - time.monotonic())
         await finish(started)
         seconds = time.monotonic() - began
         self._shortest_seconds[work] = min(seconds, shortest or seconds)
@@ -253,6 +249,7 @@ class HostProcess:
                 headers={"aeg-event-type": "Notification"},
             ) as response:
                 response.raise_for_status()
+            _sleep(EVENT_SECONDS)
             first_step_ns = int(await self._result(instance))
             milliseconds.append((first_step_ns - began_ns) / 1e6)
         return milliseconds
@@ -266,3 +263,9 @@ class HostProcess:
             except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
                 self.process.kill()
                 self.process.wait()
+
+
+def _sleep(seconds: float) -> None:
+    """Where nothing else is to be done: asyncio's own sleep is rounded up to milliseconds."""
+    if seconds > 0:
+        time.sleep(seconds)
