@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import sys
 from collections import deque
@@ -31,3 +32,9 @@ def free_ports(count: int) -> list[int]:
     while _held and (len(_held) > _MOST_HELD or sys.platform != "linux"):
         _held.popleft().close()
     return ports
+
+
+@atexit.register
+def _let_go() -> None:
+    while _held:
+        _held.popleft().close()
