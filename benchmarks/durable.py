@@ -69,7 +69,8 @@ def measure(bench: Bench) -> None:
     """Orchestrations that do nothing, on this host and on other engines: `make bench NAME=durable`.
 
     All engines are up at once and take turns; the others idle meanwhile. Ours is `python -m
-    localazure start benchmarks/apps/chains` driven over HTTP, polled for the end of a chain.
+    localazure start benchmarks/apps/chains` driven over HTTP, by starts that answer at the end, or
+    polled for the end of many chains.
     DBOS and Dagster are driven in their own process, durabletask over gRPC, Restate over HTTP.
     Dagster is two orders of magnitude slower and asked for less: see `PEERS`.
 

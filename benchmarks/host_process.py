@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -27,12 +27,13 @@ START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0
 # Starts of orchestrations under way at once: a burst, not a flood of sockets.
 CONNECTIONS = 16
-POLL_SECONDS = 0.0005
+POLL_SECONDS = 0.001
 LIST_POLL_SECONDS = 0.005
-EVENT_SECONDS = 0.005  # longer than what an event sets off takes; the step itself says when it was
-# Polling for an end costs the host time that it does not spend on the work: none of it before this
-# much of the shortest time that such work took so far.
-UNPOLLED_FRACTION = 0.9
+# Looking whether all have ended costs the host time that it does not spend on the work: none of it
+# before this much of the shortest time that so many took so far.
+UNPOLLED_FRACTION = 0.8
+# A start that answers at the end: seconds to wait, and between looks.
+WAIT = {"timeout": "60", "pollingInterval": "1"}
 
 
 class HostFailed(Exception):
@@ -66,7 +67,7 @@ class HostProcess:
         self._state = state
         self._command = (*command, str(app))
         self._runner = asyncio.Runner()
-        self._shortest_seconds: dict[str, float] = {}
+        self._shortest_seconds: dict[int, float] = {}
         self.ready_seconds = 0.0
 
     def __enter__(self) -> Self:
@@ -179,7 +180,7 @@ class HostProcess:
                 return status["output"]
             if status.get("runtimeStatus") == "Failed":
                 raise HostFailed(f"{instance}: {status['output']}")
-            _sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _begin(self, orchestrator: str, count: int) -> list[str]:
         return await asyncio.gather(*(self._start(orchestrator) for _ in range(count)))
@@ -195,37 +196,31 @@ class HostProcess:
             response.raise_for_status()
 
     async def _chains(self, count: int) -> float:
-        async def finish(_: list[str]) -> None:
-            while not await self._is_idle():
-                _sleep(LIST_POLL_SECONDS)
-
-        return await self._seconds(f"{count} chains", self._begin("chain", count), finish)
+        shortest = self._shortest_seconds.get(count, 0.0)
+        began = time.monotonic()
+        await self._begin("chain", count)
+        await asyncio.sleep(began + UNPOLLED_FRACTION * shortest - time.monotonic())
+        while not await self._is_idle():
+            await asyncio.sleep(LIST_POLL_SECONDS)
+        seconds = time.monotonic() - began
+        self._shortest_seconds[count] = min(seconds, shortest or seconds)
+        return seconds
 
     async def _serial(self, count: int) -> list[float]:
-        return [
-            1000 * await self._seconds("chain", self._start("chain"), self._result)
-            for _ in range(count)
-        ]
+        return [1000 * await self._seconds("chain") for _ in range(count)]
 
     async def _fan_out(self, width: int) -> float:
-        body = json.dumps(width)  # the client's own encoding
-        return await self._seconds("fan_out", self._start("fan_out", body), self._result)
+        return await self._seconds("fan_out", json.dumps(width))  # the client's own encoding
 
-    async def _seconds(
-        self,
-        work: str,
-        start: Coroutine[Any, Any, T],
-        finish: Callable[[T], Coroutine[Any, Any, object]],
-    ) -> float:
-        """From before `start` to the end of `finish`, which polls for the end of the work."""
-        shortest = self._shortest_seconds.get(work, 0.0)
+    async def _seconds(self, orchestrator: str, body: object = None) -> float:
+        """From the start of an orchestration to the answer, which tells its end."""
         began = time.monotonic()
-        started = await start
-        _sleep(began + UNPOLLED_FRACTION * shortest - time.monotonic())
-        await finish(started)
-        seconds = time.monotonic() - began
-        self._shortest_seconds[work] = min(seconds, shortest or seconds)
-        return seconds
+        path = f"/durabletask/orchestrators/{orchestrator}"
+        async with self._session.post(path, json=body, params=WAIT) as response:
+            if response.status != HTTPStatus.OK:
+                raise HostFailed(f"{orchestrator}: {response.status} {await response.text()}")
+            await response.read()
+        return time.monotonic() - began
 
     async def _events(self, count: int) -> list[float]:
         milliseconds: list[float] = []
@@ -249,7 +244,6 @@ class HostProcess:
                 headers={"aeg-event-type": "Notification"},
             ) as response:
                 response.raise_for_status()
-            _sleep(EVENT_SECONDS)
             first_step_ns = int(await self._result(instance))
             milliseconds.append((first_step_ns - began_ns) / 1e6)
         return milliseconds
@@ -263,9 +257,3 @@ class HostProcess:
             except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
                 self.process.kill()
                 self.process.wait()
-
-
-def _sleep(seconds: float) -> None:
-    """Where nothing else is to be done: asyncio's own sleep is rounded up to milliseconds."""
-    if seconds > 0:
-        time.sleep(seconds)

@@ -26,6 +26,7 @@ from localazure.functions import logs
 from localazure.functions.durable import decision, episode, history, turns, work_queue
 from localazure.functions.durable.activities import ActivityRunner
 from localazure.functions.durable.decision import Decision
+from localazure.functions.durable.endings import Endings
 from localazure.functions.durable.entities import EntityRunner
 from localazure.functions.durable.episode import Effects
 from localazure.functions.durable.history import Event, EventType
@@ -63,6 +64,9 @@ class Dispatcher:
         known: the functions that the app registered.
         options: limits and versions.
         clock: the current time, UTC.
+
+    Attributes:
+        endings: hears of every instance that has ended.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Dispatcher:
         self._clock = clock
         self._mail = Mailboxes()
         self._live = LiveInstances(store)
+        self.endings = Endings()
         self._timers = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
         self._reload: asyncio.TimerHandle | None = None  # set: the store has to be read anew first
@@ -378,6 +383,8 @@ class Dispatcher:
         self._activities.settle(turn.consumed)
         if turn.ended:
             self._activities.forget(turn.execution.execution_id)
+            if turn.next_execution is None:
+                self.endings.tell(turn.execution.instance_id)
         self._live.settle(live)
         if self._mail.of(turn.execution.instance_id):
             self.wake(turn.execution.instance_id)  # what waited for it

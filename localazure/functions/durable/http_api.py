@@ -106,34 +106,29 @@ class HttpApi:
     # --- orchestrations ------------------------------------------------------------------------
 
     async def _start(self, request: web.Request) -> web.Response:
-        patience = _patience(request)
+        timeout_s = _timeout_seconds(request)
         instance_id = await self._hub.start(
             request.match_info["name"],
             instance_id=request.match_info.get("instance"),
             input_json=await _json_body(request),
             version=request.query.get("version"),
         )
-        if patience is None:
+        if timeout_s is None:
             return self._started(instance_id)
-        return await self._finished_or_started(request, instance_id, *patience)
+        return await self._finished_or_started(request, instance_id, timeout_s)
 
     async def _finished_or_started(
-        self, request: web.Request, instance_id: str, timeout_s: float, interval_s: float
+        self, request: web.Request, instance_id: str, timeout_s: float
     ) -> web.Response:
         """The output of an instance that completes in time, else where to ask for it later."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            instance = self._hub.instance(instance_id)
-            if instance.status is Status.COMPLETED:
-                view = status.view(instance, show_input=False, show_output=False)
-                return web.json_response(view["output"])
-            if instance.status in FINISHED:
-                return self._describe(request, instance)
-            left_s = deadline - loop.time()
-            if left_s <= 0:
-                return self._started(instance_id)
-            await asyncio.sleep(min(left_s, interval_s))
+        try:
+            instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_s)
+        except TimeoutError:
+            return self._started(instance_id)
+        if instance.status is not Status.COMPLETED:
+            return self._describe(request, instance)
+        view = status.view(instance, show_input=False, show_output=False)
+        return web.json_response(view["output"])
 
     def _started(self, instance_id: str) -> web.Response:
         payload = self._links.management(instance_id)
@@ -337,8 +332,11 @@ def _moment(request: web.Request, name: str) -> datetime | None:
         raise _BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
 
 
-def _patience(request: web.Request) -> tuple[float, float] | None:
-    """How long a start waits for the end, and how often it looks, s; None if it does not wait."""
+def _timeout_seconds(request: web.Request) -> float | None:
+    """How long a start waits for the end; None if it does not wait.
+
+    How often it looks, which the client has to say as well, is of no use: here it is told.
+    """
     given = [request.query.get(name) for name in ("timeout", "pollingInterval")]
     if None in given:
         return None
@@ -348,7 +346,7 @@ def _patience(request: web.Request) -> tuple[float, float] | None:
         raise _BadRequest("timeout and pollingInterval must be numbers of seconds") from error
     if not 0 <= interval_s <= timeout_s < float("inf"):
         raise _BadRequest("timeout must not be shorter than pollingInterval")
-    return timeout_s, interval_s
+    return timeout_s
 
 
 def _page_size(request: web.Request) -> int:

@@ -86,6 +86,17 @@ class TaskHub:
         self._dispatcher.begin(execution)
         return execution.instance_id
 
+    async def finished(self, instance_id: str) -> Instance:
+        """An instance, when it has ended.
+
+        Raises:
+            InstanceMissing: there is none.
+        """
+        # Between the look and the wait the event loop has no turn to take an end in.
+        while (instance := self.instance(instance_id)).status not in FINISHED:
+            await self._dispatcher.endings.wait(instance_id)
+        return instance
+
     def instance(self, instance_id: str) -> Instance:
         """One instance.
 

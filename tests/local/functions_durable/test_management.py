@@ -394,34 +394,3 @@ async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
             assert answer.status == 200
         async with http.get(f"{url}?returnInternalServerErrorOnFailure=true") as answer:
             assert answer.status == 500
-
-
-async def test_a_start_that_waits_for_the_end(tmp_path: Path) -> None:
-    app = make_app()
-
-    @app.orchestrator
-    def failing(_: Context) -> Any:
-        raise ValueError("as told")
-
-    async with running(app, tmp_path) as hub, aiohttp.ClientSession() as http:
-        created = json.loads(hub.extension.client_binding())["creationUrls"]
-
-        def url(name: str, timeout: str, interval: str) -> str:
-            return (
-                created["createAndWaitOnNewInstancePostUri"]
-                .replace("{functionName}[/{instanceId}]", name)
-                .replace("{timeoutInSeconds}", timeout)
-                .replace("{intervalInSeconds}", interval)
-            )
-
-        async with http.post(url("simple", "30", "0.01")) as response:
-            assert (response.status, await response.json()) == (200, 2)
-        async with http.post(url("failing", "30", "0.01")) as response:
-            assert response.status == 200
-            assert (await response.json())["runtimeStatus"] == "Failed"
-        async with http.post(url("waiting", "0.05", "0.05")) as response:
-            assert response.status == 202
-            assert response.headers["Location"] == (await response.json())["statusQueryGetUri"]
-        for timeout, interval in (("1", "2"), ("soon", "1"), ("inf", "1"), ("nan", "nan")):
-            async with http.post(url("waiting", timeout, interval)) as response:
-                assert response.status == 400
