@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 import psutil
+
+from localazure.ports import free_ports
 
 T = TypeVar("T")
 
@@ -38,12 +39,6 @@ WAIT = {"timeout": "60", "pollingInterval": "1"}
 
 class HostFailed(Exception):
     """The host ended or did not get ready; the message holds the end of its log."""
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class HostProcess:
@@ -72,7 +67,7 @@ class HostProcess:
 
     def __enter__(self) -> Self:
         self._state.mkdir(parents=True, exist_ok=True)
-        port = free_port()
+        (port,) = free_ports(1)
         self._url = f"http://127.0.0.1:{port}"
         log = self._state / "host.log"
         began = time.monotonic()

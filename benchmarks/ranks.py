@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 
-from benchmarks.host_process import REPOSITORY, free_port
+from benchmarks.host_process import REPOSITORY
+from localazure.ports import free_ports
 
 RANKS = 2
 
@@ -28,7 +29,7 @@ class Ranks:
     """
 
     def __init__(self, arguments: Sequence[str], ranks: int = RANKS) -> None:
-        port = str(free_port())
+        port = str(free_ports(1)[0])
         self.began = time.monotonic()
         self.processes = [
             subprocess.Popen(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import aiohttp
 
 from benchmarks.peers.line_protocol import serve
+from localazure.ports import free_ports
 from localazure.process import die_with_parent
 
 # The program itself: npm's wrapper would leave it behind when it is killed.
@@ -113,14 +113,6 @@ async def _register(admin_url: str, service_url: str) -> None:
             await asyncio.sleep(0.02)
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        servers = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [server.getsockname()[1] for server in servers]
-
-
 def main() -> None:
     """Run the command line above."""
     state = Path(sys.argv[1])
@@ -128,7 +120,7 @@ def main() -> None:
     server = next(iter(PACKAGES.glob(SERVER)), None)
     if server is None:
         raise SystemExit(f"the Restate server is missing in {PACKAGES}: `make bench` installs it")
-    ingress, admin, node, service = _free_ports(4)
+    ingress, admin, node, service = free_ports(4)
     environment = {
         **os.environ,
         "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{ingress}",
