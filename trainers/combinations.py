@@ -19,7 +19,7 @@ def check_options(settings: Settings, ranks: int) -> None:
     Raises:
         LaunchInvalid: the first such combination, and what to change.
     """
-    for is_wrong, reason in (
+    for reason in (
         _about_learning(settings),
         _about_sharding(settings),
         _about_data(settings),
@@ -27,66 +27,75 @@ def check_options(settings: Settings, ranks: int) -> None:
         _about_scaling(settings, ranks),
         _about_compiling(settings),
     ):
-        if is_wrong:
+        if reason is not None:
             raise LaunchInvalid(reason)
 
 
-def _about_learning(settings: Settings) -> tuple[bool, str]:
+def _about_learning(settings: Settings) -> str | None:
     warm_up = settings.warm_up_epochs or 0
     if warm_up > settings.epochs:
-        return True, (
+        return (
             f"--warm-up-epochs {warm_up:g} is longer than --epochs {settings.epochs}: the rate "
             "would never be reached; lower it"
         )
-    return settings.shift_pixels >= settings.image_size, (
-        f"--shift-pixels {settings.shift_pixels} would move images of --image-size "
-        f"{settings.image_size} out of sight: lower it, 0 for none"
-    )
+    if settings.shift_pixels >= settings.image_size:
+        return (
+            f"--shift-pixels {settings.shift_pixels} would move images of --image-size "
+            f"{settings.image_size} out of sight: lower it, 0 for none"
+        )
+    return None
 
 
-def _about_sharding(settings: Settings) -> tuple[bool, str]:
-    return settings.keep_gathered and settings.parallel != "fsdp", (
-        "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp"
-    )
+def _about_sharding(settings: Settings) -> str | None:
+    if not settings.keep_gathered or settings.parallel == "fsdp":
+        return None
+    return "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp"
 
 
-def _about_data(settings: Settings) -> tuple[bool, str]:
+def _about_data(settings: Settings) -> str | None:
+    if settings.dataset == "shards" or is_dotted(settings.dataset):
+        return None
     given = {
         "--cache-dir": settings.cache_dir is not None,
         "--download": settings.download,
         "--decode-threads": settings.decode_threads > 1,
     }
     option = next((option for option, is_given in given.items() if is_given), None)
-    has_no_shards = settings.dataset != "shards" and not is_dotted(settings.dataset)
-    return option is not None and has_no_shards, (
+    if option is None:
+        return None
+    return (
         f"{option} is for shards, and --dataset {settings.dataset} has none: leave it out, or pack "
         "the data (python -m trainers.pack) and give --dataset shards"
     )
 
 
-def _about_time(settings: Settings, ranks: int) -> tuple[bool, str]:
+def _about_time(settings: Settings, ranks: int) -> str | None:
     step = settings.longest_step_seconds
-    return ranks > 1 and step >= settings.peer_timeout_seconds, (
+    if ranks == 1 or step < settings.peer_timeout_seconds:
+        return None
+    return (
         f"--step-timeout-seconds {step:g} is not below --peer-timeout-seconds "
         f"{settings.peer_timeout_seconds:g}: the others would give a rank up that hangs before it "
         "could tell where; lower the one or raise the other"
     )
 
 
-def _about_scaling(settings: Settings, ranks: int) -> tuple[bool, str]:
+def _about_scaling(settings: Settings, ranks: int) -> str | None:
     share = settings.batch_size // ranks
-    return settings.measure_scaling > 0 and share < settings.accumulate, (
+    if not settings.measure_scaling or share >= settings.accumulate:
+        return None
+    return (
         f"--measure-scaling times a device alone on its share of the batch, and of --batch-size "
         f"{settings.batch_size} on {ranks} ranks that is {share}, fewer images than --accumulate "
         f"{settings.accumulate}: raise the batch or leave it out"
     )
 
 
-def _about_compiling(settings: Settings) -> tuple[bool, str]:
+def _about_compiling(settings: Settings) -> str | None:
     backend = settings.compile
-    if backend is None:
-        return False, ""
-    return backend not in torch.compiler.list_backends(exclude_tags=()), (
+    if backend is None or backend in torch.compiler.list_backends(exclude_tags=()):
+        return None
+    return (
         f"--compile {backend} is no backend of torch.compile here: "
         f"{', '.join(torch.compiler.list_backends())} are, and eager and aot_eager to find errors"
     )
