@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-AZURITE := localazure/storage/azurite
-REQUIREMENTS := requirements.txt requirements-dev.txt trainers/requirements.txt localazure/requirements.txt constraints.txt
+AZURITE := localazure/src/localazure/storage/azurite
+REQUIREMENTS := requirements.txt requirements-dev.txt trainers/requirements.txt localazure/pyproject.toml constraints.txt
 
 .PHONY: help setup demo test up check format bench crash clean
 .DEFAULT_GOAL := help

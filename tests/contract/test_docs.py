@@ -35,8 +35,9 @@ def folders() -> set[str]:
 def missing_module(dotted: str) -> bool:
     """Whether neither a module nor something that a module holds goes by the name."""
     parts = dotted.split(".")
+    root = APP_FOLDER / "localazure" / "src" if parts[0] == "localazure" else APP_FOLDER
     for length in range(len(parts), 0, -1):
-        place = APP_FOLDER.joinpath(*parts[:length])
+        place = root.joinpath(*parts[:length])
         file = place.with_suffix(".py") if not place.is_dir() else place / "__init__.py"
         if place.is_dir() and length == len(parts):
             return False
