@@ -14,25 +14,25 @@ from datetime import UTC, datetime
 import azure.durable_functions as df
 import azure.functions as func
 
-from handlers import http_api
-from handlers.activity import as_activity
-from handlers.capacity import ensure_capacity
-from handlers.claims import check_superseded, claim_dataset
-from handlers.clients import Clients
-from handlers.dataset import register_dataset
-from handlers.explain import explain_blob
-from handlers.job_trigger import handle_job_event
-from handlers.landing_trigger import handle_blob_event
-from handlers.landing_zone import freeze_manifest, quarantine_files, survey_zone
-from handlers.model_registry import register_model
-from handlers.notifications import handle_delivery, publish_notification
-from handlers.pipelines import load_pipelines
-from handlers.reconciliation import reconcile as reconcile_all
-from handlers.results import read_results
-from handlers.retry_queue import dead_letter, handle_retry, schedule_retry
-from handlers.settings import Settings
-from handlers.training_job import cancel_job, get_job, submit_job
-from handlers.windows import record_window
+from handlers.azure_ml.compute_clusters import ensure_capacity
+from handlers.azure_ml.data_assets import register_dataset
+from handlers.azure_ml.job_outputs import read_results
+from handlers.azure_ml.jobs import cancel_job, get_job, submit_job
+from handlers.azure_ml.model_registry import register_model
+from handlers.configuration.clients import Clients
+from handlers.configuration.pipeline_files import load_pipelines
+from handlers.configuration.settings import Settings
+from handlers.durable.activity_adapter import as_activity
+from handlers.landing_zone.batch_records import record_window
+from handlers.landing_zone.dataset_claims import check_superseded, claim_dataset
+from handlers.landing_zone.manifests import freeze_manifest, quarantine_files, survey_zone
+from handlers.messaging.retry_queue import dead_letter, handle_retry, schedule_retry
+from handlers.notifications.delivery import handle_delivery, publish_notification
+from handlers.triggers import http_api
+from handlers.triggers.blob_created import handle_blob_event
+from handlers.triggers.explain import explain_blob
+from handlers.triggers.job_state_changed import handle_job_event
+from handlers.triggers.reconciliation import reconcile as reconcile_all
 from orchestrations import activities
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining

@@ -1,7 +1,7 @@
 """What to train when what lands: the schema of `pipelines/<name>/pipeline.yml`.
 
-Pure: `handlers.pipelines` reads the files and turns a violation into an `InvalidPipeline` that
-names file, line, key and value.
+Pure: `handlers.configuration.pipeline_files` reads the files and turns a violation into an
+`InvalidPipeline` that names file, line, key and value.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.settings import APP_FOLDER
+from handlers.configuration.settings import APP_FOLDER
 
 MODULES = sorted((APP_FOLDER / "orchestrations").rglob("*.py"))
 

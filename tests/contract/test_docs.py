@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.settings import APP_FOLDER
+from handlers.configuration.settings import APP_FOLDER
 
 PAGES = [*sorted(APP_FOLDER.glob("*.md")), *sorted(APP_FOLDER.glob("docs/**/*.md"))]
 # The pages also name files of other repositories.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from handlers.pipelines import load_pipelines
-from handlers.settings import APP_FOLDER
+from handlers.configuration.pipeline_files import load_pipelines
+from handlers.configuration.settings import APP_FOLDER
 
 APP_SOURCES = [*APP_FOLDER.glob("handlers/**/*.py"), *APP_FOLDER.glob("orchestrations/**/*.py")]
 HOST_JSON: dict[str, Any] = json.loads((APP_FOLDER / "host.json").read_text())
@@ -45,7 +45,7 @@ def test_every_host_setting_is_explained(setting: str) -> None:
 def test_every_app_setting_is_documented() -> None:
     documented = (APP_FOLDER / "docs" / "app-settings.md").read_text()
     used: set[str] = set()
-    for file in [*APP_FOLDER.glob("handlers/*.py"), APP_FOLDER / "function_app.py"]:
+    for file in [*APP_FOLDER.glob("handlers/**/*.py"), APP_FOLDER / "function_app.py"]:
         text = file.read_text()
         used |= set(re.findall(r'(?:required|values\.get)\(\s*"(\w+)"', text))
         used |= set(re.findall(r'SETTING = "(\w+)"', text))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from handlers import message_queues
-from handlers.pipelines import load_pipelines
-from handlers.settings import APP_FOLDER, Settings
+from handlers.configuration.pipeline_files import load_pipelines
+from handlers.configuration.settings import APP_FOLDER, Settings
+from handlers.messaging import service_bus
 from localazure.servicebus.config import load
 from orchestrations import activities
 from orchestrations.landing import RETRAINING, landing
@@ -171,20 +171,20 @@ def test_service_bus_has_the_queues_and_topics_that_are_used_and_no_other() -> N
         if binding["type"] == "serviceBusTrigger"
     }
     sent_to = {
-        message_queues.RETRIES,
-        message_queues.NOTIFICATIONS,
-        message_queues.REJECTED_RUNS,
+        service_bus.RETRIES,
+        service_bus.NOTIFICATIONS,
+        service_bus.REJECTED_RUNS,
     }
     assert triggers <= sent_to
     assert {queue["Name"] for queue in namespace["Queues"]} == sent_to
-    assert [topic["Name"] for topic in namespace["Topics"]] == [message_queues.OPS_ALERTS]
+    assert [topic["Name"] for topic in namespace["Topics"]] == [service_bus.OPS_ALERTS]
 
 
 def test_duplicates_are_detected_for_as_long_as_a_step_is_tried_again() -> None:
     """A step that sent, and was not heard to have done so, sends the same id again."""
     tries = activities.UNTIL_SAID.max_number_of_attempts
     pause_ms = activities.UNTIL_SAID.first_retry_interval_in_milliseconds
-    longest_ms = tries * (pause_ms + message_queues.SEND_TIMEOUT_SECONDS * 1000)
+    longest_ms = tries * (pause_ms + service_bus.SEND_TIMEOUT_SECONDS * 1000)
     config = load(INFRA / "Config.json")
     for entity in (*config.queues, *config.topics):
         assert (entity.duplicate_window_ms or 0) >= longest_ms, entity.path
@@ -192,7 +192,7 @@ def test_duplicates_are_detected_for_as_long_as_a_step_is_tried_again() -> None:
 
 def test_handlers_send_to_queues_and_topics_by_their_constants_only() -> None:
     """So that the test above sees every one of them."""
-    for file in APP_FOLDER.glob("handlers/*.py"):
+    for file in APP_FOLDER.glob("handlers/**/*.py"):
         literal = re.search(
             r"""\.(?:send|publish|get_queue_\w+|get_topic_\w+|get_subscription_\w+)\(\s*["']""",
             file.read_text("utf-8"),

@@ -10,8 +10,8 @@ from typing import Any
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from handlers.clients import Clients
-from handlers.settings import Settings
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
 
 
 def refusal(status: int, message: str) -> HttpResponseError:

@@ -8,7 +8,7 @@ from typing import Any
 from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from handlers.instances import is_live
+from handlers.durable.instances import is_live
 
 STARTED_AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
 PAGE_INSTANCES = 100

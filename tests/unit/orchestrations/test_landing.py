@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.landing_trigger import ensure_landing
+from handlers.triggers.blob_created import ensure_landing
 from orchestrations.activities import RESULT_KEY
 from orchestrations.contracts import (
     Claim,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from handlers.clients import Clients
-from handlers.settings import Settings
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
 from localazure.certificates import ensure_certificates
 from localazure.environment import Environment
 from localazure.machinelearning.client_settings import app_settings

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
-from handlers.dead_letters import DeadLetters, Rejected, sweep
-from handlers.message_queues import REJECTED_RUNS, RETRIES, message_queues
-from handlers.redriving import redrive
-from handlers.retry_queue import parse_retry, schedule_retry
+from handlers.messaging.dead_letter_queue import DeadLetters, Rejected, sweep
+from handlers.messaging.redrive import redrive
+from handlers.messaging.retry_queue import parse_retry, schedule_retry
+from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queues
 from orchestrations.contracts import ScheduleRetry
-from tests.local.handlers.messaging.conftest import Namespace, World
+from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.orchestrations.examples import DATASET, run_request
 
 PREFIX = f"digits-{DATASET.version}"

@@ -1,0 +1,105 @@
+"""Activity `register_dataset`: a frozen manifest becomes a version of a data asset."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.azure_ml import tags
+from handlers.azure_ml.errors import refused_as_job_rejected
+from handlers.configuration.clients import Clients
+from orchestrations.contracts import DataAsset, RegisterDataset
+from orchestrations.errors import JobRejected
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Data
+
+
+def register_dataset(clients: Clients, request: RegisterDataset) -> DataAsset:
+    """Register the manifest's folder as a data asset of type `mltable`.
+
+    The version is the dataset's, so whoever comes second finds the same asset and adopts it: a
+    second execution of this activity, a later attempt, another pipeline on the same data.
+
+    Raises:
+        JobRejected: that version exists and is some other folder, or Azure ML refuses the asset.
+    """
+    name, version = request.pipeline.dataset.name, request.dataset.version
+    path = manifest_uri(clients.settings.records_datastore, request.dataset.manifest_path)
+    asset = _find(clients, name, version)
+    if asset is None:
+        try:
+            with refused_as_job_rejected(f"register data asset {name}:{version}"):
+                asset = _create(clients, _describe(request, path))
+        except JobRejected:
+            asset = _find(clients, name, version)  # somebody else was a moment faster
+            if asset is None:
+                raise
+    if not same_folder(str(asset.path), path):
+        raise JobRejected(
+            f"data asset {name}:{version} exists already and is {asset.path}, not {path}: give "
+            f"pipeline {request.pipeline.name} another dataset.name"
+        )
+    return DataAsset(name=name, version=version)
+
+
+def manifest_uri(datastore: str, manifest_path: str) -> str:
+    """The short datastore URI of a manifest's folder.
+
+    https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax
+    """
+    return f"azureml://datastores/{datastore}/paths/{manifest_path.strip('/')}/"
+
+
+def same_folder(left: str, right: str) -> bool:
+    """Whether two datastore URIs of this workspace name one folder.
+
+    The service answers with the long form (`azureml://subscriptions/…/datastores/…`) to the short
+    one, and with or without the last slash.
+    """
+    return _below_workspace(left) == _below_workspace(right)
+
+
+def _below_workspace(uri: str) -> str:
+    return uri.rpartition("datastores/")[2].rstrip("/")
+
+
+def _find(clients: Clients, name: str, version: str) -> Data | None:
+    try:
+        return clients.ml.data.get(name, version)
+    except ResourceNotFoundError:
+        return None
+
+
+def _create(clients: Clients, asset: Data) -> Data:
+    # The SDK would first read the MLTable file from the account's public host name and its schema
+    # from the internet: that takes over a minute of retries where either is out of reach, to
+    # validate what Landfall wrote itself. A copy, so that the client stays as it is.
+    operations: Any = copy.copy(clients.ml.data)
+    operations._validate = _trust  # noqa: SLF001 - there is no public switch
+    return operations.create_or_update(asset)
+
+
+def _trust(_asset: Data) -> None:
+    """In the place of `DataOperations._validate`: the asset refers to no further URIs."""
+
+
+def _describe(request: RegisterDataset, path: str) -> Data:
+    from azure.ai.ml.entities import Data  # noqa: PLC0415 - see handlers.configuration.clients
+
+    dataset = request.dataset
+    return Data(
+        name=request.pipeline.dataset.name,
+        version=dataset.version,
+        type="mltable",
+        path=path,
+        description=f"{dataset.blobs} blobs of pipeline {request.pipeline.name}",
+        tags={tags.PIPELINE: request.pipeline.name},
+        properties={
+            "landfall.blobs": str(dataset.blobs),
+            "landfall.bytes": str(dataset.bytes),
+            "landfall.frozen-at": dataset.frozen_at.isoformat(),
+        },
+    )

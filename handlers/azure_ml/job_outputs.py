@@ -1,0 +1,180 @@
+"""Activity `read_results`: what a training job left in its results folder.
+
+Straight from the datastore's container: the SDK's own download goes through the run history, a
+shared key and a hard-wired host name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from azure.core.exceptions import ResourceNotFoundError
+from pydantic import BaseModel, ValidationError
+
+from handlers.azure_ml.errors import shorten
+from handlers.configuration.clients import Clients
+from orchestrations.contracts import Failure, ReadResults, Results
+from orchestrations.errors import DataChanged, DataRejected, JobFailed
+
+METRICS_FILE = "metrics.json"
+ERROR_FILE = "error.json"
+# Metrics travel in the run's status: a durable payload over 64 KB (an Azure table's property) goes
+# to a blob of its own, every time it is read.
+MAXIMUM_METRICS_BYTES = 32 * 1024
+# An excerpt of the problems is all that a trainer writes; this bounds the app's memory.
+MAXIMUM_ERROR_BYTES = 16 * 1024 * 1024
+PERMANENT = frozenset({DataRejected.__name__, DataChanged.__name__})
+
+
+class FileProblem(BaseModel):
+    """One file of the dataset that the trainer refused; its path is relative to the prefix."""
+
+    path: str
+    reason: str = ""
+
+
+class TrainerError(BaseModel):
+    """`error.json` as docs/architecture.md describes it; keys beyond that are ignored."""
+
+    type: str
+    message: str
+    files: list[FileProblem] = []
+
+
+def results_folder(pipeline: str, run: str) -> str:
+    """Where a run's job leaves its results, in the workspace's default datastore."""
+    return f"landfall/{pipeline}/{run}/results/"
+
+
+def read_results(clients: Clients, request: ReadResults) -> Results:
+    """Read `error.json` and `metrics.json`; either may be missing.
+
+    Numbers that are not finite are left out, since JSON has none: the gate then finds the metric
+    missing and says so.
+
+    Raises:
+        JobFailed: a file is not what the trainer should leave there, or `WorkspaceStorage` is not
+            the account that jobs write to.
+    """
+    error = _read_trainer_error(clients, request.pipeline, request.run)
+    metrics: dict[str, float] = {}
+    text = _read(clients, request.pipeline, request.run, METRICS_FILE, MAXIMUM_METRICS_BYTES)
+    if text is not None:
+        try:
+            metrics = parse_metrics(text, _where(METRICS_FILE, request.run))
+        except JobFailed:
+            # A program that failed may leave it half written: what it says of itself counts then.
+            if error is None:
+                raise
+    return Results(
+        metrics=metrics,
+        failure=None if error is None else as_failure(error),
+        bad_files=0 if error is None else len(error.files),
+    )
+
+
+def read_bad_files(clients: Clients, pipeline: str, run: str) -> dict[str, str]:
+    """The files that a run's trainer refused, by path in the manifest, and why.
+
+    Raises:
+        JobFailed: `error.json` is not what the trainer should leave there.
+    """
+    error = _read_trainer_error(clients, pipeline, run)
+    return {} if error is None else {problem.path: problem.reason for problem in error.files}
+
+
+def parse_metrics(text: bytes, where: str) -> dict[str, float]:
+    """The finite numbers of a `metrics.json`.
+
+    Raises:
+        JobFailed: it is no flat object of numbers; the message begins with `where`.
+    """
+    document = _parse(text, where)
+    if not isinstance(document, dict):
+        raise JobFailed(f"{where} is no JSON object")
+    metrics: dict[str, float] = {}
+    for name, value in cast("Mapping[str, Any]", document).items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise JobFailed(f"{where}: {name!r} is no number")
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond 1.8e308
+            continue
+        if math.isfinite(number):
+            metrics[name] = number
+    return metrics
+
+
+def parse_trainer_error(text: bytes, where: str) -> TrainerError:
+    """Parse an `error.json`.
+
+    Raises:
+        JobFailed: it is not what docs/architecture.md describes; the message begins with `where`.
+    """
+    try:
+        return TrainerError.model_validate(_parse(text, where))
+    except ValidationError as error:
+        problems = (f"{_key(each['loc'])}: {each['msg']}" for each in error.errors()[:3])
+        raise JobFailed(f"{where} is malformed: {'; '.join(problems)}") from error
+
+
+def as_failure(error: TrainerError) -> Failure:
+    """The trainer's error as a failure of the run.
+
+    Only the types in `PERMANENT` are taken at their word: what else a program calls its error must
+    not be mistaken for one of Landfall's own.
+    """
+    permanent = error.type in PERMANENT
+    message = error.message if permanent else f"{error.type}: {error.message}"
+    return Failure(
+        type=error.type if permanent else JobFailed.__name__,
+        message=shorten(message),
+        permanent=permanent,
+    )
+
+
+def _read_trainer_error(clients: Clients, pipeline: str, run: str) -> TrainerError | None:
+    text = _read(clients, pipeline, run, ERROR_FILE, MAXIMUM_ERROR_BYTES)
+    return None if text is None else parse_trainer_error(text, _where(ERROR_FILE, run))
+
+
+def _where(file: str, run: str) -> str:
+    return f"{file} of run {run}"
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location) or "document"
+
+
+def _parse(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise JobFailed(f"{where} is no valid JSON: {error}") from error
+
+
+def _read(clients: Clients, pipeline: str, run: str, file: str, maximum_bytes: int) -> bytes | None:
+    from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.configuration.clients
+
+    container = clients.workspace_blobs.get_container_client(
+        clients.default_datastore.container_name
+    )
+    try:
+        # No range is asked for: an empty blob has none. The first request brings 32 MiB at most.
+        download = container.download_blob(results_folder(pipeline, run) + file)
+        if download.size > maximum_bytes:
+            raise JobFailed(
+                f"{_where(file, run)} has {download.size} bytes; {maximum_bytes} are allowed"
+            )
+        return download.readall()
+    except ResourceNotFoundError as error:
+        if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
+            return None
+        raise JobFailed(
+            f"{_where(file, run)}: the account of app setting WorkspaceStorage has no container "
+            f"{clients.default_datastore.container_name!r}; it must be the account of the "
+            f"workspace's default datastore {clients.default_datastore.name!r}"
+        ) from error

@@ -1,0 +1,249 @@
+"""Activities `submit_job`, `get_job` and `cancel_job`: the Azure ML job of a run.
+
+The job's name is the run's id and unique in the workspace, so that submitting twice ends in one
+job: https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+
+from handlers.azure_ml import tags
+from handlers.azure_ml.errors import reason, refused_as_job_rejected, shorten
+from handlers.azure_ml.job_outputs import results_folder
+from handlers.azure_ml.model_registry import ModelSummary, find_champion
+from handlers.azure_ml.tags import tags_of
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from orchestrations.contracts import Done, Job, JobReference, JobState, SubmitJob
+from orchestrations.errors import JobFailed, JobRejected
+from orchestrations.waiting import ENDED
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Command
+    from azure.ai.ml.entities import Job as AzureMLJob
+
+logger = logging.getLogger(__name__)
+
+# JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no heartbeat
+# of late) is not an end, although the SDK lists it as one, and a paused job waits for its nodes.
+STATES: Mapping[str, JobState] = {
+    "NotStarted": "queued",
+    "Starting": "queued",
+    "Provisioning": "queued",
+    "Preparing": "queued",
+    "Queued": "queued",
+    "Paused": "queued",
+    "Running": "running",
+    "Finalizing": "running",
+    "CancelRequested": "running",
+    "NotResponding": "running",
+    "Completed": "completed",
+    "Failed": "failed",
+    "Canceled": "cancelled",
+}
+# `Unknown`, and what a later API may add: the most patient of the states that are no end.
+OTHER_STATE: JobState = "running"
+NO_CHAMPION = "none"
+COMMAND = "command"
+
+
+def submit_job(clients: Clients, request: SubmitJob) -> Job:
+    """Submit the pipeline's `job.yml` as the run's job, or adopt it if that was done already.
+
+    Raises:
+        JobRejected: `job.yml` or the job is refused, or somebody else's job has the name.
+    """
+    job = _find(clients, request.run)
+    if job is None:
+        job = _submit(clients, request)
+    if tags_of(job).get(tags.RUN) != request.run:
+        raise JobRejected(
+            f"the workspace has a job {request.run} that Landfall did not submit (it lacks tag "
+            f"{tags.RUN}): its name stands in the way"
+        )
+    return _describe(clients, job)
+
+
+def get_job(clients: Clients, request: JobReference) -> Job:
+    """Look at a job, and at whether somebody asked for its end.
+
+    Raises:
+        JobFailed: there is no such job. Raised and not told as a state, so that a service that
+            forgets a job for a moment is asked again.
+    """
+    job = _find(clients, request.job)
+    if job is None:
+        raise JobFailed(f"job {request.job} is not in the workspace: somebody deleted it")
+    return _describe(clients, job)
+
+
+def cancel_job(clients: Clients, request: JobReference) -> Done:
+    """Ask for a job's end, without waiting for it. A job that has ended or is gone is fine."""
+    if _has_ended(clients, request.job):
+        return Done()
+    try:
+        with refused_as_job_rejected(f"cancel job {request.job}"):
+            clients.ml.jobs.begin_cancel(request.job, polling=False)
+    except JobRejected:
+        if not _has_ended(clients, request.job):
+            raise
+    return Done()
+
+
+def request_cancel(clients: Clients, run: str, why: str) -> None:
+    """Keep it on record that a run is to be cancelled: its next look at the job will see it."""
+    # The first request counts; a second one finds the record there.
+    record_store.create(clients.records, _cancel_record(run), {"reason": why})
+
+
+def job_state(status: str | None) -> JobState:
+    """Azure ML's status as one of ours."""
+    return STATES.get(status or "", OTHER_STATE)
+
+
+def overrides(
+    request: SubmitJob, *, champion: ModelSummary | None, default_datastore: str
+) -> list[dict[str, Any]]:
+    """What Landfall sets in `job.yml`, in the form of `az ml job create --set`. Pure.
+
+    See "What a training job is given and leaves" in docs/architecture.md.
+    """
+    pipeline, dataset = request.request.pipeline, request.request.dataset
+    results = f"azureml://datastores/{default_datastore}/paths/"
+    data = f"azureml://datastores/{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
+    return [
+        {"name": request.run},
+        {"compute": f"azureml:{request.capacity.cluster}"},
+        {"experiment_name": pipeline.name},
+        {
+            "inputs.manifest": {
+                "type": "mltable",
+                "path": f"azureml:{request.asset.name}:{request.asset.version}",
+                "mode": "ro_mount",
+            }
+        },
+        {"inputs.data": {"type": "uri_folder", "path": data, "mode": "ro_mount"}},
+        {
+            "inputs.champion": NO_CHAMPION
+            if champion is None
+            else {"type": "uri_folder", "path": champion.path, "mode": "ro_mount"}
+        },
+        {
+            "outputs.results": {
+                "type": "uri_folder",
+                "path": results + results_folder(pipeline.name, request.run),
+                "mode": "rw_mount",
+            }
+        },
+        {
+            "outputs.checkpoints": {
+                "type": "uri_folder",
+                "path": f"{results}landfall/{pipeline.name}/{dataset.version}/checkpoints/",
+                "mode": "rw_mount",
+            }
+        },
+    ]
+
+
+def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
+    champion = find_champion(clients, request.request.pipeline.model.name)
+    job = _load(clients, request, champion)
+    try:
+        with refused_as_job_rejected(f"submit job {request.run}"):
+            return clients.ml.jobs.create_or_update(job)
+    except JobRejected:
+        # This activity may run twice at once: then the job of the other is there by now.
+        other = _find(clients, request.run)
+        if other is None:
+            raise
+        return other
+
+
+def _load(clients: Clients, request: SubmitJob, champion: ModelSummary | None) -> AzureMLJob:
+    from azure.ai.ml import load_job  # noqa: PLC0415 - see handlers.configuration.clients
+    from azure.ai.ml.entities import JobResourceConfiguration  # noqa: PLC0415 - likewise
+
+    pipeline = request.request.pipeline
+    file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
+    settings = overrides(
+        request, champion=champion, default_datastore=str(clients.default_datastore.name)
+    )
+    try:
+        job = load_job(file, params_override=settings)
+    except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
+        raise JobRejected(f"{_within(file)} is no command job: {shorten(str(error))}") from error
+    if job.type != COMMAND:
+        raise JobRejected(f"{_within(file)} is a job of type {job.type}: it must be a {COMMAND}")
+    # Not among the overrides: a job of another type would be refused for having `resources`.
+    command = cast("Command", job)
+    command.resources = command.resources or JobResourceConfiguration()
+    command.resources.instance_count = request.capacity.nodes
+    ours = {
+        tags.RUN: request.run,
+        tags.PIPELINE: pipeline.name,
+        tags.DATASET_VERSION: request.request.dataset.version,
+        tags.ATTEMPT: str(request.request.attempt),
+    }
+    if champion is not None:
+        # On the job, so that whoever adopts it judges by the champion that it was given.
+        ours[tags.CHAMPION] = champion.version
+    job.tags = tags_of(job) | ours
+    return job
+
+
+def _within(file: Path) -> str:
+    return f"pipelines/{file.parent.name}/{file.name}"
+
+
+def _find(clients: Clients, name: str) -> AzureMLJob | None:
+    try:
+        return clients.ml.jobs.get(name)
+    except ResourceNotFoundError:
+        return None
+
+
+def _has_ended(clients: Clients, name: str) -> bool:
+    job = _find(clients, name)
+    return job is None or job_state(job.status) in ENDED
+
+
+def _describe(clients: Clients, job: AzureMLJob) -> Job:
+    name, state = str(job.name), job_state(job.status)
+    return Job(
+        name=name,
+        state=state,
+        champion=tags_of(job).get(tags.CHAMPION),
+        error=_error_of(clients, name) if state == "failed" else None,
+        cancel_requested=state not in ENDED and _cancel_requested(clients, name),
+        studio_url=job.studio_url,
+    )
+
+
+def _cancel_record(run: str) -> str:
+    return f"runs/{run}/cancel"
+
+
+def _cancel_requested(clients: Clients, run: str) -> bool:
+    return clients.records.get_blob_client(_cancel_record(run)).exists()
+
+
+def _error_of(clients: Clients, name: str) -> str | None:
+    """What Azure ML says of a failed job, which only its run history knows."""
+    # The SDK reads it in `jobs.stream` alone, which prints logs and waits.
+    history: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    try:
+        details = history.get_run_details(name)
+    except AzureError as error:
+        # The job has failed whether we know why or not.
+        logger.warning("cannot read why job %s failed: %s", name, reason(error))
+        return None
+    failure = details.error.error if details.error else None
+    if failure is None or not failure.message:
+        return None
+    return shorten(f"{failure.code}: {failure.message}" if failure.code else failure.message)

@@ -1,0 +1,1 @@
+"""Settings, SDK clients, pipeline files, records."""

@@ -1,0 +1,103 @@
+"""The Azure SDK clients, each made when it is first used and kept.
+
+Nothing connects, reads a setting or loads an SDK when the function app is imported; azure.ai.ml
+alone costs over a second and 100 MB, so that only the activities that need it pay.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from handlers.configuration.settings import Settings
+
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+    from azure.ai.ml.entities import AzureBlobDatastore
+    from azure.identity import DefaultAzureCredential
+    from azure.servicebus import ServiceBusClient
+    from azure.storage.blob import BlobServiceClient, ContainerClient
+
+    from handlers.notifications.event_grid import EventGridTopic
+
+
+class Clients:
+    """Everything that the handlers reach the world through."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def credential(self) -> DefaultAzureCredential:
+        """The function app's managed identity."""
+        from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - see the module
+
+        return DefaultAzureCredential()
+
+    @cached_property
+    def blobs(self) -> BlobServiceClient:
+        """The premium account that data lands in."""
+        from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
+
+        connection = self.settings.connection("DataStorage", "blobServiceUri")
+        if connection.connection_string is not None:
+            return BlobServiceClient.from_connection_string(connection.connection_string)
+        assert connection.endpoint is not None
+        return BlobServiceClient(connection.endpoint, credential=self.credential)
+
+    @cached_property
+    def records(self) -> ContainerClient:
+        """The container of Landfall's own records: manifests, ledger, claims."""
+        return self.blobs.get_container_client(self.settings.records_container)
+
+    @cached_property
+    def service_bus(self) -> ServiceBusClient:
+        """The namespace of `retries`, `notifications`, `rejected-runs` and `ops-alerts`."""
+        from azure.servicebus import ServiceBusClient  # noqa: PLC0415 - see the module
+
+        connection = self.settings.connection("ServiceBus", "fullyQualifiedNamespace")
+        if connection.connection_string is not None:
+            return ServiceBusClient.from_connection_string(connection.connection_string)
+        assert connection.endpoint is not None
+        return ServiceBusClient(connection.endpoint, self.credential)
+
+    @cached_property
+    def event_grid(self) -> EventGridTopic:
+        """The custom topic that tells what happens to runs."""
+        from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - see the module
+
+        from handlers.notifications.event_grid import EventGridTopic  # noqa: PLC0415 - see the module
+
+        endpoint = self.settings.required("EventGridTopic__endpoint")
+        key = self.settings.values.get("EventGridTopic__key")
+        credential = AzureKeyCredential(key) if key else self.credential
+        return EventGridTopic(endpoint, credential)
+
+    @cached_property
+    def ml(self) -> MLClient:
+        """The Azure ML workspace."""
+        from azure.ai.ml import MLClient  # noqa: PLC0415 - see the module
+
+        return MLClient(
+            self.credential,
+            self.settings.required("AZUREML_SUBSCRIPTION_ID"),
+            self.settings.required("AZUREML_RESOURCE_GROUP"),
+            self.settings.required("AZUREML_WORKSPACE_NAME"),
+            show_progress=False,  # there is no terminal to draw bars on
+        )
+
+    @cached_property
+    def default_datastore(self) -> AzureBlobDatastore:
+        """The workspace's default datastore, which jobs leave their results in."""
+        return cast("AzureBlobDatastore", self.ml.datastores.get_default())
+
+    @cached_property
+    def workspace_blobs(self) -> BlobServiceClient:
+        """The account of the workspace's default datastore."""
+        from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
+
+        connection = self.settings.connection("WorkspaceStorage", "blobServiceUri")
+        if connection.connection_string is not None:
+            return BlobServiceClient.from_connection_string(connection.connection_string)
+        assert connection.endpoint is not None
+        return BlobServiceClient(connection.endpoint, credential=self.credential)

@@ -1,0 +1,1 @@
+"""Between the handlers and Durable Functions."""

@@ -1,0 +1,109 @@
+"""What the API tells of an orchestration instance. Pure.
+
+A run's document is its `RunStatus`, with `created_at` and `updated_at`. A landing's is
+`{"id", "pipeline", "phase", "outcome", "run", "dataset_version", "created_at", "updated_at"}`;
+`phase` is settling, training, closing, ended or failed.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.durable_functions import OrchestrationRuntimeStatus
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
+from handlers.durable.instances import is_broken
+from orchestrations.contracts import (
+    TERMINAL_RUN_STATES,
+    Failure,
+    LandingResult,
+    LandingStatus,
+    RunStatus,
+)
+from orchestrations.errors import TransientError
+
+
+def broken_failure(instance: DurableOrchestrationStatus) -> Failure:
+    """How an instance that `is_broken` ended, as a failure of its run."""
+    assert instance.runtime_status is not None
+    how = f"instance {instance.instance_id} was {instance.runtime_status.name.lower()}"
+    why = instance.output if isinstance(instance.output, str) else json.dumps(instance.output)
+    return Failure(type=TransientError.__name__, message=f"{how}: {why}", permanent=False)
+
+
+def told_status(instance: DurableOrchestrationStatus) -> RunStatus:
+    """The status of an instance of `retraining`, in its own last words."""
+    told = parsed(instance.custom_status)
+    if told:
+        return RunStatus.from_dict(told)
+    # Nothing was said yet: its id says which run it is, its creation since when.
+    pipeline, version, attempt = str(instance.instance_id).rsplit("-", 2)
+    return RunStatus(
+        id=str(instance.instance_id),
+        pipeline=pipeline,
+        attempt=int(attempt),
+        dataset_version=version,
+        state="registering",
+        since=_utc(instance.created_time),
+    )
+
+
+def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
+    """The status of an instance of `retraining`; a broken one counts as failed."""
+    told = told_status(instance)
+    if not is_broken(instance) or told.state in TERMINAL_RUN_STATES:
+        return told
+    return told.model_copy(
+        update={
+            "state": "failed",
+            "since": _utc(instance.last_updated_time),
+            "error": broken_failure(instance),
+        }
+    )
+
+
+def run_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:
+    """What the API tells of an instance of `retraining`."""
+    return run_status(instance).to_dict() | _times(instance)
+
+
+def landing_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:
+    """What the API tells of an instance of `landing`, such as a caller's request."""
+    told, output = parsed(instance.custom_status), parsed(instance.output)
+    status = LandingStatus.from_dict(told) if told else None
+    completed = instance.runtime_status == OrchestrationRuntimeStatus.Completed
+    result = LandingResult.from_dict(output) if completed and output else None
+    phase = "ended" if completed else "failed" if is_broken(instance) else None
+    return {
+        "id": instance.instance_id,
+        "pipeline": status.pipeline if status else None,
+        "phase": phase or (status.phase if status else "settling"),
+        "outcome": result.outcome if result else None,
+        "run": result.run if result else status.run if status else None,
+        "dataset_version": result.dataset_version if result else None,
+        **_times(instance),
+    }
+
+
+def parsed(value: Any) -> Any:
+    """A JSON value of the durable protocol, which some hosts give as text once more."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _times(instance: DurableOrchestrationStatus) -> dict[str, str]:
+    return {
+        "created_at": _utc(instance.created_time).isoformat(),
+        "updated_at": _utc(instance.last_updated_time).isoformat(),
+    }
+
+
+def _utc(moment: datetime | None) -> datetime:
+    assert moment is not None, "every instance that is there has its times"
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""What lies in a landing zone, and the records that Landfall keeps of it."""

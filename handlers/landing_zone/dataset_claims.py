@@ -1,0 +1,83 @@
+"""Which run was the first for a dataset version. Kept for ever: instance ids may be used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from orchestrations.contracts import (
+    CheckSuperseded,
+    Claim,
+    ClaimDataset,
+    RunRequest,
+    Superseded,
+)
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobProperties
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimedRun:
+    """A claim with all that is needed to start its run."""
+
+    claim: Claim
+    request: RunRequest
+
+
+def _name(pipeline: str, version: str) -> str:
+    return f"claims/{pipeline}/{version}.json"
+
+
+def claim_dataset(clients: Clients, request: ClaimDataset) -> Claim:
+    """Claim a dataset version, or learn whose it is. The answer never changes afterwards."""
+    claim = Claim(run=request.run, window=request.window)
+    document = {"claim": claim.to_dict(), "request": request.request.to_dict()}
+    dataset = request.request.dataset
+    name = _name(request.request.pipeline.name, dataset.version)
+    metadata = {"run": request.run, "frozen_at": dataset.frozen_at.isoformat()}
+    if record_store.create(clients.records, name, document, metadata):
+        return claim
+    # Ours, if an earlier try of this very activity got as far as here.
+    kept = record_store.read(clients.records, name)
+    assert kept is not None, f"claims are never deleted, but {name} was"
+    return Claim.from_dict(kept["claim"])
+
+
+def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
+    """Whether a dataset that was frozen later has been claimed: then trying again is a waste."""
+    newest = max(_list(clients, request.pipeline), key=_frozen_at, default=None)
+    if newest is None or _frozen_at(newest) <= request.dataset.frozen_at:
+        return Superseded(by=None)
+    return Superseded(by=newest.metadata["run"])
+
+
+def list_claims(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
+    """The names of a pipeline's claims on datasets that were frozen after a moment."""
+    return [each.name for each in _list(clients, pipeline) if _frozen_at(each) > frozen_after]
+
+
+def read_claim(clients: Clients, name: str) -> ClaimedRun:
+    """The claim of that name, with its request.
+
+    Raises:
+        pydantic.ValidationError: it is of a schema that this release does not know.
+    """
+    document = record_store.read(clients.records, name)
+    assert document is not None, f"claims are never deleted, but {name} was"
+    return ClaimedRun(
+        claim=Claim.from_dict(document["claim"]),
+        request=RunRequest.from_dict(document["request"]),
+    )
+
+
+def _list(clients: Clients, pipeline: str) -> Iterator[BlobProperties]:
+    return clients.records.list_blobs(name_starts_with=f"claims/{pipeline}/", include=["metadata"])
+
+
+def _frozen_at(blob: BlobProperties) -> datetime:
+    return datetime.fromisoformat(blob.metadata["frozen_at"])

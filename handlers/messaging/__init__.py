@@ -1,0 +1,1 @@
+"""Service Bus: retries, dead letters, operators' alerts."""

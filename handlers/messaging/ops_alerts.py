@@ -1,0 +1,59 @@
+"""Ops alerts: messages on the Service Bus topic `ops-alerts`, for people and their tools.
+
+Every message has the application properties `kind`, `severity`, and `pipeline` and `run` where
+there are such; its subject is the kind, so that subscriptions filter without reading the body.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+from handlers.configuration.clients import Clients
+from handlers.messaging.service_bus import OPS_ALERTS, Message, fit_message_id, message_queues
+
+Severity = Literal["information", "warning", "error"]
+
+# Beside these, every kind of notification of a run is a kind of alert.
+AlertKind = Literal["message-rejected", "delivery-failed", "receiver-disabled"]
+
+
+def publish_alert(
+    clients: Clients,
+    *,
+    alert_id: str,
+    kind: str,
+    severity: Severity,
+    document: dict[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+) -> None:
+    """Send one alert; the same `alert_id` again is dropped by the topic's duplicate detection.
+
+    Args:
+        clients: for Service Bus.
+        alert_id: derived, never drawn.
+        kind: what happened.
+        severity: how bad it is.
+        document: the body: `{"type", "timestamp", "data"}`.
+        pipeline: whose, if it is known.
+        run: which run's, if it is known.
+    """
+    properties: dict[str, str | int] = {"kind": kind, "severity": severity}
+    if pipeline is not None:
+        properties["pipeline"] = pipeline
+    if run is not None:
+        properties["run"] = run
+    message = Message(
+        message_id=fit_message_id(alert_id),
+        subject=kind,
+        properties=properties,
+        body=json.dumps(document),
+    )
+    message_queues(clients).publish(OPS_ALERTS, message)
+
+
+def trouble_document(kind: AlertKind, *, at: datetime, **data: str | int | None) -> dict[str, Any]:
+    """The body of an alert that is about Landfall's own work, not about a run's progress."""
+    return {"type": f"Landfall.Trouble.{kind}", "timestamp": at.isoformat(), "data": data}

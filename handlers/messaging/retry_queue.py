@@ -1,0 +1,108 @@
+"""The queue `retries`: the next attempt of a run, and what becomes of runs that gave up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.configuration.clients import Clients
+from handlers.durable.starting import start_once
+from handlers.messaging.dead_letter_queue import Rejected, reject, reject_message
+from handlers.messaging.service_bus import RETRIES, Message, message_queues, parse_body
+from orchestrations.contracts import (
+    DeadLetter,
+    Done,
+    RunInput,
+    RunRequest,
+    ScheduleRetry,
+)
+from orchestrations.errors import InvalidRequest
+from orchestrations.names import run_id
+from orchestrations.retraining import retraining
+from orchestrations.retrying import describe
+
+logger = logging.getLogger(__name__)
+
+
+def run_of(request: RunRequest) -> str:
+    """The id of the run that a request asks for."""
+    return run_id(request.pipeline.name, request.dataset.version, request.attempt)
+
+
+def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) -> Message:
+    """The message that starts `request`; its id is the run's, so that it is queued only once."""
+    return Message(
+        message_id=run_of(request),
+        subject=request.pipeline.name,
+        properties={"run": run_of(request)},
+        body=request.model_dump_json(),
+        enqueue_at=enqueue_at,
+    )
+
+
+def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
+    """Put the next attempt on `retries`, to be seen when the delay is over.
+
+    If the process dies after the sending, the activity is run again and sends a message of the same
+    id, which the queue drops; should it come through after all, `start_attempt` starts nothing.
+    """
+    enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
+    message_queues(clients).send(RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
+    return Done()
+
+
+def dead_letter(clients: Clients, request: DeadLetter) -> Done:
+    """Dead-letter a run, from where `handlers.messaging.redrive` takes it when its cause is mended.
+
+    It may be repeated, and many may call it at once; `handlers.messaging.dead_letter_queue` says
+    why, and what happens when the process dies on the way. Takes about a second.
+    """
+    reject(
+        clients,
+        Rejected(
+            message_id=request.run,
+            kind="run",
+            body=request.request.model_dump_json(),
+            reason=request.failure.type,
+            description=request.failure.message,
+            run=request.run,
+        ),
+    )
+    return Done()
+
+
+def parse_retry(body: bytes | str) -> RunRequest:
+    """The request in a message on `retries`.
+
+    Raises:
+        InvalidRequest: it is none, or of a schema that this release does not know.
+    """
+    return parse_body(RunRequest, body, queue=RETRIES)
+
+
+async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest) -> bool:
+    """Start the run that `request` asks for, unless it was started before; whether it did."""
+    return await start_once(
+        starter, retraining.__name__, run_of(request), RunInput(request=request).to_dict()
+    )
+
+
+async def handle_retry(
+    clients: Clients, starter: DurableOrchestrationClient, body: bytes | str
+) -> str | None:
+    """Start what one message on `retries` asks for; returns the run's id.
+
+    A message that cannot be read is dead-lettered (None): to deliver it again could not help. If
+    the process dies before the message is completed, it is delivered to this function again.
+    """
+    try:
+        request = parse_retry(body)
+    except InvalidRequest as error:
+        logger.warning("message rejected: %s", error)
+        await asyncio.to_thread(reject_message, clients, body, describe(error))
+        return None
+    await start_attempt(starter, request)
+    return run_of(request)

@@ -1,0 +1,191 @@
+"""Sending to Service Bus from many threads, and receiving from it for a moment.
+
+The SDK's senders are not thread-safe, opening one costs a connection, and closing one can block for
+a second. So each entity has one sender, which is kept, and a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypeVar
+from weakref import WeakKeyDictionary
+
+from pydantic import ValidationError
+
+from orchestrations.contracts import Contract
+from orchestrations.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
+
+    from handlers.configuration.clients import Clients
+
+RETRIES = "retries"
+NOTIFICATIONS = "notifications"
+REJECTED_RUNS = "rejected-runs"
+OPS_ALERTS = "ops-alerts"
+
+# Long enough for the SDK's own three tries over a lost connection; a thread must not hang for ever.
+SEND_TIMEOUT_SECONDS = 30.0
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas (message ID)
+MESSAGE_ID_LIMIT_CHARACTERS = 128
+
+Kind = Literal["queue", "topic"]
+Parsed = TypeVar("Parsed", bound=Contract)
+
+
+def fit_message_id(text: str) -> str:
+    """`text` where it is short enough for a message id, else its beginning and its hash."""
+    if len(text) <= MESSAGE_ID_LIMIT_CHARACTERS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return f"{text[: MESSAGE_ID_LIMIT_CHARACTERS - len(digest) - 1]}:{digest}"
+
+
+def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Parsed:
+    """The contract in the body of a message.
+
+    Raises:
+        InvalidRequest: it is none, or of a schema that this release does not know.
+    """
+    try:
+        return contract.model_validate_json(body)
+    except ValidationError as error:
+        # Without the input: a callback URL can hold a token.
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        )
+        raise InvalidRequest(
+            f"a message on queue {queue} is no {contract.__name__}: {problems}"
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A JSON document to be sent.
+
+    The entities detect duplicates by `message_id`, also among messages that are scheduled: to send
+    one again after a crash is harmless.
+    https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection
+    """
+
+    message_id: str
+    body: str
+    subject: str | None = None
+    properties: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
+    enqueue_at: datetime | None = None
+    """When receivers may see it (timezone-aware); at once when None."""
+
+    def __post_init__(self) -> None:
+        if len(self.message_id) > MESSAGE_ID_LIMIT_CHARACTERS:
+            raise ValueError(f"message id {self.message_id!r} is longer than 128 characters")
+
+    def to_service_bus(self) -> ServiceBusMessage:
+        """The SDK's form of it."""
+        from azure.servicebus import ServiceBusMessage  # noqa: PLC0415 - as in handlers.configuration.clients
+
+        return ServiceBusMessage(
+            self.body,
+            message_id=self.message_id,
+            subject=self.subject,
+            application_properties={**self.properties},
+            content_type="application/json",
+            scheduled_enqueue_time_utc=self.enqueue_at,
+        )
+
+
+class MessageQueues:
+    """The senders of one namespace. All methods may be called from any thread."""
+
+    def __init__(self, client: ServiceBusClient) -> None:
+        self._client = client
+        self._senders: dict[tuple[Kind, str], _LockedSender] = {}
+        self._lock = threading.Lock()
+
+    def send(self, queue: str, *messages: Message) -> None:
+        """Send to a queue; returns when the broker has taken every message.
+
+        Raises:
+            azure.servicebus.exceptions.ServiceBusError: it did not, or it is not known whether it
+                did. Some of several messages may have been taken; send them all again.
+        """
+        self._sender("queue", queue).send(messages)
+
+    def publish(self, topic: str, *messages: Message) -> None:
+        """Send to a topic; otherwise as `send`."""
+        self._sender("topic", topic).send(messages)
+
+    def _sender(self, kind: Kind, name: str) -> _LockedSender:
+        with self._lock:
+            return self._senders.setdefault(
+                (kind, name), _LockedSender(self._client, kind=kind, name=name)
+            )
+
+
+_OF_CLIENTS: WeakKeyDictionary[Clients, MessageQueues] = WeakKeyDictionary()
+_OF_CLIENTS_LOCK = threading.Lock()
+
+
+def message_queues(clients: Clients) -> MessageQueues:
+    """The queues of `clients.service_bus`, made when they are first asked for and kept."""
+    with _OF_CLIENTS_LOCK:
+        queues = _OF_CLIENTS.get(clients)
+        if queues is None:
+            queues = _OF_CLIENTS[clients] = MessageQueues(clients.service_bus)
+        return queues
+
+
+class _LockedSender:
+    def __init__(self, client: ServiceBusClient, *, kind: Kind, name: str) -> None:
+        self._client = client
+        self._kind: Kind = kind
+        self._name = name
+        self._lock = threading.Lock()
+        self._sender: ServiceBusSender | None = None
+
+    def send(self, messages: Iterable[Message]) -> None:
+        with self._lock:
+            if self._sender is None:
+                self._sender = self._open()
+            try:
+                _send_in_batches(self._sender, [each.to_service_bus() for each in messages])
+            except Exception:
+                # After a timeout the SDK keeps a link that may be dead: start afresh next time.
+                broken, self._sender = self._sender, None
+                with contextlib.suppress(Exception):
+                    broken.close()
+                raise
+
+    def _open(self) -> ServiceBusSender:
+        if self._kind == "queue":
+            return self._client.get_queue_sender(self._name)
+        return self._client.get_topic_sender(self._name)
+
+
+def _send_in_batches(sender: ServiceBusSender, messages: list[ServiceBusMessage]) -> None:
+    """As few transfers as the entity's maximum size allows."""
+    from azure.servicebus.exceptions import (  # noqa: PLC0415 - as in handlers.configuration.clients
+        MessageSizeExceededError,
+    )
+
+    if len(messages) == 1:
+        sender.send_messages(messages[0], timeout=SEND_TIMEOUT_SECONDS)
+        return
+    batch = sender.create_message_batch()
+    for message in messages:
+        try:
+            batch.add_message(message)
+        except MessageSizeExceededError:
+            if not len(batch):
+                raise
+            sender.send_messages(batch, timeout=SEND_TIMEOUT_SECONDS)
+            batch = sender.create_message_batch()
+            batch.add_message(message)
+    if len(batch):
+        sender.send_messages(batch, timeout=SEND_TIMEOUT_SECONDS)

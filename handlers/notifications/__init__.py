@@ -1,0 +1,1 @@
+"""Notifications to Event Grid, operators and webhooks."""

@@ -1,0 +1,394 @@
+"""Telling the world what happens to runs, on every channel of the run's pipeline.
+
+The queue `notifications` is the outbox: one message for each channel, so that a receiver that is
+down holds up nobody else. A delivery that fails is scheduled again on the queue with growing delays
+(`DELIVERY_DELAYS_SECONDS`, 75 h in all), then dead-lettered, and the operators are alerted. Each
+channel gets every notification at least once, under one and the same id: a crash, or an answer that
+is lost, gives a second copy, which receivers drop by `webhook-id`, CloudEvents `id` or `MessageId`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+from azure.core.messaging import CloudEvent
+from pydantic import Field
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.messaging.dead_letter_queue import Rejected, reject, reject_message
+from handlers.messaging.ops_alerts import Severity, publish_alert, trouble_document
+from handlers.messaging.service_bus import (
+    NOTIFICATIONS,
+    Message,
+    fit_message_id,
+    message_queues,
+    parse_body,
+)
+from handlers.notifications.webhook_client import parse_retry_after, parse_secrets, post, sign
+from orchestrations.contracts import Contract, Done, Notification, NotificationKind, Notify
+from orchestrations.errors import InvalidRequest, PermanentError, TransientError
+from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Pipeline, Webhook
+from orchestrations.retrying import describe
+
+logger = logging.getLogger(__name__)
+
+CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
+
+# A webhook's body is under 20 KB, and a stack trace can be longer; JSON takes up to six bytes each.
+ERROR_TEXT_LIMIT_CHARACTERS = 2_000
+# A receiver may ask for patience, but not for ever.
+RETRY_AFTER_LIMIT_SECONDS = 86_400.0
+
+GONE = 410
+# Event Grid refuses these whenever they are sent again: malformed, or too large.
+REFUSED_EVENT_STATUSES = frozenset({400, 413})
+FORBIDDEN_STATUSES = frozenset({401, 403})
+
+SEVERITIES: dict[NotificationKind, Severity] = {
+    "started": "information",
+    "succeeded": "information",
+    "superseded": "information",
+    "cancelled": "warning",
+    "retrying": "warning",
+    "failed": "error",
+}
+
+
+class Delivery(Contract):
+    """One notification on its way to one receiver: the body of a message on `notifications`."""
+
+    notification: Notification
+    channel: Literal["event_grid", "service_bus", "webhook", "callback"]
+    webhook: Webhook | None = None
+    """The receiver in the pipeline's file; only of channel `webhook`."""
+    attempt: int = Field(default=1, ge=1)
+
+    @property
+    def receiver(self) -> str:
+        """The receiver's name, unique among those of a notification."""
+        return f"webhook/{self.webhook.name}" if self.webhook else self.channel
+
+    @property
+    def id(self) -> str:
+        """`<notification>:<receiver>`, with the attempt from the second on."""
+        suffix = "" if self.attempt == 1 else f":{self.attempt}"
+        return fit_message_id(f"{self.notification.id}:{self.receiver}{suffix}")
+
+    def following(self) -> Delivery:
+        """The next attempt."""
+        return self.model_copy(update={"attempt": self.attempt + 1})
+
+    def to_message(self, *, enqueue_at: datetime | None = None) -> Message:
+        """The message on `notifications`."""
+        return Message(
+            message_id=self.id,
+            subject=self.receiver,
+            properties={"run": self.notification.status.id},
+            body=self.model_dump_json(),
+            enqueue_at=enqueue_at,
+        )
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The receiver has it."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """There is no receiver, or it does not want anything any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Later:
+    """Try again when the delay is over."""
+
+    delay_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Undeliverable:
+    """Trying again cannot help, or was tried for long enough."""
+
+    reason: str
+
+
+Outcome = Delivered | Skipped | Later | Undeliverable
+
+
+def document(notification: Notification) -> dict[str, Any]:
+    """What every channel tells: `{"type", "timestamp", "data"}`; data is the run's `RunStatus`.
+
+    The outer form is that of Standard Webhooks; a CloudEvent has type and time of its own, and
+    carries data alone.
+    """
+    return {
+        "type": f"Landfall.Run.{notification.kind.capitalize()}",
+        "timestamp": notification.at.isoformat(),
+        "data": notification.status.to_dict(),
+    }
+
+
+def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
+    """One for each channel of the pipeline, and for the caller who asked to be called back."""
+    shortened = _shorten(notification)
+    channels = pipeline.notify
+    found: list[Delivery] = []
+    if channels.event_grid:
+        found.append(Delivery(notification=shortened, channel="event_grid"))
+    if channels.service_bus:
+        found.append(Delivery(notification=shortened, channel="service_bus"))
+    found += [
+        Delivery(notification=shortened, channel="webhook", webhook=webhook)
+        for webhook in channels.webhooks
+    ]
+    if notification.callback_url is not None:
+        found.append(Delivery(notification=shortened, channel="callback"))
+    return found
+
+
+def publish_notification(clients: Clients, request: Notify) -> Done:
+    """Put a notification into the outbox, once for each channel.
+
+    If the process dies after the sending, the activity is run again and sends messages of the same
+    ids, which the queue drops.
+    """
+    found = deliveries(request.pipeline, request.notification)
+    if found:
+        message_queues(clients).send(NOTIFICATIONS, *(each.to_message() for each in found))
+    return Done()
+
+
+def parse_delivery(body: bytes | str) -> Delivery:
+    """The delivery in a message on `notifications`.
+
+    Raises:
+        InvalidRequest: it is none, or of a schema that this release does not know.
+    """
+    return parse_body(Delivery, body, queue=NOTIFICATIONS)
+
+
+def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Outcome:
+    """Deliver one message of `notifications`, and do what must be done before it is completed.
+
+    If the process dies on the way, the message is delivered to this function again: the receiver
+    may get a second copy, and what is sent here is sent under the same ids and dropped. A message
+    that cannot be read is dead-lettered: to deliver it again could not help.
+    """
+    try:
+        delivery = parse_delivery(body)
+    except InvalidRequest as error:
+        reject_message(clients, body, describe(error))
+        return Undeliverable(str(error))
+    outcome = deliver(clients, delivery, now)
+    match outcome:
+        case Delivered():
+            logger.info("%s: delivered", delivery.id)
+        case Skipped(reason):
+            logger.info("%s: skipped: %s", delivery.id, reason)
+        case Later(delay_seconds, reason):
+            logger.warning("%s: again in %.0f s: %s", delivery.id, delay_seconds, reason)
+            enqueue_at = now + timedelta(seconds=delay_seconds)
+            again = delivery.following().to_message(enqueue_at=enqueue_at)
+            message_queues(clients).send(NOTIFICATIONS, again)
+        case Undeliverable(reason):
+            logger.error("%s: undeliverable: %s", delivery.id, reason)
+            _give_up(clients, delivery, reason, now)
+    return outcome
+
+
+def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
+    """Try to deliver once.
+
+    A fault that may pass is answered with `Later` until the ladder ends; what somebody has to mend
+    (a setting that is missing, a receiver that must not be spoken to) is `Undeliverable` at once.
+    """
+    try:
+        match delivery.channel:
+            case "event_grid":
+                return _to_event_grid(clients, delivery, now)
+            case "service_bus":
+                return _to_ops_alerts(clients, delivery.notification)
+            case "webhook" | "callback":
+                return _to_webhook(clients, delivery, now)
+    except PermanentError as error:
+        return Undeliverable(f"{type(error).__name__}: {error}")
+    except TransientError as error:
+        return after_failed_delivery(delivery.attempt, f"{type(error).__name__}: {error}")
+    except AzureError as error:
+        # Without the text, which quotes whatever the service wrote.
+        return after_failed_delivery(delivery.attempt, type(error).__name__)
+
+
+def after_failed_delivery(
+    attempt: int, reason: str, *, retry_after_seconds: float | None = None
+) -> Later | Undeliverable:
+    """What follows when attempt number `attempt` (from 1) failed for a reason that may pass. Pure.
+
+    The receiver's Retry-After can make a delay longer, up to a day, never shorter.
+    """
+    if attempt > len(DELIVERY_DELAYS_SECONDS):
+        return Undeliverable(f"gave up after {attempt} attempts; the last one: {reason}")
+    asked = min(retry_after_seconds or 0.0, RETRY_AFTER_LIMIT_SECONDS)
+    return Later(max(DELIVERY_DELAYS_SECONDS[attempt - 1], asked), reason)
+
+
+def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
+    notification = delivery.notification
+    told = document(notification)
+    event = CloudEvent(
+        id=notification.id,
+        source=f"/landfall/pipelines/{notification.status.pipeline}",
+        type=told["type"],
+        subject=f"runs/{notification.status.id}",
+        time=notification.at,
+        datacontenttype="application/json",
+        data=told["data"],
+    )
+    try:
+        clients.event_grid.publish(event)
+    except ResourceNotFoundError:
+        why = "Event Grid has no such topic: see app setting EventGridTopic__endpoint"
+        return after_failed_delivery(delivery.attempt, why)
+    except HttpResponseError as error:
+        why = f"Event Grid answered {error.status_code}"
+        if error.status_code in REFUSED_EVENT_STATUSES:
+            return Undeliverable(why)
+        if error.status_code in FORBIDDEN_STATUSES:
+            why += ": see app setting EventGridTopic__key, or what the managed identity may send to"
+        response: Any = error.response  # typed without its headers
+        asked = response.headers.get("Retry-After") if response else None
+        return after_failed_delivery(
+            delivery.attempt, why, retry_after_seconds=parse_retry_after(asked, now=now)
+        )
+    return Delivered()
+
+
+def _to_ops_alerts(clients: Clients, notification: Notification) -> Outcome:
+    publish_alert(
+        clients,
+        alert_id=notification.id,
+        kind=notification.kind,
+        severity=SEVERITIES[notification.kind],
+        document=document(notification),
+        pipeline=notification.status.pipeline,
+        run=notification.status.id,
+    )
+    return Delivered()
+
+
+def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
+    webhook = delivery.webhook
+    if webhook is not None and not clients.settings.decided(webhook.url_setting):
+        return Skipped(f"app setting {webhook.url_setting} is empty: there is no receiver here")
+    url, secret_setting = _address(clients, delivery)
+    disabled = _disabled_record(delivery, url)
+    if record_store.read(clients.records, disabled) is not None:
+        return Skipped(f"the receiver answered 410 Gone; delete record {disabled} to enable it")
+    secrets = parse_secrets(clients.settings.required(secret_setting), setting=secret_setting)
+    body = json.dumps(document(delivery.notification)).encode()
+    answer = post(
+        url,
+        headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body),
+        body=body,
+        networks=clients.settings.webhook_networks,
+        now=now,
+    )
+    if answer.accepted:
+        return Delivered()
+    if answer.status == GONE:
+        return _disable(clients, delivery, disabled, now)
+    return after_failed_delivery(
+        delivery.attempt,
+        f"the receiver answered {answer.status}",
+        retry_after_seconds=answer.retry_after_seconds,
+    )
+
+
+def _address(clients: Clients, delivery: Delivery) -> tuple[str, str]:
+    """URL, and the name of the setting that has the secrets."""
+    if delivery.webhook is not None:
+        webhook = delivery.webhook
+        return clients.settings.required(webhook.url_setting), webhook.secret_setting
+    url = delivery.notification.callback_url
+    assert url is not None, "a callback is only sent where a caller gave a URL"
+    return url, CALLBACK_SECRET_SETTING
+
+
+def _disabled_record(delivery: Delivery, url: str) -> str:
+    """By name, or by the hash of a caller's URL: the URL itself may be secret."""
+    if delivery.webhook is not None:
+        return f"webhooks/disabled/{delivery.webhook.name}"
+    return f"webhooks/disabled/callback-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+
+def _disable(clients: Clients, delivery: Delivery, record: str, now: datetime) -> Outcome:
+    """The operators are told first: if the process dies in between, they are told again."""
+    kind = "receiver-disabled"
+    status = delivery.notification.status
+    publish_alert(
+        clients,
+        alert_id=f"{delivery.id}:{kind}",
+        kind=kind,
+        severity="warning",
+        document=trouble_document(kind, at=now, receiver=delivery.receiver, record=record),
+        pipeline=status.pipeline,
+        run=status.id,
+    )
+    record_store.create(
+        clients.records, record, {"at": now.isoformat(), "notification": delivery.notification.id}
+    )
+    return Skipped(f"the receiver answers 410 Gone; it is disabled by record {record}")
+
+
+def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -> None:
+    status = delivery.notification.status
+    reject(
+        clients,
+        Rejected(
+            message_id=delivery.id,
+            kind="delivery",
+            body=delivery.model_dump_json(),
+            reason=f"{delivery.receiver} undeliverable",
+            description=reason,
+            run=status.id,
+        ),
+    )
+    kind = "delivery-failed"
+    publish_alert(
+        clients,
+        alert_id=f"{delivery.id}:{kind}",
+        kind=kind,
+        severity="error",
+        document=trouble_document(
+            kind,
+            at=now,
+            notification=delivery.notification.id,
+            receiver=delivery.receiver,
+            reason=reason,
+        ),
+        pipeline=status.pipeline,
+        run=status.id,
+    )
+
+
+def _shorten(notification: Notification) -> Notification:
+    error = notification.status.error
+    if error is None or len(error.message) <= ERROR_TEXT_LIMIT_CHARACTERS:
+        return notification
+    text = error.message[: ERROR_TEXT_LIMIT_CHARACTERS - 1] + "…"
+    status = notification.status.model_copy(
+        update={"error": error.model_copy(update={"message": text})}
+    )
+    return notification.model_copy(update={"status": status})

@@ -1,0 +1,1 @@
+"""HTTP, event, message and timer triggers: what starts work."""

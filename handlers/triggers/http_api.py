@@ -1,0 +1,348 @@
+"""The HTTP API, but for `explain`: what each endpoint takes, does, and answers.
+
+| endpoint | answers |
+|---|---|
+| POST /api/pipelines/{name}/runs | 202 `{"id", "status_url"}` |
+| GET /api/runs?pipeline=&state= | 200 `{"runs": [run, …]}`, the newest 100 of 30 days |
+| GET /api/runs/{id} | 200, a run or a landing |
+| POST /api/runs/{id}/cancel | 202 `{"id", "status_url"}` |
+| POST /api/redrive | 200 `{"redriven": [message id, …]}` |
+
+Runs and landings are documented in `handlers.durable.status_documents`, errors in
+`handlers.triggers.problem_details`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, get_args
+
+from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from handlers.azure_ml.jobs import request_cancel
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.durable.instances import LIVE, exists, find_instances, is_live, tell_to_look
+from handlers.durable.starting import start_once
+from handlers.durable.status_documents import landing_document, run_document
+from handlers.messaging.redrive import MAXIMUM
+from handlers.messaging.redrive import redrive as redrive_letters
+from handlers.notifications.receiver_addresses import ReceiverRefused, parse_receiver
+from handlers.notifications.webhook_client import ID_HEADER, BadSignature, parse_secrets, verify
+from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.contracts import TERMINAL_RUN_STATES, LandingRequest, RunState
+from orchestrations.errors import InvalidSetting
+from orchestrations.landing import landing
+from orchestrations.names import request_instance
+from orchestrations.pipeline import Pipeline
+from orchestrations.retraining import retraining
+
+logger = logging.getLogger(__name__)
+
+INBOUND_SECRET_SETTING = "INBOUND_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
+IDEMPOTENCY_HEADER = "idempotency-key"
+IDEMPOTENCY_KEY_LIMIT_CHARACTERS = 255
+BODY_LIMIT_BYTES = 20_000
+STATES: frozenset[str] = frozenset(get_args(RunState))
+# Instance ids go into the durable client's URLs as they are.
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+_PIPELINE = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+RUNS_LIMIT = 100
+RUNS_AGE_LIMIT = timedelta(days=30)
+FIRST_SPAN = timedelta(days=1)
+# The task hub's clock is not this machine's.
+CLOCK_SKEW = timedelta(minutes=5)
+
+
+class Body(BaseModel):
+    """Base of the bodies: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Parsed = TypeVar("Parsed", bound=Body)
+
+
+class StartRun(Body):
+    """Body of POST /api/pipelines/{name}/runs; all of it may be left out."""
+
+    callback_url: str | None = None
+
+
+class CancelRun(Body):
+    """Body of POST /api/runs/{id}/cancel; all of it may be left out."""
+
+    reason: str = Field(default="asked for over the API", max_length=1_000)
+
+
+class Redrive(Body):
+    """Body of POST /api/redrive; all of it may be left out."""
+
+    run: str | None = None
+    maximum: int = Field(default=10, ge=1, le=MAXIMUM)
+
+
+async def start_run(
+    settings: Settings,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    name: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Answer:
+    """Freeze what is in a pipeline's zone now and train on it.
+
+    The request is signed as a webhook (`webhook-id`, `webhook-timestamp`, `webhook-signature`) with
+    the secret in `INBOUND_WEBHOOK_SECRET`. Its key is `Idempotency-Key`, or else `webhook-id`: the
+    same key again starts nothing and gets the same answer.
+
+    Args:
+        settings: for the secret.
+        pipelines: by name.
+        starter: the durable client.
+        name: of the pipeline.
+        headers: of the request.
+        body: as it came in: the signature is over these very bytes.
+    """
+    try:
+        key, request = parse_start_run(settings, pipelines, name, headers, body)
+    except Problem as problem:
+        return problem.to_answer()
+    instance = request_instance(name, key)
+    started = await start_once(starter, landing.__name__, instance, request.to_dict())
+    logger.info("%s: %s", instance, "started" if started else "was started before")
+    return _accepted(instance)
+
+
+def parse_start_run(
+    settings: Settings,
+    pipelines: Mapping[str, Pipeline],
+    name: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[str, LandingRequest]:
+    """The idempotency key, and what is asked for.
+
+    Raises:
+        Problem: 401 without a good signature (before anything else is told), 404 for an unknown
+            pipeline, 400 and 413 for a request that is malformed, 503 while no secret is set.
+    """
+    fields = {name.lower(): value for name, value in headers.items()}
+    _check_length(body)
+    try:
+        value = settings.required(INBOUND_SECRET_SETTING)
+        message_id = verify(parse_secrets(value, setting=INBOUND_SECRET_SETTING), fields, body)
+    except InvalidSetting as error:
+        raise Problem(503, "not-configured", str(error)) from None
+    except BadSignature as error:
+        raise Problem(401, "bad-signature", str(error)) from None
+    if name not in pipelines:
+        known = ", ".join(sorted(pipelines))
+        raise Problem(404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}")
+    key = fields.get(IDEMPOTENCY_HEADER) or message_id
+    if len(key) > IDEMPOTENCY_KEY_LIMIT_CHARACTERS:
+        raise Problem(
+            400,
+            "invalid-request",
+            f"an idempotency key has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters",
+            where=IDEMPOTENCY_HEADER if IDEMPOTENCY_HEADER in fields else ID_HEADER,
+        )
+    asked = _parse(StartRun, body)
+    if asked.callback_url is not None:
+        _check_callback(asked.callback_url, settings)
+    return key, LandingRequest(
+        pipeline=pipelines[name],
+        opened_by="request",
+        settled=True,
+        callback_url=asked.callback_url,
+    )
+
+
+async def list_runs(
+    starter: DurableOrchestrationClient,
+    *,
+    pipeline: str | None = None,
+    state: str | None = None,
+    now: datetime,
+) -> Answer:
+    """The newest `RUNS_LIMIT` runs of the last `RUNS_AGE_LIMIT`, newest first.
+
+    They are looked for in spans that go back from now, each twice as long as the one before, so
+    that a task hub full of old runs costs nothing as long as there are enough new ones.
+
+    Args:
+        starter: the durable client.
+        pipeline: only of this one.
+        state: only in this `RunState`.
+        now: in UTC.
+    """
+    try:
+        _check_filters(pipeline, state)
+    except Problem as problem:
+        return problem.to_answer()
+    unfinished = state is not None and state not in TERMINAL_RUN_STATES
+    runs: dict[str, dict[str, Any]] = {}
+    span, span_end = FIRST_SPAN, now + CLOCK_SKEW
+    while len(runs) < RUNS_LIMIT and span_end > now - RUNS_AGE_LIMIT:
+        found = await find_instances(
+            starter,
+            created_from=max(span_end - span, now - RUNS_AGE_LIMIT),
+            created_to=span_end,
+            statuses=LIVE if unfinished else (),
+            prefix=None if pipeline is None else f"{pipeline}-",
+        )
+        instances = sorted(
+            filter(_is_run, found.values()),
+            key=lambda each: (str(each.created_time), str(each.instance_id)),
+            reverse=True,
+        )
+        runs |= {
+            document["id"]: document
+            for document in _documents(instances)
+            if pipeline in (None, document["pipeline"]) and state in (None, document["state"])
+        }
+        span_end -= span
+        span *= 2
+    return Answer(200, {"runs": list(runs.values())[:RUNS_LIMIT]})
+
+
+def _check_filters(pipeline: str | None, state: str | None) -> None:
+    if state is not None and state not in STATES:
+        known = ", ".join(sorted(STATES))
+        raise Problem(
+            400,
+            "invalid-request",
+            f"there is no state {state!r}; there are: {known}",
+            where="state",
+        )
+    if pipeline is not None and _PIPELINE.fullmatch(pipeline) is None:
+        raise Problem(
+            400, "invalid-request", f"{pipeline!r} is no pipeline's name", where="pipeline"
+        )
+
+
+async def get_run(starter: DurableOrchestrationClient, *, instance: str) -> Answer:
+    """One run, or what became of one request."""
+    try:
+        return Answer(200, _tell(await _find(starter, instance)))
+    except Problem as problem:
+        return problem.to_answer()
+
+
+async def cancel_run(
+    clients: Clients, starter: DurableOrchestrationClient, *, run: str, body: bytes = b""
+) -> Answer:
+    """Ask a run to end its job.
+
+    The wish is put on record first: a run that misses the event, or has not submitted its job yet,
+    finds the record at its next look.
+    """
+    try:
+        asked = _parse(CancelRun, body)
+        status = await _find(starter, run)
+        if not _is_run(status):
+            raise _not_found(run)
+        if not is_live(status):
+            raise Problem(  # noqa: TRY301 - the same
+                409, "run-has-ended", f"run {run} has ended as {_tell(status)['state']}"
+            )
+    except Problem as problem:
+        return problem.to_answer()
+    await asyncio.to_thread(request_cancel, clients, run, asked.reason)
+    await tell_to_look(starter, run)
+    return _accepted(run)
+
+
+async def redrive(clients: Clients, *, body: bytes = b"") -> Answer:
+    """Start what was dead-lettered again: one run's, or up to `maximum` messages."""
+    try:
+        asked = _parse(Redrive, body)
+    except Problem as problem:
+        return problem.to_answer()
+    redriven = await asyncio.to_thread(redrive_letters, clients, asked.run, asked.maximum)
+    if asked.run is not None and not redriven:
+        return Problem(
+            404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
+        ).to_answer()
+    return Answer(200, {"redriven": redriven})
+
+
+def _tell(status: DurableOrchestrationStatus) -> dict[str, Any]:
+    try:
+        return run_document(status) if _is_run(status) else landing_document(status)
+    except ValueError as error:  # pydantic's is one
+        logger.warning("instance %s cannot be told: %s", status.instance_id, error)
+        raise Problem(
+            404, "unknown-run", f"{status.instance_id!r} is nothing that this release knows"
+        ) from None
+
+
+def _documents(instances: Iterable[DurableOrchestrationStatus]) -> Iterator[dict[str, Any]]:
+    for instance in instances:
+        try:
+            yield run_document(instance)
+        except ValueError as error:  # pydantic's is one
+            # Of another release, or started by hand: it must not hide the others.
+            logger.warning("instance %s has no status of a run: %s", instance.instance_id, error)
+
+
+def _accepted(instance: str) -> Answer:
+    url = f"/api/runs/{instance}"
+    return Answer(202, {"id": instance, "status_url": url}, headers={"Location": url})
+
+
+def _is_run(status: DurableOrchestrationStatus) -> bool:
+    return status.name == retraining.__name__
+
+
+async def _find(starter: DurableOrchestrationClient, instance: str) -> DurableOrchestrationStatus:
+    if _INSTANCE.fullmatch(instance) is None:
+        raise _not_found(instance)
+    status = await starter.get_status(instance)
+    if not exists(status):
+        raise _not_found(instance)
+    return status
+
+
+def _not_found(instance: str) -> Problem:
+    return Problem(404, "unknown-run", f"there is no run {instance!r}; see GET /api/runs")
+
+
+def _check_length(body: bytes) -> None:
+    if len(body) > BODY_LIMIT_BYTES:
+        raise Problem(
+            413, "invalid-request", f"a body of {len(body)} bytes is over {BODY_LIMIT_BYTES}"
+        )
+
+
+def _parse(kind: type[Parsed], body: bytes) -> Parsed:
+    _check_length(body)
+    try:
+        return kind.model_validate_json(body.strip() or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        known = ", ".join(kind.model_fields)
+        raise Problem(
+            400, "invalid-request", f"{where}: {first['msg']}; keys are: {known}", where=where
+        ) from None
+
+
+def _check_callback(url: str, settings: Settings) -> None:
+    """What can be told without DNS; the addresses are checked whenever it is sent to."""
+    try:
+        receiver = parse_receiver(url)
+    except ReceiverRefused as error:
+        raise Problem(400, "invalid-request", str(error), where="callback_url") from None
+    if receiver.scheme != "https" and not settings.webhook_networks:
+        raise Problem(
+            400, "invalid-request", "a callback is sent by https only", where="callback_url"
+        )

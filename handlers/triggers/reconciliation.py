@@ -1,0 +1,305 @@
+"""The broom: what the timer `reconcile` finds and mends, so that no loss is for good.
+
+Each finding is mended by the very step that should have come, under the same derived name; a second
+look finds nothing to do. Events are hints, and a hint can be lost; processes die between two steps;
+people terminate instances. None of that may end in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVarTuple
+
+from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from pydantic import ValidationError
+
+from handlers.azure_ml.jobs import cancel_job, get_job
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.instances import (
+    BROKEN,
+    LIVE,
+    exists,
+    find_instances,
+    is_broken,
+    is_live,
+    tell_to_look,
+)
+from handlers.durable.status_documents import broken_failure, parsed, run_status, told_status
+from handlers.landing_zone.batch_records import last_window
+from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
+from handlers.landing_zone.manifests import survey_zone
+from handlers.messaging.dead_letter_queue import Kind, collect, reject_message, sweep
+from handlers.messaging.retry_queue import dead_letter, start_attempt
+from handlers.messaging.service_bus import NOTIFICATIONS, RETRIES
+from handlers.notifications.delivery import publish_notification
+from handlers.triggers.blob_created import ensure_landing
+from orchestrations.contracts import (
+    TERMINAL_RUN_STATES,
+    DeadLetter,
+    JobReference,
+    LandingStatus,
+    Notification,
+    NotificationKind,
+    Notify,
+    RunInput,
+    RunRequest,
+    RunState,
+    SurveyZone,
+)
+from orchestrations.errors import JobFailed
+from orchestrations.names import notification_id, window_id
+from orchestrations.pipeline import Pipeline
+from orchestrations.retraining import retraining
+from orchestrations.waiting import ENDED
+
+logger = logging.getLogger(__name__)
+Given = TypeVarTuple("Given")
+
+# A claim is kept for ever, an instance only until somebody purges it: an old claim without an
+# instance is no sign of a loss.
+CLAIM_AGE_LIMIT = timedelta(days=1)
+# Longer than a job may run (21 days): a run that waits for one is found.
+RUN_AGE_LIMIT = timedelta(days=30)
+# Half of functionTimeout in host.json: the step that is under way has as long again.
+BUDGET_SECONDS = 300.0
+REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
+"""The queues whose messages Service Bus gives up on, and what they are."""
+# How the end of a run is told of.
+END_KINDS: Mapping[RunState, NotificationKind] = {
+    "succeeded": "succeeded",
+    "retrying": "retrying",
+    "rejected": "failed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "superseded": "superseded",
+}
+
+
+@dataclass
+class Summary:
+    """What one round found and mended, for the log."""
+
+    landings_started: list[str] = field(default_factory=list[str])
+    """Pipelines whose zone had changed without a landing."""
+    runs_started: list[str] = field(default_factory=list[str])
+    """Runs that were claimed and never started."""
+    runs_told: list[str] = field(default_factory=list[str])
+    """Runs whose job had ended and that were told to look."""
+    runs_closed: list[str] = field(default_factory=list[str])
+    """Runs whose instance broke: what was left to do about them was done."""
+    messages_dead_lettered: int = 0
+    """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
+    faults: list[str] = field(default_factory=list[str])
+    """What could not be looked at this time; the next round looks again."""
+    left_for_later: int = 0
+    """What there was no time for; the next round looks again."""
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} {value}" for name, value in vars(self).items() if value)
+        return told or "nothing to mend"
+
+
+async def reconcile(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    now: datetime,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Summary:
+    """Look at everything once, and mend what is found.
+
+    1. Every zone whose content is not that of its last window gets a landing.
+    2. Every claim of the last day whose run never came to be gets its run, if the landing that
+       claimed it is not about to start it.
+    3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
+       up on, are brought there.
+    4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
+       is dead-lettered, and its pipeline's channels are told. If its end was decided before, all
+       that is left is to tell of that.
+    5. Every run that waits for a job that has ended is told to look.
+
+    One fault does not keep the rest from being looked at: it is logged and returned. No step begins
+    after `BUDGET_SECONDS`. That starves nobody: what was mended is passed over, and of the runs
+    that wait, the one that has not looked by itself for the longest time is first.
+
+    Args:
+        clients: for storage, Service Bus and Azure ML.
+        pipelines: by name.
+        starter: the durable client.
+        now: in UTC.
+        monotonic: the clock of the budget, in seconds.
+    """
+    summary = Summary()
+    broom = _Broom(clients, starter, summary, now, monotonic)
+    for pipeline in pipelines.values():
+        await broom.attempt(f"zone of {pipeline.name}", broom.check_zone, pipeline)
+    for pipeline in pipelines.values():
+        await broom.attempt(f"claims of {pipeline.name}", broom.check_claims, pipeline)
+    await broom.attempt("dead letters", broom.check_messages)
+    await broom.attempt("runs", broom.check_runs)
+    return summary
+
+
+class _Broom:
+    def __init__(
+        self,
+        clients: Clients,
+        starter: DurableOrchestrationClient,
+        summary: Summary,
+        now: datetime,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.clients = clients
+        self.starter = starter
+        self.summary = summary
+        self.now = now
+        self.monotonic = monotonic
+        self.deadline = monotonic() + BUDGET_SECONDS
+
+    async def attempt(
+        self, what: str, step: Callable[[*Given], Awaitable[None]], *given: *Given
+    ) -> None:
+        if self.monotonic() >= self.deadline:
+            self.summary.left_for_later += 1
+            return
+        try:
+            await step(*given)
+        except Exception as error:
+            logger.exception("could not reconcile %s", what)
+            self.summary.faults.append(f"{what}: {type(error).__name__}")
+
+    async def check_zone(self, pipeline: Pipeline) -> None:
+        survey = await asyncio.to_thread(survey_zone, self.clients, SurveyZone(pipeline=pipeline))
+        if survey.newest is None:
+            return
+        window = await asyncio.to_thread(last_window, self.clients, pipeline.name)
+        if window is not None and window.dataset.fingerprint == survey.fingerprint:
+            return
+        decision = await ensure_landing(self.starter, pipeline, opened_by="reconciliation")
+        if decision == "started":
+            self.summary.landings_started.append(pipeline.name)
+
+    async def check_claims(self, pipeline: Pipeline) -> None:
+        frozen_after = self.now - CLAIM_AGE_LIMIT
+        names = await asyncio.to_thread(
+            list_claims, self.clients, pipeline.name, frozen_after=frozen_after
+        )
+        for name in names:
+            await self.attempt(name, self._check_claim, name)
+
+    async def _check_claim(self, name: str) -> None:
+        claimed = await asyncio.to_thread(read_claim, self.clients, name)
+        run = claimed.claim.run
+        if exists(await self.starter.get_status(run)) or await self._is_in_hand(claimed):
+            return
+        try:
+            await asyncio.to_thread(get_job, self.clients, JobReference(job=run))
+        except JobFailed:  # there is none: the run never came as far
+            if await start_attempt(self.starter, claimed.request):
+                self.summary.runs_started.append(run)
+
+    async def _is_in_hand(self, claimed: ClaimedRun) -> bool:
+        """Whether the landing that made the claim is still on it, in the same window."""
+        landing = claimed.claim.window.rpartition("@")[0]
+        instance = await self.starter.get_status(landing)
+        if not is_live(instance):
+            return False
+        told = parsed(instance.custom_status)
+        if not told:
+            return True
+        opened_at = LandingStatus.from_dict(told).opened_at
+        return window_id(landing, opened_at) == claimed.claim.window
+
+    async def check_runs(self) -> None:
+        found = await find_instances(
+            self.starter,
+            created_from=self.now - RUN_AGE_LIMIT,
+            created_to=self.now,
+            statuses=LIVE | BROKEN,
+        )
+        runs = sorted(
+            (each for each in found.values() if each.name == retraining.__name__),
+            key=lambda each: (not is_broken(each), str(each.last_updated_time)),
+        )
+        for instance in runs:
+            step = self._check_broken if is_broken(instance) else self._check_waiting
+            await self.attempt(f"run {instance.instance_id}", step, instance)
+
+    async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
+        run, told = str(instance.instance_id), told_status(instance)
+        if told.job is None or told.state not in ("queued", "running"):
+            return
+        job = await asyncio.to_thread(get_job, self.clients, JobReference(job=told.job))
+        if job.state in ENDED and await tell_to_look(self.starter, run):
+            self.summary.runs_told.append(run)
+
+    async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
+        run = str(instance.instance_id)
+        record = f"runs/{run}/reconciled"
+        if await asyncio.to_thread(record_store.read, self.clients.records, record) is not None:
+            return
+        whole = await self.starter.get_status(run, show_input=True)
+        if told_status(instance).state in TERMINAL_RUN_STATES:
+            # It broke when nothing was left to do but to tell of it.
+            await asyncio.to_thread(self._tell_of_end, whole)
+        else:
+            await asyncio.to_thread(cancel_job, self.clients, JobReference(job=run))
+            await asyncio.to_thread(self._give_up, whole)
+        # Last: dying before it means doing all of it again, under the same ids.
+        document = {"at": self.now.isoformat(), "status": str(instance.runtime_status)}
+        await asyncio.to_thread(record_store.create, self.clients.records, record, document)
+        self.summary.runs_closed.append(run)
+
+    def _tell_of_end(self, instance: DurableOrchestrationStatus) -> None:
+        request = self._request_of(instance)
+        if request is not None:
+            self._tell(instance, request)
+
+    def _give_up(self, instance: DurableOrchestrationStatus) -> None:
+        request = self._request_of(instance)
+        if request is None:
+            return
+        run, failure = run_status(instance).id, broken_failure(instance)
+        dead_letter(self.clients, DeadLetter(run=run, request=request, failure=failure))
+        self._tell(instance, request)
+
+    def _request_of(self, instance: DurableOrchestrationStatus) -> RunRequest | None:
+        """What the instance was asked for; rejected, for people to look at, if that is unclear."""
+        try:
+            return RunInput.from_dict(parsed(instance.input_)).request
+        except ValidationError:  # from a release that this one does not understand
+            reject_message(self.clients, str(instance.input_), broken_failure(instance))
+            return None
+
+    def _tell(self, instance: DurableOrchestrationStatus, request: RunRequest) -> None:
+        status = run_status(instance)
+        kind = END_KINDS[status.state]
+        notification = Notification(
+            id=notification_id(status.id, kind),
+            kind=kind,
+            at=self.now,
+            status=status,
+            callback_url=request.callback_url,
+        )
+        publish_notification(
+            self.clients, Notify(pipeline=request.pipeline, notification=notification)
+        )
+
+    async def check_messages(self) -> None:
+        # Side by side: each spends seconds on waiting for messages that are not there.
+        counts = await asyncio.gather(
+            *(
+                asyncio.to_thread(collect, self.clients, queue, kind)
+                for queue, kind in REDELIVERED.items()
+            ),
+            asyncio.to_thread(sweep, self.clients),
+        )
+        self.summary.messages_dead_lettered += sum(counts)

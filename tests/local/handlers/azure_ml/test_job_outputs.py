@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from handlers.azure_ml.job_outputs import (
+    ERROR_FILE,
+    METRICS_FILE,
+    read_bad_files,
+    read_results,
+    results_folder,
+)
+from orchestrations.contracts import ReadResults, Results
+from orchestrations.errors import JobFailed
+from tests.local.handlers.azure_ml.conftest import Cloud
+
+
+def leave(cloud: Cloud, run: str, file: str, text: bytes) -> None:
+    clients = cloud.clients
+    container = clients.workspace_blobs.get_container_client(
+        clients.default_datastore.container_name
+    )
+    if not container.exists():  # on Azure it comes with the workspace
+        container.create_container()
+    container.upload_blob(results_folder("digits", run) + file, text)
+
+
+def test_reads_what_lies_in_the_default_datastore(cloud: Cloud) -> None:
+    leave(cloud, "read-1", METRICS_FILE, b'{"accuracy": 0.9}')
+    leave(cloud, "read-1", ERROR_FILE, b'{"type": "X", "message": "x", "files": [{"path": "a"}]}')
+    results = read_results(cloud.clients, ReadResults(pipeline="digits", run="read-1"))
+    assert results.metrics == {"accuracy": 0.9}
+    assert results.bad_files == 1
+    assert read_bad_files(cloud.clients, "digits", "read-1") == {"a": ""}
+
+
+def test_what_is_not_there_is_nothing(cloud: Cloud) -> None:
+    leave(cloud, "read-0", METRICS_FILE, b"{}")
+    results = read_results(cloud.clients, ReadResults(pipeline="digits", run="read-2"))
+    assert results == Results(metrics={})
+
+
+def test_an_empty_file_is_told_as_such(cloud: Cloud) -> None:
+    leave(cloud, "read-3", METRICS_FILE, b"")
+    with pytest.raises(JobFailed, match=r"metrics.json of run read-3 is no valid JSON"):
+        read_results(cloud.clients, ReadResults(pipeline="digits", run="read-3"))

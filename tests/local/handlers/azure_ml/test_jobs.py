@@ -1,0 +1,200 @@
+"""Jobs that really run: from the submission to the registered model."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from handlers.azure_ml.compute_clusters import ensure_capacity
+from handlers.azure_ml.data_assets import register_dataset
+from handlers.azure_ml.job_outputs import read_results
+from handlers.azure_ml.jobs import (
+    cancel_job,
+    get_job,
+    request_cancel,
+    submit_job,
+)
+from handlers.azure_ml.model_registry import find_champion, register_model
+from orchestrations.contracts import (
+    Capacity,
+    EnsureCapacity,
+    Job,
+    JobReference,
+    ReadResults,
+    RegisterDataset,
+    RegisterModel,
+    SubmitJob,
+)
+from orchestrations.errors import JobFailed, JobRejected
+from orchestrations.names import model_version, run_id
+from orchestrations.pipeline import Rung
+from orchestrations.waiting import ENDED
+from tests.local.handlers.azure_ml.conftest import Cloud
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
+
+# azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
+pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
+
+JOB_YML = """\
+type: command
+code: code
+command: >-
+  python train.py ${{inputs.manifest}} ${{inputs.data}} ${{inputs.champion}}
+  ${{outputs.results}} ${{outputs.checkpoints}}
+environment:
+  image: registry/image
+"""
+# Does as it is told by a file of the landing zone.
+TRAIN_PY = """\
+import json, os, sys, time
+from pathlib import Path
+manifest, data, champion, results, checkpoints = map(Path, sys.argv[1:])
+assert (manifest / "MLTable").is_file()
+todo = (data / os.environ["AZUREML_RUN_ID"]).read_text()
+if todo == "wait":
+    time.sleep(600)
+if todo == "fail":
+    (results / "error.json").write_text(json.dumps(
+        {"type": "DataRejected", "message": "bad", "files": [{"path": "a", "reason": "b"}]}))
+    sys.exit(65)
+trained = checkpoints / "trained"
+(results / "model").mkdir()
+(results / "model" / "model.json").write_text("{}")
+metrics = {"accuracy": 0.9, "resumed": int(trained.exists())}
+if str(champion) != "none":
+    assert (champion / "model.json").is_file()
+    metrics["champion_accuracy"] = 0.8
+trained.write_text("")
+(results / "metrics.json").write_text(json.dumps(metrics))
+"""
+RUNG = Rung(cluster="jobs", size="Standard_D4s_v5", nodes=4)
+
+
+@pytest.fixture(scope="module")
+def prepared(cloud: Cloud) -> Cloud:
+    """Everything that a submission of pipeline `digits` needs."""
+    folder = cloud.pipelines / "digits"
+    (folder / "code").mkdir(parents=True)
+    (folder / "job.yml").write_text(JOB_YML)
+    (folder / "code" / "train.py").write_text(TRAIN_PY)
+    cloud.clients.records.upload_blob(f"{DATASET.manifest_path}/MLTable", "", overwrite=True)
+    ensure_capacity(cloud.clients, EnsureCapacity(rungs=[RUNG]))
+    register_dataset(cloud.clients, RegisterDataset(pipeline=PIPELINE, dataset=DATASET))
+    return cloud
+
+
+def submission(cloud: Cloud, attempt: int, todo: str) -> SubmitJob:
+    run = run_id(PIPELINE.name, DATASET.version, attempt)
+    landing = cloud.clients.blobs.get_container_client("landing")
+    landing.upload_blob(f"digits/{run}", todo, overwrite=True)
+    asset = register_dataset(cloud.clients, RegisterDataset(pipeline=PIPELINE, dataset=DATASET))
+    return SubmitJob(
+        run=run,
+        request=run_request(attempt),
+        capacity=Capacity(cluster=RUNG.cluster, nodes=1),
+        asset=asset,
+    )
+
+
+def wait_until(cloud: Cloud, run: str, *states: str) -> Job:
+    deadline = time.monotonic() + 60
+    while True:
+        job = get_job(cloud.clients, JobReference(job=run))
+        if job.state in states:
+            return job
+        assert job.state not in ENDED, f"{job}\n{log_of(cloud, run)}"
+        assert time.monotonic() < deadline, job
+        time.sleep(0.1)
+
+
+def log_of(cloud: Cloud, run: str) -> str:
+    container = cloud.clients.workspace_blobs.get_container_client("azureml")
+    names = container.list_blob_names(name_starts_with=f"ExperimentRun/dcid.{run}/user_logs/")
+    return "\n".join(container.download_blob(name).readall().decode() for name in names)
+
+
+def results_of(run: str) -> ReadResults:
+    return ReadResults(pipeline=PIPELINE.name, run=run)
+
+
+def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> None:
+    clients = prepared.clients
+    first = submit_job(clients, submission(prepared, 1, "train"))
+    assert first.champion is None
+    assert wait_until(prepared, first.name, "completed").studio_url
+    results = read_results(clients, results_of(first.name))
+    assert results.metrics == {"accuracy": 0.9, "resumed": 0.0}
+
+    request = RegisterModel(
+        run=first.name, pipeline=PIPELINE, dataset=DATASET, metrics=results.metrics
+    )
+    model = register_model(clients, request)
+    assert register_model(clients, request) == model
+    assert model.version == str(model_version(DATASET.frozen_at))
+    kept = clients.ml.models.get(model.name, model.version)
+    assert kept.properties["metrics.accuracy"] == "0.9"
+    assert "/codes/" in kept.properties["landfall.code"]
+    champion = find_champion(clients, PIPELINE.model.name)
+    assert champion is not None
+    assert champion.version == model.version
+
+    second = submit_job(clients, submission(prepared, 2, "train"))
+    assert second.champion == model.version
+    wait_until(prepared, second.name, "completed")
+    assert read_results(clients, results_of(second.name)).metrics == {
+        "accuracy": 0.9,
+        "resumed": 1.0,
+        "champion_accuracy": 0.8,
+    }
+    clients.ml.models.archive(model.name, model.version)
+    assert find_champion(clients, PIPELINE.model.name) is None
+    # Whoever adopts the first job judges it by the champion that it had: none.
+    assert submit_job(clients, submission(prepared, 1, "train")).champion is None
+
+
+def test_a_failed_job_says_why(prepared: Cloud) -> None:
+    job = submit_job(prepared.clients, submission(prepared, 11, "fail"))
+    failed = wait_until(prepared, job.name, "failed")
+    assert failed.error
+    assert "65" in failed.error
+    results = read_results(prepared.clients, results_of(job.name))
+    assert results.failure is not None
+    assert (results.failure.type, results.failure.permanent) == ("DataRejected", True)
+    assert results.bad_files == 1
+
+
+def test_submitted_many_times_at_once_it_is_one_job(prepared: Cloud) -> None:
+    request = submission(prepared, 21, "wait")
+    with ThreadPoolExecutor(4) as pool:
+        jobs = list(pool.map(submit_job, [prepared.clients] * 4, [request] * 4))
+    assert {job.name for job in jobs} == {request.run}
+    cancel_job(prepared.clients, JobReference(job=request.run))
+    wait_until(prepared, request.run, "cancelled")
+
+
+def test_a_request_to_cancel_is_seen_and_a_cancel_ends_the_job(prepared: Cloud) -> None:
+    clients = prepared.clients
+    run = submit_job(clients, submission(prepared, 31, "wait")).name
+    assert not wait_until(prepared, run, "running").cancel_requested
+    request_cancel(clients, run, "a mistake")
+    request_cancel(clients, run, "once more")
+    assert get_job(clients, JobReference(job=run)).cancel_requested
+    cancel_job(clients, JobReference(job=run))
+    assert not wait_until(prepared, run, "cancelled").cancel_requested
+    cancel_job(clients, JobReference(job=run))
+
+
+def test_a_job_that_is_gone(prepared: Cloud) -> None:
+    nowhere = JobReference(job="digits-0-1")
+    cancel_job(prepared.clients, nowhere)
+    with pytest.raises(JobFailed, match="deleted"):
+        get_job(prepared.clients, nowhere)
+
+
+def test_a_job_that_the_workspace_refuses(prepared: Cloud) -> None:
+    nowhere = {"capacity": Capacity(cluster="nowhere", nodes=1)}
+    request = submission(prepared, 41, "train").model_copy(update=nowhere)
+    with pytest.raises(JobRejected, match=f"cannot submit job {request.run}: .*nowhere"):
+        submit_job(prepared.clients, request)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from handlers.landing_zone.dataset_claims import (
+    check_superseded,
+    claim_dataset,
+    list_claims,
+    read_claim,
+)
+from orchestrations.contracts import CheckSuperseded, ClaimDataset, Dataset, RunRequest
+from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.orchestrations.examples import DATASET
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def a_dataset(version: str, age: timedelta = timedelta(0)) -> Dataset:
+    return DATASET.model_copy(update={"version": version, "frozen_at": NOW - age})
+
+
+def claim(zone: Zone, version: str, window: str, age: timedelta = timedelta(0)) -> ClaimDataset:
+    request = RunRequest(pipeline=zone.pipeline, dataset=a_dataset(version, age), attempt=1)
+    return ClaimDataset(request=request, run=zone.run_of(request.dataset), window=window)
+
+
+def test_who_claims_first_has_it_for_ever(zone: Zone) -> None:
+    ours, theirs = claim(zone, "v1", "w1"), claim(zone, "v1", "w2")
+    first = claim_dataset(zone.clients, ours)
+    assert first.window == "w1"
+    assert claim_dataset(zone.clients, theirs) == first
+    # The activity is run again after a crash before its checkpoint: the same answer.
+    assert claim_dataset(zone.clients, ours) == first
+    assert claim_dataset(zone.clients, claim(zone, "v2", "w2")).window == "w2"
+
+
+def test_of_many_at_once_one_wins_and_all_know(zone: Zone) -> None:
+    requests = [claim(zone, "v1", f"w{number}") for number in range(16)]
+    with ThreadPoolExecutor(len(requests)) as threads:
+        claims = list(threads.map(claim_dataset, [zone.clients] * len(requests), requests))
+    assert len({each.window for each in claims}) == 1
+    assert sum(asked.window == got.window for asked, got in zip(requests, claims, strict=True)) == 1
+
+
+@pytest.mark.parametrize(("ages", "by"), [([], None), ([1, 2], None), ([0, -1, -2], 2), ([-1], 0)])
+def test_a_dataset_is_superseded_by_the_newest_that_was_claimed(
+    zone: Zone, ages: list[int], by: int | None
+) -> None:
+    for number, hours in enumerate(ages):
+        claim_dataset(zone.clients, claim(zone, f"v{number}", "w", timedelta(hours=hours)))
+    question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=a_dataset("ours"))
+    answer = check_superseded(zone.clients, question).by
+    assert answer == (None if by is None else zone.run_of(a_dataset(f"v{by}")))
+
+
+def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone) -> None:
+    for version, hours in (("new", 1), ("edge", 24), ("old", 25)):
+        claim_dataset(zone.clients, claim(zone, version, "w", timedelta(hours=hours)))
+    neighbour = zone.pipeline.model_copy(update={"name": f"{zone.pipeline.name}-b"})
+    claim_dataset(zone.clients, claim(Zone(zone.clients, neighbour), "theirs", "w"))
+
+    since = NOW - timedelta(hours=24)
+    (name,) = list_claims(zone.clients, zone.pipeline.name, frozen_after=since)
+    claimed = read_claim(zone.clients, name)
+    assert claimed.claim.run == zone.run_of(a_dataset("new"))
+    assert claimed.request == claim(zone, "new", "w", timedelta(hours=1)).request

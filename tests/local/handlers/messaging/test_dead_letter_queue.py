@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from handlers.messaging.dead_letter_queue import Rejected, collect, reject, reject_message
+from handlers.messaging.retry_queue import dead_letter, retry_message
+from handlers.messaging.service_bus import REJECTED_RUNS, message_queues
+from orchestrations.contracts import DeadLetter, Failure, RunRequest
+from tests.local.handlers.world_with_messaging import Namespace, World
+from tests.unit.orchestrations.examples import run_request
+
+FAILURE = Failure(type="DataRejected", message="one class only", permanent=True)
+
+
+def a_letter(message_id: str) -> Rejected:
+    return Rejected(
+        message_id=message_id, kind="run", body="{}", reason=f"why {message_id}", description="how"
+    )
+
+
+def test_a_run_is_dead_lettered_with_reason_and_description(
+    world: World, namespace: Namespace
+) -> None:
+    run = "digits-0123456789abcdef-7"
+    request = DeadLetter(run=run, request=run_request(7), failure=FAILURE)
+    dead_letter(world.clients, request)
+    dead_letter(world.clients, request)  # as after a crash between effect and checkpoint
+    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    assert letter.message_id == run
+    assert letter.dead_letter_reason == "DataRejected"
+    assert letter.dead_letter_error_description == "one class only"
+    assert RunRequest.model_validate_json(str(letter)) == run_request(7)
+
+
+def test_callers_may_dead_letter_each_others_messages(world: World, namespace: Namespace) -> None:
+    names = [f"at-once-{number}" for number in range(4)]
+
+    def reject_one(name: str) -> None:
+        reject(world.clients, a_letter(name))
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(reject_one, names))
+    letters = namespace.take_dead(REJECTED_RUNS)
+    assert {letter.message_id: letter.dead_letter_reason for letter in letters} == {
+        name: f"why {name}" for name in names
+    }
+
+
+def test_a_message_that_nobody_can_read_is_dead_lettered_and_alerted(
+    world: World, namespace: Namespace
+) -> None:
+    failure = Failure(type="InvalidRequest", message="no JSON", permanent=True)
+    reject_message(world.clients, b"\xff not json", failure)
+    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    assert letter.dead_letter_reason == "InvalidRequest"
+    assert str(letter).endswith("not json")
+    (alert,) = namespace.take("ops-alerts")
+    assert alert.subject == "message-rejected"
+    assert alert.application_properties == {b"kind": b"message-rejected", b"severity": b"error"}
+
+
+def test_what_service_bus_gave_up_on_is_collected_with_an_alert(
+    world: World, namespace: Namespace
+) -> None:
+    message = retry_message(run_request(9))
+    message_queues(world.clients).send("notifications", message)
+    with world.clients.service_bus.get_queue_receiver("notifications") as receiver:
+        for _ in range(10):  # MaxDeliveryCount of the queue
+            (received,) = receiver.receive_messages(max_message_count=1, max_wait_time=5)
+            receiver.abandon_message(received)
+    assert collect(world.clients, "notifications", "run") == 1
+    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    assert letter.message_id == message.message_id
+    assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
+    assert letter.application_properties is not None
+    assert letter.application_properties[b"run"] == message.message_id.encode()
+    (alert,) = namespace.take("ops-alerts")
+    assert message.message_id in str(alert)

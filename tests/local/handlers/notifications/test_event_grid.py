@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from datetime import UTC, datetime
+
+import pytest
+from azure.core.credentials import AzureKeyCredential
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.messaging import CloudEvent
+
+from handlers.notifications import event_grid
+from handlers.notifications.event_grid import EventGridTopic
+from tests.local.handlers.world_with_messaging import World, http_receiver
+
+EVENT = CloudEvent(
+    id="e-1",
+    source="/landfall/tests",
+    type="Landfall.Test",
+    time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    data={"ü": [1, None]},
+)
+DOCUMENT = {
+    "specversion": "1.0",
+    "id": "e-1",
+    "source": "/landfall/tests",
+    "type": "Landfall.Test",
+    "time": "2026-01-02T03:04:05.000Z",
+    "data": {"ü": [1, None]},
+}
+
+
+def test_an_event_goes_through_the_topic_as_it_is_and_leaves_no_warnings(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        world.clients.event_grid.publish(EVENT)
+    delivered = json.loads(world.receiver.wait_for("/events", "e-1").body)
+    assert {name: delivered[name] for name in DOCUMENT} == DOCUMENT
+    assert caplog.records == []
+
+
+def test_a_wrong_key_is_refused(world: World) -> None:
+    endpoint = world.clients.settings.required("EventGridTopic__endpoint")
+    topic = EventGridTopic(endpoint, AzureKeyCredential("d3Jvbmc="))
+    with topic, pytest.raises(HttpResponseError) as refused:
+        topic.publish(EVENT)
+    assert refused.value.status_code == 401
+    assert "d3Jvbmc=" not in str(refused.value)
+
+
+@pytest.mark.parametrize("status", [503, 413, 302, 204])
+def test_there_is_one_try_and_redirects_are_not_followed(status: int) -> None:
+    with http_receiver() as receiver:
+        # A Retry-After that is obeyed here would hold up the function for an hour.
+        answer = {"Location": "/elsewhere", "Retry-After": "3600"}
+        receiver.answers["/topic?api-version=2018-01-01"] = (status, answer)
+        topic = EventGridTopic(f"{receiver.url}/topic", AzureKeyCredential("a2V5"))
+        with topic, pytest.raises(HttpResponseError) as error:
+            topic.publish(EVENT)
+    assert error.value.status_code == status
+    [posted] = receiver.posted
+    assert posted.path == "/topic?api-version=2018-01-01"
+    assert posted.headers["aeg-sas-key"] == "a2V5"
+    assert posted.headers["Content-Type"].startswith("application/cloudevents-batch+json")
+    assert json.loads(posted.body) == [DOCUMENT]
+
+
+def test_an_answer_that_does_not_come_is_waited_for_only_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_grid, "TIMEOUT_SECONDS", 0.05)
+    # It accepts, as a listening socket does by itself, and says nothing.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}/topic"
+        topic = EventGridTopic(endpoint, AzureKeyCredential("a2V5"))
+        with topic, pytest.raises(AzureError, match="timed out"):
+            topic.publish(EVENT)
+
+
+def test_a_topic_out_of_reach_is_an_error_that_says_so() -> None:
+    with http_receiver() as receiver:
+        closed = f"{receiver.url}/topic"
+    topic = EventGridTopic(closed, AzureKeyCredential("a2V5"))
+    with topic, pytest.raises(AzureError):
+        topic.publish(EVENT)

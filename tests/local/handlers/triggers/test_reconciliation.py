@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.landing_zone.batch_records import record_window
+from handlers.landing_zone.dataset_claims import claim_dataset
+from handlers.landing_zone.manifests import freeze_manifest
+from handlers.messaging.dead_letter_queue import Rejected
+from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
+from handlers.notifications.delivery import parse_delivery
+from handlers.triggers import reconciliation
+from handlers.triggers.reconciliation import BUDGET_SECONDS, END_KINDS, Summary, reconcile
+from orchestrations.contracts import (
+    TERMINAL_RUN_STATES,
+    ClaimDataset,
+    FreezeManifest,
+    LandingResult,
+    LandingStatus,
+    RecordWindow,
+    RunInput,
+    RunRequest,
+    RunState,
+    RunStatus,
+)
+from orchestrations.names import landing_instance, run_id, window_id
+from orchestrations.pipeline import Notifications, Pipeline
+from tests.local.handlers.world_with_messaging import Namespace, World
+from tests.unit.handlers.azure_ml_fake import Workspace, a_job
+from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import DATASET, PIPELINE
+
+NOW = datetime.now(UTC)
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Scene:
+    """A pipeline of its own: real zone, records and queues; task hub and workspace in memory."""
+
+    clients: Clients
+    pipeline: Pipeline
+    hub: TaskHub
+    workspace: Workspace
+
+    async def reconcile(
+        self, *others: Pipeline, monotonic: Callable[[], float] = time.monotonic
+    ) -> Summary:
+        pipelines = {each.name: each for each in (self.pipeline, *others)}
+        starter: Any = self.hub
+        return await reconcile(self.clients, pipelines, starter, now=NOW, monotonic=monotonic)
+
+    def land(self, name: str) -> None:
+        landing = self.clients.blobs.get_container_client("landing")
+        landing.upload_blob(self.pipeline.source.prefix + name, b"data", overwrite=True)
+
+    def request(self, *, age: timedelta = timedelta(0)) -> RunRequest:
+        dataset = DATASET.model_copy(update={"frozen_at": NOW - age})
+        return RunRequest(pipeline=self.pipeline, dataset=dataset, attempt=1)
+
+    @property
+    def landing(self) -> str:
+        return landing_instance(self.pipeline.name)
+
+    @property
+    def run(self) -> str:
+        return run_id(self.pipeline.name, DATASET.version, 1)
+
+    def add_run(
+        self, runtime_status: str, state: RunState, *, run: str | None = None, **more: Any
+    ) -> None:
+        run = run or self.run
+        told = RunStatus(
+            id=run,
+            pipeline=self.pipeline.name,
+            attempt=1,
+            dataset_version=DATASET.version,
+            state=state,
+            since=NOW,
+            job=run,
+        )
+        self.hub.add(run, "retraining", runtime_status, custom_status=told.to_dict(), **more)
+
+    def add_job(self, status: str, *, run: str | None = None) -> None:
+        self.workspace.jobs.store[(run or self.run,)] = a_job(run or self.run, status, {})
+
+
+@pytest.fixture
+def scene(world: World) -> Iterator[Scene]:
+    number = next(_NUMBERS)
+    name = f"scene-{number}"
+    settings = {**world.clients.settings.values, "RECORDS_CONTAINER": f"records-{number}"}
+    clients, workspace = Clients(Settings(settings)), Workspace()
+    vars(clients).update(
+        service_bus=world.clients.service_bus, blobs=world.clients.blobs, ml=workspace
+    )
+    clients.records.create_container()
+    source = PIPELINE.source.model_copy(update={"prefix": f"{name}/"})
+    pipeline = PIPELINE.model_copy(
+        update={"name": name, "source": source, "notify": Notifications(event_grid=False)}
+    )
+    yield Scene(clients, pipeline, TaskHub(NOW - timedelta(hours=1)), workspace)
+    clients.records.delete_container()
+
+
+@pytest.fixture
+def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queues have tests of their own, and to look at them takes the SDK seconds."""
+
+    def nothing(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(reconciliation, "collect", nothing)
+    monkeypatch.setattr(reconciliation, "sweep", nothing)
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_zone_that_no_landing_took_gets_one(scene: Scene) -> None:
+    assert str(await scene.reconcile()) == "nothing to mend"
+    scene.land("1.png")
+    assert (await scene.reconcile()).landings_started == [scene.pipeline.name]
+    assert scene.hub.documents[scene.landing]["input"]["opened_by"] == "reconciliation"
+    assert (await scene.reconcile()).landings_started == []  # it is under way
+
+    dataset = freeze_manifest(scene.clients, FreezeManifest(pipeline=scene.pipeline, frozen_at=NOW))
+    result = LandingResult(pipeline=scene.pipeline.name, outcome="empty")
+    window = RecordWindow(
+        window="w", opened_at=NOW, opened_by="event", dataset=dataset, result=result
+    )
+    record_window(scene.clients, window)
+    scene.hub.documents[scene.landing]["runtimeStatus"] = "Completed"
+    assert (await scene.reconcile()).landings_started == []
+
+    scene.land("2.png")
+    assert (await scene.reconcile()).landings_started == [scene.pipeline.name]
+
+
+def claim(scene: Scene, *, age: timedelta = timedelta(0)) -> None:
+    window = window_id(scene.landing, NOW)
+    claim_dataset(
+        scene.clients, ClaimDataset(run=scene.run, window=window, request=scene.request(age=age))
+    )
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_claim_whose_run_never_came_to_be_gets_it_once(scene: Scene) -> None:
+    claim(scene)
+    assert (await scene.reconcile()).runs_started == [scene.run]
+    started = RunInput.from_dict(scene.hub.documents[scene.run]["input"])
+    assert started.request == scene.request()
+    assert (await scene.reconcile()).runs_started == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+@pytest.mark.parametrize("phase", ["training", None])
+async def test_a_claim_is_left_to_a_landing_that_is_still_on_it(
+    scene: Scene, phase: str | None
+) -> None:
+    claim(scene)
+    status = LandingStatus(phase="training", pipeline=scene.pipeline.name, opened_at=NOW)
+    scene.hub.add(scene.landing, "landing", custom_status=status.to_dict() if phase else None)
+    assert (await scene.reconcile()).runs_started == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_landing_in_a_later_window_has_forgotten_the_claim(scene: Scene) -> None:
+    claim(scene)
+    later = NOW + timedelta(seconds=5)
+    status = LandingStatus(phase="settling", pipeline=scene.pipeline.name, opened_at=later)
+    scene.hub.add(scene.landing, "landing", custom_status=status.to_dict())
+    assert (await scene.reconcile()).runs_started == [scene.run]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_run_whose_instance_was_purged_is_not_started_again(scene: Scene) -> None:
+    claim(scene)
+    scene.add_job("Completed")
+    assert (await scene.reconcile()).runs_started == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_an_old_claim_is_no_sign_of_a_loss(scene: Scene) -> None:
+    claim(scene, age=timedelta(hours=25))
+    assert (await scene.reconcile()).runs_started == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+@pytest.mark.parametrize(("status", "times"), [("Completed", 1), ("Failed", 1), ("Running", 0)])
+async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, times: int) -> None:
+    scene.add_run("Running", "running")
+    scene.add_job(status)
+    summary = await scene.reconcile()
+    assert summary.runs_told == [scene.run] * times
+    assert scene.hub.raised == [(scene.run, "look")] * times
+    assert summary.faults == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene) -> None:
+    claim(scene)
+    of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
+    metadata = {"run": "r", "frozen_at": NOW.isoformat()}
+    name = f"claims/{scene.pipeline.name}/0000.json"
+    record_store.create(scene.clients.records, name, of_tomorrow, metadata)
+    summary = await scene.reconcile()
+    assert summary.runs_started == [scene.run]
+    assert summary.faults == [f"{name}: ValidationError"]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) -> None:
+    for number in range(250):  # ids that come first, and that there is nothing to do about
+        started = NOW - timedelta(hours=2, seconds=number)
+        scene.add_run("Running", "registering", run=f"aaa-{number:016x}-1", created=started)
+    scene.add_run("Running", "running")
+    scene.add_job("Completed")
+    assert (await scene.reconcile()).runs_told == [scene.run]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene: Scene) -> None:
+    runs = [f"{scene.pipeline.name}-{number:016x}-1" for number in range(8)]
+    for number, run in enumerate(runs):
+        scene.add_job("Completed", run=run)
+        silent_since = NOW - timedelta(minutes=(number * 3) % 8 + 1)
+        scene.add_run("Running", "running", run=run, created=silent_since)
+
+    seconds = itertools.count(step=BUDGET_SECONDS / 8)
+
+    def monotonic() -> float:  # every step takes an eighth of the budget
+        return next(seconds)
+
+    summary = await scene.reconcile(monotonic=monotonic)
+    by_silence = sorted(runs, key=lambda run: scene.hub.documents[run]["lastUpdatedTime"])
+    assert summary.runs_told == by_silence[: len(summary.runs_told)]
+    assert 0 < len(summary.runs_told) < len(runs)
+    assert summary.left_for_later == len(runs) - len(summary.runs_told)
+    assert summary.faults == []
+
+
+async def test_messages_that_were_left_half_way_are_brought_on(
+    scene: Scene, namespace: Namespace
+) -> None:
+    left = Rejected(message_id="half-way", kind="run", body="{}", reason="r", description="d")
+    message_queues(scene.clients).send(REJECTED_RUNS, left.to_message())
+    summary = await scene.reconcile()
+    assert (summary.messages_dead_lettered, summary.faults) == (1, [])
+    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    assert letter.message_id == "half-way"
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_run_that_broke_is_closed_once(
+    scene: Scene, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = RunInput(request=scene.request()).to_dict()
+    scene.add_run("Terminated", "running", document=document, output="by hand")
+    scene.add_job("Running")
+
+    def die(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    # The process dies after all was done and before it was recorded; then all is done again.
+    with monkeypatch.context() as patch:
+        patch.setattr(record_store, "create", die)
+        with pytest.raises(KeyboardInterrupt):
+            await scene.reconcile()
+    assert (await scene.reconcile()).runs_closed == [scene.run]
+    assert (await scene.reconcile()).runs_closed == []
+
+    assert set(scene.workspace.jobs.cancelled) == {scene.run}
+    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    assert letter.message_id == scene.run
+    assert "terminated: by hand" in (letter.dead_letter_error_description or "")
+    told = [str(each.message_id) for each in namespace.take(NOTIFICATIONS)]
+    assert [each for each in told if each.startswith(scene.run)] == [
+        f"{scene.run}:failed:service_bus"
+    ]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("succeeded", "succeeded"), ("rejected", "failed"), ("retrying", "retrying")],
+)
+async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
+    scene: Scene, namespace: Namespace, state: RunState, kind: str
+) -> None:
+    scene.add_run("Failed", state, document=RunInput(request=scene.request()).to_dict())
+    assert (await scene.reconcile()).runs_closed == [scene.run]
+    assert (await scene.reconcile()).runs_closed == []
+    assert scene.workspace.jobs.cancelled == []
+    assert namespace.peek(REJECTED_RUNS) == []
+    told = namespace.take(NOTIFICATIONS)
+    (message,) = [each for each in told if str(each.message_id).startswith(scene.run)]
+    assert message.message_id == f"{scene.run}:{kind}:service_bus"
+    assert parse_delivery(str(message)).notification.status.state == state
+
+
+def test_every_end_of_a_run_is_told() -> None:
+    assert END_KINDS.keys() == TERMINAL_RUN_STATES
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_one_fault_does_not_keep_the_rest_from_being_looked_at(scene: Scene) -> None:
+    source = scene.pipeline.source.model_copy(update={"container": "no-such-container"})
+    broken = scene.pipeline.model_copy(update={"name": "broken", "source": source})
+    scene.land("1.png")
+    summary = await scene.reconcile(broken)
+    assert summary.faults == ["zone of broken: ResourceNotFoundError"]
+    assert summary.landings_started == [scene.pipeline.name]
+    assert "ResourceNotFoundError" in str(summary)

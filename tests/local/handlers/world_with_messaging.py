@@ -1,0 +1,199 @@
+"""The app's clients on a real broker, storage and Event Grid, each a process; and a receiver."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from localazure.environment import Environment
+from tests.local.part_process import PartProcess
+
+ROOT = Path(__file__).parents[3]
+SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+WAIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Posted:
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class HttpReceiver:
+    """A loopback receiver: keeps what it gets, answers what it is told to for a path."""
+
+    port: int = 0
+    posted: list[Posted] = field(default_factory=list[Posted])
+    answers: dict[str, tuple[int, dict[str, str]]] = field(
+        default_factory=dict[str, tuple[int, dict[str, str]]]
+    )
+    arrived: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def to(self, path: str, content: str = "") -> list[Posted]:
+        return [each for each in self.posted if each.path == path and content.encode() in each.body]
+
+    def wait_for(self, path: str, content: str) -> Posted:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: self.to(path, content), timeout=30)
+        return self.to(path, content)[0]
+
+
+@contextmanager
+def http_receiver() -> Generator[HttpReceiver]:
+    receiver = HttpReceiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_OPTIONS(self) -> None:
+            self._answer(200, {"WebHook-Allowed-Origin": "*"})
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with receiver.arrived:
+                receiver.posted.append(Posted(self.path, dict(self.headers), body))
+                receiver.arrived.notify_all()
+            self._answer(*receiver.answers.get(self.path, (204, {})))
+
+        def _answer(self, status: int, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass
+class Namespace:
+    """The namespace of `infra/local/Config.json`, seen from outside."""
+
+    clients: Clients
+    kept: dict[str, ServiceBusReceiver] = field(default_factory=dict[str, ServiceBusReceiver])
+
+    def take(self, entity: str) -> list[ServiceBusReceivedMessage]:
+        """Everything on an entity that only tests receive from; waits for the first message.
+
+        The receiver is kept, with its credit: to open and close one takes the SDK a second.
+        """
+        if entity not in self.kept:
+            self.kept[entity] = self._receiver(entity, dead=False)
+        return _take(self.kept[entity])
+
+    def take_dead(self, queue: str) -> list[ServiceBusReceivedMessage]:
+        """Everything in the dead-letter queue of `queue`."""
+        with self._receiver(queue, dead=True) as receiver:
+            return _take(receiver)
+
+    def peek(self, entity: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
+        with self._receiver(entity, dead=dead) as receiver:
+            return receiver.peek_messages(max_message_count=100)
+
+    def _receiver(self, entity: str, *, dead: bool) -> ServiceBusReceiver:
+        options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
+        if entity == "ops-alerts":
+            return self.clients.service_bus.get_subscription_receiver(entity, "on-call", **options)
+        return self.clients.service_bus.get_queue_receiver(entity, **options)
+
+
+def _take(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
+    taken = receiver.receive_messages(max_message_count=100, max_wait_time=WAIT_SECONDS)
+    for message in taken:
+        receiver.complete_message(message)
+    return taken
+
+
+@dataclass(frozen=True)
+class World:
+    clients: Clients
+    namespace: Namespace
+    receiver: HttpReceiver
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    state = tmp_path_factory.mktemp("messaging")
+    with http_receiver() as receiver:
+        environment = make_environment(state, receiver.url)
+        clients = Clients(Settings(_settings(environment, receiver)))
+        with ExitStack() as stack:
+            for name in ("servicebus", "eventgrid", "storage"):
+                stack.enter_context(PartProcess(name, state))
+            for client in (clients.service_bus, clients.blobs, clients.event_grid):
+                stack.enter_context(client)
+            yield World(clients, Namespace(clients), receiver)
+
+
+@pytest.fixture
+def namespace(world: World) -> Namespace:
+    return world.namespace
+
+
+def make_environment(state: Path, receiver_url: str) -> Environment:
+    (state / "storage.json").write_text(json.dumps({"containers": ["landfall", "landing"]}))
+    subscription = {
+        "name": "told",
+        "topic": "landfall",
+        "properties": {
+            "destination": {
+                "endpointType": "WebHook",
+                "properties": {"endpointUrl": f"{receiver_url}/events"},
+            },
+            "eventDeliverySchema": "CloudEventSchemaV1_0",
+        },
+    }
+    (state / "event-grid.json").write_text(
+        json.dumps(
+            {
+                "topics": [{"name": "landfall", "inputSchema": "CloudEventSchemaV1_0"}],
+                "eventSubscriptions": [subscription],
+            }
+        )
+    )
+    environment = replace(
+        Environment.draw(state, app=ROOT, config=state),
+        service_bus_config=ROOT / "infra/local/Config.json",
+    )
+    environment.save()
+    return environment
+
+
+def _settings(environment: Environment, receiver: HttpReceiver) -> dict[str, str]:
+    return {
+        "DataStorage": environment.storage_connection_string(),
+        "ServiceBus": environment.service_bus_connection_string,
+        "EventGridTopic__endpoint": environment.topic_endpoint("landfall"),
+        "EventGridTopic__key": environment.keys.event_grid,
+        "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        "CALLBACK_WEBHOOK_SECRET": SECRET,
+        "MODEL_WATCH_URL": f"{receiver.url}/model-watch",
+        "MODEL_WATCH_SECRET": SECRET,
+        "GONE_URL": f"{receiver.url}/gone",
+    }

@@ -1,0 +1,148 @@
+"""A pipeline of its own for every test: real storage behind the local part, nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.functions import EventGridEvent
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.landing_zone.batch_records import record_window
+from handlers.landing_zone.dataset_claims import claim_dataset
+from handlers.landing_zone.manifests import freeze_manifest, quarantine_files
+from handlers.triggers.explain import explain
+from localazure.environment import Environment
+from orchestrations.contracts import (
+    ClaimDataset,
+    Dataset,
+    FreezeManifest,
+    LandingResult,
+    QuarantineFiles,
+    RecordWindow,
+    RunRequest,
+)
+from orchestrations.names import run_id
+from orchestrations.pipeline import Pipeline
+from tests.local.part_process import PartProcess
+from tests.unit.orchestrations.examples import PIPELINE
+
+WORKSPACE_CONTAINER = "workspace"
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    state = tmp_path_factory.mktemp("landing")
+    containers = ["landing", WORKSPACE_CONTAINER]
+    (state / "storage.json").write_text(json.dumps({"containers": containers}))
+    environment = Environment.draw(state, app=state, config=state)
+    environment.save()
+    with PartProcess("storage", state):
+        yield Settings({"DataStorage": environment.storage_connection_string()})
+
+
+@dataclass
+class Zone:
+    """A landing zone and the records about it, seen from outside."""
+
+    clients: Clients
+    pipeline: Pipeline
+
+    def blob(self, path: str) -> str:
+        return self.pipeline.source.prefix + path
+
+    def land(self, path: str, data: bytes = b"data") -> str:
+        """Write a blob; returns its ETag."""
+        landing = self.clients.blobs.get_container_client("landing")
+        blob = landing.upload_blob(self.blob(path), data, overwrite=True)
+        return str(blob.get_blob_properties().etag).strip('"')
+
+    def delete(self, path: str) -> None:
+        self.clients.blobs.get_container_client("landing").delete_blob(self.blob(path))
+
+    def freeze(self, at: datetime | None = None) -> Dataset:
+        request = FreezeManifest(pipeline=self.pipeline, frozen_at=at or datetime.now(UTC))
+        return freeze_manifest(self.clients, request)
+
+    def run_of(self, dataset: Dataset) -> str:
+        return run_id(self.pipeline.name, dataset.version, 1)
+
+    def claim(self, dataset: Dataset, window: str) -> LandingResult:
+        request = RunRequest(pipeline=self.pipeline, dataset=dataset, attempt=1)
+        run = self.run_of(dataset)
+        claim = claim_dataset(self.clients, ClaimDataset(request=request, run=run, window=window))
+        return LandingResult(
+            pipeline=self.pipeline.name,
+            outcome="started" if claim.window == window else "duplicate",
+            run=claim.run,
+            dataset_version=dataset.version,
+        )
+
+    def close_window(self, at: datetime | None = None) -> Dataset:
+        """What the orchestrator does when the zone has settled, but for the training."""
+        dataset = self.freeze(at)
+        window = f"landing@{dataset.frozen_at.isoformat()}"
+        if dataset.blobs:
+            result = self.claim(dataset, window)
+        else:
+            result = LandingResult(pipeline=self.pipeline.name, outcome="empty")
+        record_window(
+            self.clients,
+            RecordWindow(
+                window=window,
+                opened_at=dataset.frozen_at,
+                opened_by="event",
+                dataset=dataset,
+                result=result,
+            ),
+        )
+        return dataset
+
+    def refuse(self, dataset: Dataset, **reasons: str) -> None:
+        """The trainer finds files bad and says so in its run's error.json."""
+        run = self.run_of(dataset)
+        files = [{"path": path, "reason": reason} for path, reason in reasons.items()]
+        error = {"type": "DataRejected", "message": "bad files", "files": files}
+        self.clients.workspace_blobs.get_container_client(WORKSPACE_CONTAINER).upload_blob(
+            f"landfall/{self.pipeline.name}/{run}/results/error.json", json.dumps(error)
+        )
+        request = QuarantineFiles(pipeline=self.pipeline.name, run=run, dataset=dataset)
+        for _ in range(2):  # the second time as after a crash before the checkpoint
+            quarantine_files(self.clients, request)
+
+    def event(self, path: str, etag: str, *, sequencer: int = 0, **changes: Any) -> EventGridEvent:
+        fields: dict[str, Any] = {
+            "id": f"{path}-{etag}",
+            "topic": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/"
+            f"storageAccounts/{self.clients.blobs.account_name}",
+            "subject": f"/blobServices/default/containers/landing/blobs/{self.blob(path)}",
+            "event_type": "Microsoft.Storage.BlobCreated",
+            "event_time": datetime.now(UTC),
+            "data": {"eTag": etag, "contentLength": 4, "sequencer": f"{sequencer:064x}"},
+            "data_version": "",
+        }
+        return EventGridEvent(**fields | changes)
+
+    def explain(self, path: str) -> list[dict[str, Any]]:
+        pipelines = {self.pipeline.name: self.pipeline}
+        return explain(self.clients, pipelines, f"landing/{self.blob(path)}")["events"]
+
+
+@pytest.fixture
+def zone(storage: Settings) -> Iterator[Zone]:
+    name = f"zone-{next(_NUMBERS)}"
+    clients = Clients(Settings({**storage.values, "RECORDS_CONTAINER": f"records-{name}"}))
+    datastore = SimpleNamespace(name="workspaceblobstore", container_name=WORKSPACE_CONTAINER)
+    vars(clients).update(workspace_blobs=clients.blobs, default_datastore=datastore)
+    source = PIPELINE.source.model_copy(update={"prefix": f"{name}/"})
+    with clients.blobs:
+        clients.records.create_container()
+        yield Zone(clients, PIPELINE.model_copy(update={"name": name, "source": source}))

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from handlers.azure_ml import compute_clusters
+from handlers.azure_ml.compute_clusters import ensure_capacity
+from orchestrations.contracts import Capacity, EnsureCapacity
+from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
+from orchestrations.pipeline import Rung
+from tests.unit.handlers.azure_ml_fake import World, make_world, refusal
+
+SPOT = Rung(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
+DEDICATED = Rung(cluster="dedicated", size="Standard_D4s_v5", nodes=4)
+LADDER = EnsureCapacity(rungs=[SPOT, DEDICATED])
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+def a_cluster(**changes: Any) -> Any:
+    settings = {
+        "name": "spot",
+        "type": "amlcompute",
+        "size": "STANDARD_D4S_V5",
+        "tier": "low_priority",
+        "max_instances": 2,
+        "provisioning_state": "Succeeded",
+        "network_settings": None,
+    }
+    return SimpleNamespace(**settings | changes)
+
+
+def quota(_: Any) -> None:
+    raise refusal(400, "The specified subscription has a total vCPU quota of 0")
+
+
+def test_makes_the_first_rungs_cluster(world: World) -> None:
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+    made = world.workspace.compute.get("spot")
+    assert (made.size, made.tier) == ("Standard_D4s_v5", "low_priority")
+    assert (made.min_instances, made.max_instances) == (0, 2)
+    assert made.idle_time_before_scale_down == SPOT.idle_seconds_before_scale_down
+
+
+def test_leaves_a_cluster_alone_that_is_large_enough(world: World) -> None:
+    world.workspace.compute.store["spot",] = a_cluster(max_instances=8)
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+    assert world.workspace.compute.created == 0
+
+
+def test_raises_a_maximum_that_is_too_small_and_nothing_else(world: World) -> None:
+    world.workspace.compute.store["spot",] = a_cluster(max_instances=1, min_instances=1)
+    ensure_capacity(world.clients, LADDER)
+    cluster = world.workspace.compute.get("spot")
+    assert (cluster.max_instances, cluster.min_instances) == (2, 1)
+
+
+@pytest.mark.parametrize("subnet", [None, "/subscriptions/s/…/subnets/n"])
+def test_a_cluster_that_grows_stays_in_its_subnet(world: World, subnet: str | None) -> None:
+    settings = SimpleNamespace(subnet=subnet)
+    world.workspace.compute.store["spot",] = a_cluster(max_instances=1, network_settings=settings)
+    ensure_capacity(world.clients, LADDER)
+    kept = world.workspace.compute.get("spot").network_settings
+    assert (kept and kept.subnet) == subnet
+
+
+def test_puts_a_failed_cluster_again(world: World) -> None:
+    world.workspace.compute.store["spot",] = a_cluster(provisioning_state="Failed")
+    ensure_capacity(world.clients, LADDER)
+    assert world.workspace.compute.created == 1
+
+
+def test_a_crash_after_the_creation_finds_the_cluster(world: World) -> None:
+    def die_after(_: Any) -> None:
+        world.workspace.compute.store["spot",] = a_cluster()
+        raise KeyboardInterrupt
+
+    world.workspace.compute.faults.append(die_after)
+    with pytest.raises(KeyboardInterrupt):
+        ensure_capacity(world.clients, LADDER)
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+    assert world.workspace.compute.created == 0
+
+
+def test_without_quota_the_next_rung_is_taken(world: World) -> None:
+    world.workspace.compute.faults.append(quota)
+    assert ensure_capacity(world.clients, LADDER) == Capacity(
+        cluster="dedicated", nodes=DEDICATED.nodes
+    )
+
+
+def test_a_failed_operation_may_speak_of_quota_too(world: World) -> None:
+    def fail(_: Any) -> None:
+        raise refusal(200, "Operation results in exceeding quota limits of Microsoft.BatchAI")
+
+    world.workspace.compute.faults.append(fail)
+    assert ensure_capacity(world.clients, LADDER) == Capacity(
+        cluster="dedicated", nodes=DEDICATED.nodes
+    )
+
+
+def test_with_no_rung_left_every_rung_and_reason_is_named(world: World) -> None:
+    world.workspace.compute.faults += [quota, quota]
+    with pytest.raises(
+        QuotaExceeded,
+        match=r"spot \(2 x Standard_D4s_v5\): The .* quota of 0; dedicated \(4 x .*quota of 0",
+    ):
+        ensure_capacity(world.clients, LADDER)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"size": "Standard_NC6"}, "its size is Standard_NC6, not Standard_D4s_v5"),
+        ({"tier": "dedicated"}, "its priority is dedicated, not low_priority"),
+        ({"tier": None}, "its priority is None, not low_priority"),
+        ({"type": "computeinstance"}, "it is of type computeinstance"),
+    ],
+)
+def test_a_cluster_that_is_not_what_the_rung_says_is_an_error(
+    world: World, changes: dict[str, Any], said: str
+) -> None:
+    world.workspace.compute.store["spot",] = a_cluster(**changes)
+    with pytest.raises(JobRejected, match=said):
+        ensure_capacity(world.clients, LADDER)
+
+
+def test_another_refusal_is_permanent(world: World) -> None:
+    def refuse(_: Any) -> None:
+        raise refusal(400, "no such VM size")
+
+    world.workspace.compute.faults.append(refuse)
+    with pytest.raises(JobRejected, match="cannot have cluster spot: no such VM size"):
+        ensure_capacity(world.clients, LADDER)
+
+
+@pytest.mark.parametrize("status", [409, 429, 503])
+def test_a_fault_or_a_conflict_may_pass(world: World, status: int) -> None:
+    def fail(_: Any) -> None:
+        raise refusal(status, "not now")
+
+    world.workspace.compute.faults.append(fail)
+    with pytest.raises(Exception, match="not now") as raised:
+        ensure_capacity(world.clients, LADDER)
+    assert not isinstance(raised.value, JobRejected)
+
+
+def test_waits_for_a_change_that_was_cut_off_from_its_activity(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = a_cluster(provisioning_state="Creating")
+    world.workspace.compute.store["spot",] = cluster
+
+    def settle(_seconds: float) -> None:
+        cluster.provisioning_state = "Succeeded"
+
+    monkeypatch.setattr(compute_clusters.time, "sleep", settle)
+    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+    assert world.workspace.compute.created == 0
+
+
+def test_does_not_wait_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.workspace.compute.store["spot",] = a_cluster(provisioning_state="Updating")
+    now = [0.0]
+    monkeypatch.setattr(compute_clusters.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now.append(now.pop() + seconds)
+
+    monkeypatch.setattr(compute_clusters.time, "sleep", sleep)
+    with pytest.raises(TransientError, match="cluster spot has been updating"):
+        ensure_capacity(world.clients, LADDER)
+
+
+def test_does_not_wait_for_ever_for_its_own_change_either(world: World) -> None:
+    world.workspace.compute.is_stuck = True
+    with pytest.raises(TransientError, match="cluster spot is not ready after 120 s"):
+        ensure_capacity(world.clients, LADDER)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.azure_ml.job_outputs import (
+    ERROR_FILE,
+    MAXIMUM_METRICS_BYTES,
+    METRICS_FILE,
+    parse_metrics,
+    parse_trainer_error,
+    read_bad_files,
+    read_results,
+    results_folder,
+)
+from orchestrations.contracts import Failure, ReadResults, Results
+from orchestrations.errors import JobFailed
+from tests.unit.handlers.azure_ml_fake import World, make_world
+
+RUN = "digits-0123456789abcdef-1"
+REQUEST = ReadResults(pipeline="digits", run=RUN)
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+def leave(world: World, file: str, content: Any) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    world.results.blobs[results_folder("digits", RUN) + file] = text.encode()
+
+
+def test_reads_the_metrics(world: World) -> None:
+    leave(world, METRICS_FILE, {"accuracy": 0.9, "champion_accuracy": 1})
+    results = read_results(world.clients, REQUEST)
+    assert results == Results(metrics={"accuracy": 0.9, "champion_accuracy": 1.0})
+    read_results(world.clients, REQUEST)  # the datastore is asked for once
+
+
+def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
+    assert read_results(world.clients, REQUEST) == Results(metrics={})
+
+
+def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> None:
+    world.results.exists = False
+    with pytest.raises(JobFailed, match="WorkspaceStorage has no container 'azureml-blobstore'"):
+        read_results(world.clients, REQUEST)
+
+
+@pytest.mark.parametrize("kind", ["DataRejected", "DataChanged"])
+def test_what_the_data_is_to_blame_for_is_permanent(world: World, kind: str) -> None:
+    files = [{"path": "7/1.png", "reason": "truncated"}, {"path": "7/2.png", "reason": "empty"}]
+    leave(world, ERROR_FILE, {"type": kind, "message": "2 bad", "files": files, "files_total": 2})
+    assert read_results(world.clients, REQUEST) == Results(
+        metrics={}, failure=Failure(type=kind, message="2 bad", permanent=True), bad_files=2
+    )
+    assert read_bad_files(world.clients, "digits", RUN) == {
+        "7/1.png": "truncated",
+        "7/2.png": "empty",
+    }
+
+
+# The last three are names of Landfall's own permanent errors, which no program may hand itself.
+@pytest.mark.parametrize(
+    "kind", ["TrainingDiverged", "KeyError", "GateNotMet", "PermanentError", "JobRejected"]
+)
+def test_every_other_failure_may_pass(world: World, kind: str) -> None:
+    leave(world, ERROR_FILE, {"type": kind, "message": "x"})
+    failure = read_results(world.clients, REQUEST).failure
+    assert failure == Failure(type="JobFailed", message=f"{kind}: x", permanent=False)
+
+
+def test_a_half_written_metrics_file_does_not_hide_the_trainers_own_word(world: World) -> None:
+    leave(world, METRICS_FILE, '{"accuracy": 0.')
+    leave(world, ERROR_FILE, {"type": "DataChanged", "message": "x"})
+    failure = read_results(world.clients, REQUEST).failure
+    assert failure is not None
+    assert failure.type == "DataChanged"
+
+
+def test_a_stale_error_does_not_hide_the_metrics(world: World) -> None:
+    leave(world, METRICS_FILE, {"accuracy": 0.9})
+    leave(world, ERROR_FILE, {"type": "Stopped", "message": "preempted"})
+    assert read_results(world.clients, REQUEST).metrics == {"accuracy": 0.9}
+
+
+def test_numbers_that_json_has_not_are_left_out() -> None:
+    text = b'{"a": NaN, "b": Infinity, "c": -Infinity, "d": 1e999, "e": 1, "f": 1' + b"0" * 400
+    assert parse_metrics(text + b"}", "m") == {"e": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "m is no valid JSON"),
+        ("{", "m is no valid JSON"),
+        ("[" * 100_000, "m is no valid JSON"),
+        ("[1]", "m is no JSON object"),
+        ('{"accuracy": "0.9"}', "m: 'accuracy' is no number"),
+        ('{"accuracy": true}', "m: 'accuracy' is no number"),
+        ('{"accuracy": null}', "m: 'accuracy' is no number"),
+    ],
+)
+def test_a_malformed_metrics_file_says_so(text: str, said: str) -> None:
+    with pytest.raises(JobFailed, match=said):
+        parse_metrics(text.encode(), "m")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ([], "e is malformed: document"),
+        ({"type": "X"}, "e is malformed: message"),
+        ({"type": "X", "message": "x", "files": [{"reason": "r"}]}, "files.0.path"),
+        ({"type": "X", "message": "x", "files": "7/1.png"}, "files"),
+    ],
+)
+def test_a_malformed_error_file_says_so(document: Any, said: str) -> None:
+    with pytest.raises(JobFailed, match=said):
+        parse_trainer_error(json.dumps(document).encode(), "e")
+
+
+def test_metrics_that_would_burst_the_status_are_refused(world: World) -> None:
+    leave(world, METRICS_FILE, json.dumps({"a": 1}) + " " * MAXIMUM_METRICS_BYTES)
+    with pytest.raises(JobFailed, match=rf"metrics.json of run {RUN} has 32776 bytes; 32768 are"):
+        read_results(world.clients, REQUEST)
+
+
+@given(st.binary(max_size=200) | st.text().map(str.encode))
+def test_any_bytes_are_parsed_or_refused_by_name(text: bytes) -> None:
+    with contextlib.suppress(JobFailed):
+        assert all(map(math.isfinite, parse_metrics(text, "m").values()))
+    with contextlib.suppress(JobFailed):
+        parse_trainer_error(text, "e")
+
+
+@given(st.dictionaries(st.text(max_size=5), st.floats(), max_size=5))
+def test_finite_metrics_survive_and_only_they(metrics: dict[str, float]) -> None:
+    expected = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    assert parse_metrics(json.dumps(metrics).encode(), "m") == expected

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
+
+from handlers.azure_ml.jobs import (
+    STATES,
+    cancel_job,
+    get_job,
+    job_state,
+    overrides,
+    request_cancel,
+    submit_job,
+)
+from orchestrations.contracts import Capacity, DataAsset, Job, JobReference, SubmitJob
+from orchestrations.errors import JobFailed, JobRejected
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
+from tests.unit.orchestrations.examples import DATASET, run_request
+
+# azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
+pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
+
+RUN = f"digits-{DATASET.version}-1"
+REQUEST = SubmitJob(
+    run=RUN,
+    request=run_request(),
+    capacity=Capacity(cluster="spot", nodes=2),
+    asset=DataAsset(name="digits", version=DATASET.version),
+)
+REFERENCE = JobReference(job=RUN)
+OURS = {"landfall.run": RUN, "landfall.pipeline": "digits"}
+JOB_YML = """\
+type: command
+command: python train.py --learning-rate ${{inputs.learning_rate}} --data ${{inputs.data}}
+inputs:
+  learning_rate: 0.1
+tags:
+  team: vision
+environment:
+  image: registry/image
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    write_job(tmp_path, JOB_YML)
+    return make_world({"PIPELINES_FOLDER": str(tmp_path)})
+
+
+def write_job(pipelines: Path, text: str) -> None:
+    (pipelines / "digits").mkdir(exist_ok=True)
+    (pipelines / "digits" / "job.yml").write_text(textwrap.dedent(text))
+
+
+def register_champion(world: World) -> None:
+    world.workspace.models.store["digits", "7"] = SimpleNamespace(
+        name="digits", version="7", path="azureml://m/7", tags={"landfall.dataset-version": "x"}
+    )
+
+
+def test_the_sdk_is_not_loaded_before_it_is_needed() -> None:
+    program = (
+        "import sys\n"
+        "from handlers.azure_ml import compute_clusters, data_assets, job_outputs, jobs\n"
+        "from handlers.azure_ml import model_registry\n"
+        "from handlers.triggers import job_events\n"
+        "sys.exit('azure.ai.ml' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
+    job = submit_job(world.clients, REQUEST)
+    assert job == Job(name=RUN, state="queued", studio_url=f"https://ml/{RUN}")
+    sent = world.workspace.jobs.store[RUN,]
+    assert (sent.name, sent.compute, sent.experiment_name) == (RUN, "spot", "digits")
+    assert sent.resources.instance_count == REQUEST.capacity.nodes
+    assert sent.tags == {
+        "team": "vision",
+        "landfall.run": RUN,
+        "landfall.pipeline": "digits",
+        "landfall.dataset-version": DATASET.version,
+        "landfall.attempt": "1",
+    }
+
+
+def test_gives_it_what_the_architecture_says(world: World) -> None:
+    register_champion(world)
+    assert submit_job(world.clients, REQUEST).champion == "7"
+    sent = world.workspace.jobs.store[RUN,]._to_dict()
+    store = "azureml://datastores/workspaceblobstore/paths/landfall/digits"
+    assert sent["inputs"] == {
+        "learning_rate": 0.1,
+        "manifest": {
+            "type": "mltable",
+            "mode": "ro_mount",
+            "path": f"azureml:digits:{DATASET.version}",
+        },
+        "data": {
+            "type": "uri_folder",
+            "mode": "ro_mount",
+            "path": "azureml://datastores/landing/paths/digits/",
+        },
+        "champion": {"type": "uri_folder", "mode": "ro_mount", "path": "azureml://m/7"},
+    }
+    assert sent["outputs"] == {
+        "results": {"type": "uri_folder", "mode": "rw_mount", "path": f"{store}/{RUN}/results/"},
+        "checkpoints": {
+            "type": "uri_folder",
+            "mode": "rw_mount",
+            "path": f"{store}/{DATASET.version}/checkpoints/",
+        },
+    }
+
+
+def test_without_a_champion_the_input_is_the_word_none(world: World) -> None:
+    submit_job(world.clients, REQUEST)
+    assert world.workspace.jobs.store[RUN,]._to_dict()["inputs"]["champion"] == "none"
+
+
+def test_all_attempts_share_the_checkpoints_and_nothing_else() -> None:
+    def outputs(attempt: int) -> tuple[str, str]:
+        request = REQUEST.model_copy(
+            update={"run": f"digits-{DATASET.version}-{attempt}", "request": run_request(attempt)}
+        )
+        merged: dict[str, Any] = {}
+        for override in overrides(request, champion=None, default_datastore="d"):
+            merged |= override
+        return merged["outputs.results"]["path"], merged["outputs.checkpoints"]["path"]
+
+    (results_1, checkpoints_1), (results_2, checkpoints_2) = outputs(1), outputs(2)
+    assert checkpoints_1 == checkpoints_2
+    assert results_1 != results_2
+
+
+def test_a_second_execution_adopts_with_the_champion_of_the_first(world: World) -> None:
+    first = submit_job(world.clients, REQUEST)
+    register_champion(world)
+    assert submit_job(world.clients, REQUEST) == first
+    assert world.workspace.jobs.created == 1
+
+
+def test_two_at_once_end_in_one_job(world: World) -> None:
+    def other_was_faster(_: Any) -> None:
+        world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS | {"landfall.champion": "6"})
+        raise refusal(409, "a job with this name exists")
+
+    world.workspace.jobs.faults.append(other_was_faster)
+    job = submit_job(world.clients, REQUEST)
+    assert (job.name, job.state, job.champion) == (RUN, "running", "6")
+    assert world.workspace.jobs.created == 0
+
+
+def test_a_crash_after_the_submission_finds_the_job(world: World) -> None:
+    def die_after(job: Any) -> None:
+        world.workspace.jobs.store[RUN,] = job
+        raise KeyboardInterrupt
+
+    world.workspace.jobs.faults.append(die_after)
+    with pytest.raises(KeyboardInterrupt):
+        submit_job(world.clients, REQUEST)
+    assert submit_job(world.clients, REQUEST).name == RUN
+    assert world.workspace.jobs.created == 0
+
+
+@pytest.mark.parametrize("tags", [None, {}, {"landfall.run": "digits-other-1"}])
+def test_somebody_elses_job_of_that_name_is_not_adopted(
+    world: World, tags: dict[str, str] | None
+) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed", tags)
+    with pytest.raises(JobRejected, match=f"has a job {RUN} that Landfall did not submit"):
+        submit_job(world.clients, REQUEST)
+
+
+def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
+    def fail(status: int) -> Any:
+        def raise_it(_: Any) -> None:
+            raise refusal(status, "environment is unknown")
+
+        return raise_it
+
+    world.workspace.jobs.faults += [fail(400), fail(429)]
+    with pytest.raises(JobRejected, match=f"cannot submit job {RUN}: environment is unknown"):
+        submit_job(world.clients, REQUEST)
+    with pytest.raises(Exception, match="environment") as raised:
+        submit_job(world.clients, REQUEST)
+    assert not isinstance(raised.value, JobRejected)
+
+
+@pytest.mark.parametrize("text", ["type: command", "[", "- 1", "type: nonsense\ncommand: x"])
+def test_a_job_file_that_cannot_be_loaded_is_named(world: World, tmp_path: Path, text: str) -> None:
+    write_job(tmp_path, text)
+    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is no command job"):
+        submit_job(world.clients, REQUEST)
+
+
+def test_a_job_of_another_type_is_named(world: World, tmp_path: Path) -> None:
+    write_job(tmp_path, "type: pipeline\njobs: {}")
+    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is a job of type pipeline"):
+        submit_job(world.clients, REQUEST)
+
+
+def test_every_status_of_the_service_has_a_state() -> None:
+    known = {str(status.value) for status in JobStatus}
+    assert known - set(STATES) == {"Unknown"}
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("Queued", "queued"),
+        ("NotResponding", "running"),
+        ("CancelRequested", "running"),
+        ("Canceled", "cancelled"),
+        ("Unknown", "running"),
+        ("SomethingNew", "running"),
+        (None, "running"),
+    ],
+)
+def test_states(status: str | None, state: str) -> None:
+    assert job_state(status) == state
+
+
+def test_get_tells_the_champion_of_the_submission(world: World) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS | {"landfall.champion": "6"})
+    assert get_job(world.clients, REFERENCE) == Job(
+        name=RUN, state="running", champion="6", studio_url=f"https://ml/{RUN}"
+    )
+
+
+def test_get_sees_a_request_to_cancel_until_the_job_has_ended(world: World) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
+    request_cancel(world.clients, RUN, "a mistake")
+    request_cancel(world.clients, RUN, "again")
+    assert world.records.blobs == {f"runs/{RUN}/cancel": b'{"reason": "a mistake"}'}
+    assert get_job(world.clients, REFERENCE).cancel_requested
+    world.workspace.jobs.store[RUN,].status = "Completed"
+    assert not get_job(world.clients, REFERENCE).cancel_requested
+
+
+@pytest.mark.parametrize(
+    ("known", "error"),
+    [
+        (SimpleNamespace(code="UserError", message="exit 1"), "UserError: exit 1"),
+        (SimpleNamespace(code=None, message="exit 1"), "exit 1"),
+        (SimpleNamespace(code="UserError", message=None), None),
+        (None, None),
+    ],
+)
+def test_get_tells_why_a_job_failed(world: World, known: Any, error: str | None) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed", OURS)
+    world.workspace.jobs.run_error = SimpleNamespace(error=known)
+    job = get_job(world.clients, REFERENCE)
+    assert (job.state, job.error) == ("failed", error)
+
+
+def test_get_tells_of_a_failure_also_when_nobody_knows_why(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed", OURS)
+    world.workspace.jobs.run_error = refusal(503, "history is down")
+    assert get_job(world.clients, REFERENCE).state == "failed"
+    assert f"why job {RUN} failed: history is down" in caplog.text
+
+
+def test_get_of_a_deleted_job_is_tried_again(world: World) -> None:
+    with pytest.raises(JobFailed, match="somebody deleted it"):
+        get_job(world.clients, REFERENCE)
+
+
+@pytest.mark.parametrize("status", [None, "Completed", "Failed", "Canceled"])
+def test_cancel_of_a_job_that_has_ended_or_is_gone_is_fine(
+    world: World, status: str | None
+) -> None:
+    if status is not None:
+        world.workspace.jobs.store[RUN,] = a_job(RUN, status, OURS)
+    cancel_job(world.clients, REFERENCE)
+    assert world.workspace.jobs.cancelled == []
+
+
+def test_cancel_asks_and_may_ask_twice(world: World) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
+    cancel_job(world.clients, REFERENCE)
+    cancel_job(world.clients, REFERENCE)
+    assert world.workspace.jobs.cancelled == [RUN, RUN]
+
+
+@pytest.mark.parametrize("status", [400, 404, 409])
+def test_cancel_of_a_job_that_ends_meanwhile_is_fine(world: World, status: int) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
+
+    def ended(name: str) -> None:
+        world.workspace.jobs.store[name,].status = "Completed"
+        raise refusal(status, "it has ended")
+
+    world.workspace.jobs.cancel_faults.append(ended)
+    cancel_job(world.clients, REFERENCE)
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
+
+    def fail(_: str) -> None:
+        raise refusal(status, "no")
+
+    world.workspace.jobs.cancel_faults.append(fail)
+    with pytest.raises(Exception, match="no"):
+        cancel_job(world.clients, REFERENCE)

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.azure_ml.model_registry import (
+    VERSIONS_TRIED,
+    ModelSummary,
+    find_champion,
+    register_model,
+)
+from orchestrations.contracts import RegisterModel
+from orchestrations.errors import JobRejected
+from orchestrations.names import model_version
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
+from tests.unit.orchestrations.examples import DATASET, FROZEN_AT, PIPELINE
+
+RUN = f"digits-{DATASET.version}-1"
+REQUEST = RegisterModel(
+    run=RUN, pipeline=PIPELINE, dataset=DATASET, metrics={"accuracy": 0.9, "loss": 1.0}
+)
+FIRST = model_version(FROZEN_AT)
+
+
+@pytest.fixture
+def world() -> World:
+    world = make_world()
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed", {"landfall.run": RUN})
+    return world
+
+
+def put(world: World, version: Any, dataset: str | None) -> None:
+    tags = None if dataset is None else {"landfall.dataset-version": dataset}
+    world.workspace.models.store["digits", str(version)] = SimpleNamespace(
+        name="digits", version=str(version), path=f"azureml://m/{version}", tags=tags
+    )
+
+
+def test_registers_the_jobs_model_with_its_lineage(world: World) -> None:
+    model = register_model(world.clients, REQUEST)
+    assert (model.name, model.version) == ("digits", str(FIRST))
+    assert model.path == f"azureml://jobs/{RUN}/outputs/results/paths/model/"
+    kept = world.workspace.models.get("digits", str(FIRST))
+    assert kept.type == "custom_model"
+    assert kept.tags == {
+        "landfall.run": RUN,
+        "landfall.pipeline": "digits",
+        "landfall.dataset-version": DATASET.version,
+    }
+    assert kept.properties == {
+        "landfall.dataset": f"digits:{DATASET.version}",
+        "landfall.job": f"/jobs/{RUN}",
+        "landfall.code": "/codes/c",
+        "landfall.frozen-at": FROZEN_AT.isoformat(),
+        "metrics.accuracy": "0.9",
+        "metrics.loss": "1.0",
+    }
+
+
+def test_a_second_execution_adopts(world: World) -> None:
+    first = register_model(world.clients, REQUEST)
+    assert register_model(world.clients, REQUEST) == first
+    assert world.workspace.models.created == 1
+
+
+def test_another_attempt_at_the_same_dataset_adopts_too(world: World) -> None:
+    first = register_model(world.clients, REQUEST)
+    again = REQUEST.model_copy(update={"run": f"digits-{DATASET.version}-2"})
+    assert register_model(world.clients, again) == first
+    assert world.workspace.models.created == 1
+
+
+def test_a_dataset_of_the_same_second_takes_the_next_integer(world: World) -> None:
+    put(world, FIRST, "another")
+    model = register_model(world.clients, REQUEST)
+    assert model.version == str(FIRST + 1)
+    assert register_model(world.clients, REQUEST) == model
+    assert world.workspace.models.created == 1
+
+
+def test_a_crash_after_the_creation_finds_the_version(world: World) -> None:
+    def die_after(model: Any) -> None:
+        world.workspace.models.store["digits", str(FIRST)] = model
+        raise KeyboardInterrupt
+
+    world.workspace.models.faults.append(die_after)
+    with pytest.raises(KeyboardInterrupt):
+        register_model(world.clients, REQUEST)
+    assert register_model(world.clients, REQUEST).version == str(FIRST)
+    assert world.workspace.models.created == 0
+
+
+@pytest.mark.parametrize(("faster", "version"), [(DATASET.version, FIRST), ("another", FIRST + 1)])
+def test_two_at_once_end_in_one_version_a_dataset(world: World, faster: str, version: int) -> None:
+    def other_was_faster(_: Any) -> None:
+        put(world, FIRST, faster)
+        raise refusal(409, "exists")
+
+    world.workspace.models.faults.append(other_was_faster)
+    assert register_model(world.clients, REQUEST).version == str(version)
+
+
+def test_versions_do_not_run_on_for_ever(world: World) -> None:
+    for version in range(FIRST, FIRST + VERSIONS_TRIED):
+        put(world, version, "another")
+    with pytest.raises(JobRejected, match="all exist"):
+        register_model(world.clients, REQUEST)
+
+
+def test_a_model_of_a_deleted_job_is_refused(world: World) -> None:
+    world.workspace.jobs.store.clear()
+    with pytest.raises(JobRejected, match=f"its job {RUN} was deleted"):
+        register_model(world.clients, REQUEST)
+
+
+def test_a_refusal_is_permanent(world: World) -> None:
+    def refuse(_: Any) -> None:
+        raise refusal(400, "no such output")
+
+    world.workspace.models.faults.append(refuse)
+    with pytest.raises(JobRejected, match="no such output"):
+        register_model(world.clients, REQUEST)
+
+
+def test_there_is_no_champion_before_the_first_model(world: World) -> None:
+    assert find_champion(world.clients, "digits") is None
+
+
+def test_the_champion_is_the_newest_that_landfall_registered(world: World) -> None:
+    put(world, 9, "a")
+    put(world, 10, "b")  # as strings, 9 is the greater
+    put(world, 11, None)
+    put(world, "v12", "c")
+    assert find_champion(world.clients, "digits") == ModelSummary(
+        version="10", path="azureml://m/10"
+    )
+
+
+@given(
+    seconds=st.lists(st.integers(0, 3), min_size=1, max_size=8),
+    repeats=st.lists(st.integers(0, 7), max_size=16),
+)
+def test_however_often_and_in_whatever_order_one_version_a_dataset(
+    seconds: list[int], repeats: list[int]
+) -> None:
+    world = make_world()
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed")
+    versions: dict[str, str] = {}
+    for index in [*range(len(seconds)), *repeats]:
+        if index >= len(seconds):
+            continue
+        dataset = DATASET.model_copy(
+            update={
+                "version": f"{index:016x}",
+                "frozen_at": FROZEN_AT + timedelta(seconds=seconds[index]),
+            }
+        )
+        model = register_model(world.clients, REQUEST.model_copy(update={"dataset": dataset}))
+        assert versions.setdefault(dataset.version, model.version) == model.version
+    assert len(set(versions.values())) == len(versions) == world.workspace.models.created

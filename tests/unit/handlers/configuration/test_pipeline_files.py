@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handlers.configuration.pipeline_files import load_pipelines
+from orchestrations.errors import InvalidPipeline
+
+GOOD = """\
+source:
+  container: landing
+  prefix: digits/
+settle:
+  quiet_seconds: 10
+  maximum_wait_seconds: 100
+dataset: {name: digits, datastore: landing}
+compute:
+  - {cluster: cpu, size: Standard_D4, nodes: 1}
+gate:
+  metric: accuracy
+  floor: 0.8
+model: {name: digits}
+"""
+
+
+def write(folder: Path, name: str, text: str = GOOD) -> None:
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "pipeline.yml").write_text(text)
+    (folder / name / "job.yml").write_text("type: command\n")
+
+
+def test_a_pipeline_is_named_after_its_folder(tmp_path: Path) -> None:
+    write(tmp_path, "digits")
+    pipelines = load_pipelines(tmp_path)
+    assert list(pipelines) == ["digits"]
+    assert pipelines["digits"].name == "digits"
+    assert pipelines["digits"].source.prefix == "digits/"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("quiet_seconds: 10", "quiet_seconds: -1", r":5: settle.quiet_seconds: .*\(value: -1\)"),
+        ("quiet_seconds: 10", "quiet_seconds: 500", r":4: settle: .*shorter than quiet_seconds"),
+        ("floor: 0.8", "flor: 0.8", r"gate.floor: Field required"),
+        ("floor: 0.8", "flor: 0.8", r":12: gate.flor: Extra inputs"),
+        ("nodes: 1", "nodes: many", r":9: compute.0.nodes: .*\(value: 'many'\)"),
+        ("prefix: digits/", "prefix: digits", r":3: source.prefix: .*\(value: 'digits'\)"),
+        ("prefix: digits/", "prefix: ../digits/", r":3: source.prefix: "),
+        ("model: {name: digits}", "model: [", r"no valid YAML"),
+        (
+            "model: {name: digits}",
+            "job: nowhere.yml\nmodel: {name: digits}",
+            r":13: job: .*nowhere",
+        ),
+        (GOOD, "- a list", r":1: a pipeline is a mapping"),
+    ],
+)
+def test_a_mistake_is_told_with_file_line_key_and_value(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    write(tmp_path, "digits", GOOD.replace(old, new))
+    with pytest.raises(InvalidPipeline, match=words) as caught:
+        load_pipelines(tmp_path)
+    assert str(tmp_path / "digits" / "pipeline.yml") in str(caught.value)
+
+
+def test_a_job_file_must_be_there(tmp_path: Path) -> None:
+    write(tmp_path, "digits")
+    (tmp_path / "digits" / "job.yml").unlink()
+    with pytest.raises(InvalidPipeline, match=r"job: 'job.yml' is no file"):
+        load_pipelines(tmp_path)
+
+
+@pytest.mark.parametrize("prefix", ["digits/", "digits/new/", ""])
+def test_two_pipelines_must_not_watch_one_place(tmp_path: Path, prefix: str) -> None:
+    write(tmp_path, "digits")
+    write(tmp_path, "other", GOOD.replace("digits/", prefix or '""'))
+    with pytest.raises(InvalidPipeline, match="watch one place"):
+        load_pipelines(tmp_path)
+
+
+def test_prefixes_that_only_look_alike_are_two_places(tmp_path: Path) -> None:
+    write(tmp_path, "digits")
+    write(tmp_path, "other", GOOD.replace("digits/", "digits-new/"))
+    assert len(load_pipelines(tmp_path)) == 2

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+import pytest
+
+from handlers.configuration.settings import APP_FOLDER, Connection, Settings
+from orchestrations.errors import InvalidSetting
+
+
+def test_a_connection_string_goes_before_an_endpoint() -> None:
+    settings = Settings({"Bus": "Endpoint=sb://x/", "Bus__fullyQualifiedNamespace": "x.net"})
+    found = settings.connection("Bus", "fullyQualifiedNamespace")
+    assert found == Connection("Endpoint=sb://x/", "x.net")
+    assert settings.connection("Bus", "other") == Connection("Endpoint=sb://x/", None)
+
+
+def test_an_endpoint_alone_is_for_the_managed_identity() -> None:
+    settings = Settings({"Bus": "", "Bus__fullyQualifiedNamespace": "x.net"})
+    assert settings.connection("Bus", "fullyQualifiedNamespace") == Connection(None, "x.net")
+
+
+def test_a_missing_connection_names_both_ways_to_give_it() -> None:
+    with pytest.raises(InvalidSetting, match=r"Bus is missing.*Bus__fullyQualifiedNamespace"):
+        Settings({}).connection("Bus", "fullyQualifiedNamespace")
+
+
+@pytest.mark.parametrize("values", [{}, {"NAME": ""}])
+def test_a_required_setting_must_say_something(values: dict[str, str]) -> None:
+    with pytest.raises(InvalidSetting, match="NAME is missing"):
+        Settings(values).required("NAME")
+
+
+def test_a_setting_may_be_decided_to_be_empty() -> None:
+    assert Settings({"URL": ""}).decided("URL") == ""
+    assert Settings({"URL": "https://a.example"}).decided("URL") == "https://a.example"
+    with pytest.raises(InvalidSetting, match=r"URL is missing.*to nothing"):
+        Settings({}).decided("URL")
+
+
+@pytest.mark.parametrize("values", [{}, {"PIPELINES_FOLDER": "", "RECORDS_CONTAINER": ""}])
+def test_what_is_not_set_has_its_default(values: dict[str, str]) -> None:
+    settings = Settings(values)
+    assert settings.pipelines_folder == APP_FOLDER / "pipelines"
+    assert (settings.pipelines_folder / "digits" / "pipeline.yml").is_file()
+    assert settings.records_container == settings.records_datastore == "landfall"
+    assert settings.webhook_networks == ()
+
+
+def test_what_is_set_counts() -> None:
+    settings = Settings(
+        {
+            "PIPELINES_FOLDER": "/elsewhere",
+            "RECORDS_CONTAINER": "records",
+            "RECORDS_DATASTORE": "store",
+            "WEBHOOK_ALLOWED_NETWORKS": "10.0.0.0/8, fd00::/8,",
+        }
+    )
+    assert settings.pipelines_folder == Path("/elsewhere")
+    assert (settings.records_container, settings.records_datastore) == ("records", "store")
+    assert settings.webhook_networks == (
+        ipaddress.ip_network("10.0.0.0/8"),
+        ipaddress.ip_network("fd00::/8"),
+    )
+
+
+@pytest.mark.parametrize("block", ["10.0.0.1/8", "intranet"])
+def test_a_network_that_is_none_is_named(block: str) -> None:
+    with pytest.raises(InvalidSetting, match="WEBHOOK_ALLOWED_NETWORKS"):
+        _ = Settings({"WEBHOOK_ALLOWED_NETWORKS": block}).webhook_networks

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.messaging import retry_queue
+from handlers.messaging.retry_queue import handle_retry, parse_retry, retry_message, start_attempt
+from orchestrations.contracts import Failure, RunInput
+from orchestrations.errors import InvalidRequest
+from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import DATASET, run_request
+
+RUN = f"digits-{DATASET.version}-2"
+
+
+def test_a_request_survives_the_queue() -> None:
+    message = retry_message(run_request(2))
+    assert message.message_id == RUN
+    assert parse_retry(message.body.encode()) == run_request(2)
+
+
+def test_what_is_no_request_is_refused_by_place_and_without_its_values() -> None:
+    document = run_request(2).to_dict()
+    document["callback_url"] = "https://a.example/?token=hunter2"
+    document["attempt"] = 0
+    document["extra"] = "hunter2"
+    with pytest.raises(InvalidRequest) as refused:
+        parse_retry(json.dumps(document))
+    assert "attempt" in str(refused.value)
+    assert "extra" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_an_attempt_is_started_once() -> None:
+    hub: Any = TaskHub()
+    assert await start_attempt(hub, run_request(2))
+    assert not await start_attempt(hub, run_request(2))
+    assert hub.started == [RUN]
+    started = RunInput.from_dict(hub.documents[RUN]["input"])
+    assert started == RunInput(request=run_request(2))
+
+
+async def test_a_run_that_has_ended_is_not_started_again() -> None:
+    hub: Any = TaskHub()
+    hub.add(RUN, "retraining", "Completed")
+    assert not await start_attempt(hub, run_request(2))
+    assert hub.started == []
+
+
+async def test_a_start_by_somebody_else_in_between_is_no_error() -> None:
+    hub: Any = TaskHub()
+    hub.add(RUN, "retraining", "Running")
+    hub.hidden_once.add(RUN)
+    assert not await start_attempt(hub, run_request(2))
+
+
+async def test_a_message_starts_its_run() -> None:
+    hub: Any = TaskHub()
+    body = retry_message(run_request(2)).body
+    assert await handle_retry(Clients(Settings({})), hub, body.encode()) == RUN
+    assert hub.started == [RUN]
+
+
+async def test_a_message_that_nobody_can_read_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rejected: list[tuple[bytes, Failure]] = []
+
+    def reject(_: Clients, body: bytes, failure: Failure) -> None:
+        rejected.append((body, failure))
+
+    monkeypatch.setattr(retry_queue, "reject_message", reject)
+    hub: Any = TaskHub()
+    assert await handle_retry(Clients(Settings({})), hub, b"{") is None
+    ((body, failure),) = rejected
+    assert (body, failure.type, failure.permanent) == (b"{", "InvalidRequest", True)
+    assert hub.started == []

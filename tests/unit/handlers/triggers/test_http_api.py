@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.notifications.webhook_client import parse_secrets, sign
+from handlers.triggers import http_api
+from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
+from orchestrations.contracts import (
+    LandingRequest,
+    LandingResult,
+    LandingStatus,
+    RunState,
+    RunStatus,
+)
+from orchestrations.names import request_instance
+from tests.unit.handlers.azure_ml_fake import make_world
+from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
+from tests.unit.orchestrations.examples import DATASET, PIPELINE
+
+SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
+SETTINGS = Settings({"INBOUND_WEBHOOK_SECRET": SECRET})
+PIPELINES = {"digits": PIPELINE}
+RUN = f"digits-{DATASET.version}-1"
+NOW = STARTED_AT + timedelta(hours=1)
+
+
+async def start(
+    hub: TaskHub,
+    body: bytes = b"",
+    *,
+    name: str = "digits",
+    message_id: str = "m-1",
+    settings: Settings = SETTINGS,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    starter: Any = hub
+    signed = sign(
+        parse_secrets(SECRET, setting="S"), message_id=message_id, at=datetime.now(UTC), body=body
+    )
+    given = signed | dict(headers or {})
+    return await http_api.start_run(
+        settings, PIPELINES, starter, name=name, headers=given, body=body
+    )
+
+
+def check_problem(answer: Answer, status: int, kind: str, *words: str) -> None:
+    assert answer.media_type == PROBLEM_TYPE
+    assert answer.status == answer.document["status"] == status
+    assert answer.document["type"] == f"/problems/{kind}"
+    assert answer.document["title"]
+    for word in words:
+        assert word in answer.document["detail"]
+    response = answer.to_response()
+    assert response.status_code == status
+    assert json.loads(response.get_body()) == answer.document
+
+
+async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
+    hub = TaskHub()
+    answer = await start(hub, b'{"callback_url": "https://a.example/hook"}')
+    instance = request_instance("digits", "m-1")
+    url = f"/api/runs/{instance}"
+    assert answer.status == 202
+    assert answer.document == {"id": instance, "status_url": url}
+    assert answer.to_response().headers["Location"] == url
+    assert hub.documents[instance]["name"] == "landing"
+    assert LandingRequest.from_dict(hub.documents[instance]["input"]) == LandingRequest(
+        pipeline=PIPELINE,
+        opened_by="request",
+        settled=True,
+        callback_url="https://a.example/hook",
+    )
+
+
+async def test_the_same_key_gets_the_same_answer_and_starts_nothing() -> None:
+    hub = TaskHub()
+    keyed = {"Idempotency-Key": "key"}
+    first = await start(hub, headers=keyed, message_id="m-1")
+    second = await start(hub, headers=keyed, message_id="m-2")
+    assert first == second
+    assert len(hub.started) == 1
+    other = await start(hub, message_id="m-2")  # without the header it is the message's id
+    assert other.document["id"] != first.document["id"]
+    hub.documents[str(first.document["id"])]["runtimeStatus"] = "Completed"
+    assert await start(hub, headers=keyed) == first
+    assert len(hub.started) == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"webhook-signature": "v1,AAAA"}, b""),
+        ({"webhook-timestamp": "1614265330"}, b""),
+        ({"webhook-id": "another"}, b""),
+    ],
+)
+async def test_without_a_good_signature_nothing_is_told(
+    headers: dict[str, str], body: bytes
+) -> None:
+    hub = TaskHub()
+    answer = await start(hub, body, name="unknown", headers=headers)
+    check_problem(answer, 401, "bad-signature", "webhook-signature")
+    assert hub.started == []
+
+
+async def test_an_unknown_pipeline_is_404_and_the_known_ones_are_named() -> None:
+    check_problem(await start(TaskHub(), name="letters"), 404, "unknown-pipeline", "digits")
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (b"[]", "body"),
+        (b"{", "body"),
+        (b'{"callbackUrl": "https://a.example"}', "callbackUrl"),
+        (b'{"callback_url": 5}', "callback_url"),
+        (b'{"callback_url": "http://a.example"}', "callback_url"),
+        (b'{"callback_url": "a.example"}', "callback_url"),
+    ],
+)
+async def test_a_malformed_body_is_400_and_names_the_place(body: bytes, where: str) -> None:
+    hub = TaskHub()
+    answer = await start(hub, body)
+    check_problem(answer, 400, "invalid-request")
+    assert answer.document["where"] == where
+    assert hub.started == []
+
+
+async def test_plain_http_callbacks_need_an_allowed_network() -> None:
+    settings = Settings({**SETTINGS.values, "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8"})
+    assert settings.webhook_networks == (ipaddress.ip_network("127.0.0.0/8"),)
+    answer = await start(TaskHub(), b'{"callback_url": "http://127.0.0.1/x"}', settings=settings)
+    assert answer.status == 202
+
+
+async def test_limits_and_a_missing_secret_are_told() -> None:
+    hub = TaskHub()
+    check_problem(await start(hub, b" " * 20_001), 413, "invalid-request")
+    check_problem(
+        await start(hub, headers={"idempotency-key": "k" * 256}), 400, "invalid-request", "255"
+    )
+    unset = await start(hub, settings=Settings({}))
+    check_problem(unset, 503, "not-configured", "INBOUND_WEBHOOK_SECRET")
+    assert hub.started == []
+
+
+def told(run: str, state: RunState) -> dict[str, Any]:
+    pipeline, version, attempt = run.rsplit("-", 2)
+    return RunStatus(
+        id=run,
+        pipeline=pipeline,
+        attempt=int(attempt),
+        dataset_version=version,
+        state=state,
+        since=STARTED_AT,
+    ).to_dict()
+
+
+@pytest.fixture
+def hub() -> TaskHub:
+    hub = TaskHub()
+    hub.add("landing-digits", "landing")
+    runs: list[tuple[str, str, RunState]] = [
+        ("digits-aa-1", "Completed", "retrying"),
+        ("digits-aa-2", "Running", "running"),
+        ("letters-bb-1", "Completed", "succeeded"),
+        ("letters-cc-1", "Terminated", "queued"),
+    ]
+    for run, runtime_status, state in runs:
+        hub.add(run, "retraining", runtime_status, custom_status=told(run, state), output="why")
+    hub.add("letters-dd-1", "retraining", "Pending")
+    return hub
+
+
+async def listed(hub: Any, **filters: str) -> list[tuple[str, str]]:
+    answer = await http_api.list_runs(hub, **filters, now=NOW)
+    assert answer.status == 200
+    return [(run["id"], run["state"]) for run in answer.document["runs"]]
+
+
+async def test_runs_are_listed_newest_first(hub: TaskHub) -> None:
+    assert await listed(hub) == [
+        ("letters-dd-1", "registering"),
+        ("letters-cc-1", "failed"),
+        ("letters-bb-1", "succeeded"),
+        ("digits-aa-2", "running"),
+        ("digits-aa-1", "retrying"),
+    ]
+
+
+async def test_an_instance_that_is_no_run_of_ours_does_not_hide_the_others(hub: TaskHub) -> None:
+    before = await listed(hub)
+    hub.add("by-hand", "retraining")
+    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
+    assert await listed(hub) == before
+
+
+async def test_runs_are_filtered(hub: Any) -> None:
+    assert await listed(hub, pipeline="digits", state="running") == [("digits-aa-2", "running")]
+    assert await listed(hub, pipeline="nobody") == []
+    # A live one has no state but its own; a terminated one counts as failed.
+    assert await listed(hub, state="queued") == []
+    assert await listed(hub, state="failed") == [("letters-cc-1", "failed")]
+    answer = await http_api.list_runs(hub, state="flying", now=NOW)
+    check_problem(answer, 400, "invalid-request", "'flying'", "succeeded")
+    # It would go into the durable client's URL as it is.
+    answer = await http_api.list_runs(hub, pipeline="digits&taskHub=other", now=NOW)
+    check_problem(answer, 400, "invalid-request", "no pipeline's name")
+
+
+async def test_the_newest_runs_are_listed_and_old_ones_are_not_read() -> None:
+    hub = TaskHub()
+    for number in range(150):
+        hub.add(f"digits-{number:03}-1", "retraining", created=NOW - timedelta(hours=number / 8))
+    for number in range(300):
+        hub.add(f"digits-old{number}-1", "retraining", created=NOW - timedelta(days=9 + number / 9))
+    found = await listed(hub)
+    assert [run for run, _ in found] == [f"digits-{number:03}-1" for number in range(100)]
+    assert hub.queries == 3  # a full page, and its halves
+
+
+async def test_runs_of_another_month_are_not_listed() -> None:
+    hub = TaskHub()
+    for days in (1, 8, 29, 31):
+        hub.add(f"digits-{days}-1", "retraining", created=NOW - timedelta(days=days))
+    hub.add("digits-ahead-1", "retraining", created=NOW + timedelta(minutes=1))
+    names = [run for run, _ in await listed(hub)]
+    assert names == ["digits-ahead-1", "digits-1-1", "digits-8-1", "digits-29-1"]
+
+
+async def test_an_instance_of_another_release_is_404_and_not_a_fault(hub: Any) -> None:
+    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
+    hub.add("request-digits-ff", "landing", custom_status={"schema_version": 99})
+    for instance in ("digits-ee-1", "request-digits-ff"):
+        check_problem(await http_api.get_run(hub, instance=instance), 404, "unknown-run")
+
+
+async def test_a_run_is_told_with_its_times(hub: Any) -> None:
+    answer = await http_api.get_run(hub, instance="digits-aa-2")
+    assert answer.document == told("digits-aa-2", "running") | {
+        "created_at": "2026-11-21T10:00:02+00:00",
+        "updated_at": "2026-11-21T10:00:02+00:00",
+    }
+
+
+async def test_an_instance_that_was_terminated_counts_as_failed(hub: Any) -> None:
+    answer = await http_api.get_run(hub, instance="letters-cc-1")
+    assert answer.document["state"] == "failed"
+    assert "terminated: why" in answer.document["error"]["message"]
+
+
+@pytest.mark.parametrize("instance", ["digits-zz-1", "../../admin", "a?b", "", "a" * 256])
+async def test_an_unknown_run_is_404(hub: Any, instance: str) -> None:
+    check_problem(await http_api.get_run(hub, instance=instance), 404, "unknown-run")
+
+
+async def test_a_request_is_told_by_its_landing() -> None:
+    hub: Any = TaskHub()
+    training = LandingStatus(phase="training", pipeline="digits", opened_at=STARTED_AT, run=RUN)
+    hub.add("request-digits-1", "landing", custom_status=training.to_dict())
+    under_way = (await http_api.get_run(hub, instance="request-digits-1")).document
+    assert (under_way["phase"], under_way["outcome"], under_way["run"]) == ("training", None, RUN)
+
+    result = LandingResult(
+        pipeline="digits", outcome="duplicate", run=RUN, dataset_version=DATASET.version
+    )
+    # Some hosts give the output as text.
+    hub.add(
+        "request-digits-2",
+        "landing",
+        "Completed",
+        custom_status=training.to_dict(),
+        output=json.dumps(result.to_dict()),
+    )
+    ended = (await http_api.get_run(hub, instance="request-digits-2")).document
+    assert ended["phase"] == "ended"
+    assert ended["outcome"] == "duplicate"
+    assert ended["dataset_version"] == DATASET.version
+
+    hub.add("request-digits-3", "landing", "Pending")
+    waiting = (await http_api.get_run(hub, instance="request-digits-3")).document
+    assert (waiting["phase"], waiting["run"]) == ("settling", None)
+
+
+async def test_cancel_keeps_the_wish_and_wakes_the_run(hub: Any) -> None:
+    world = make_world()
+    answer = await http_api.cancel_run(
+        world.clients, hub, run="digits-aa-2", body=b'{"reason": "wrong data"}'
+    )
+    assert answer.status == 202
+    assert answer.document["id"] == "digits-aa-2"
+    assert json.loads(world.records.blobs["runs/digits-aa-2/cancel"]) == {"reason": "wrong data"}
+    assert hub.raised == [("digits-aa-2", "look")]
+
+
+async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(hub: Any) -> None:
+    world = make_world()
+    ended = await http_api.cancel_run(world.clients, hub, run="letters-bb-1")
+    check_problem(ended, 409, "run-has-ended", "succeeded")
+    for run in ("landing-digits", "digits-zz-1"):
+        check_problem(await http_api.cancel_run(world.clients, hub, run=run), 404, "unknown-run")
+    malformed = await http_api.cancel_run(world.clients, hub, run="digits-aa-2", body=b'{"why": 1}')
+    check_problem(malformed, 400, "invalid-request", "reason")
+    assert world.records.blobs == {}
+
+
+class Redriver:
+    def __init__(self, *found: str) -> None:
+        self.found = list(found)
+        self.asked: list[tuple[str | None, int]] = []
+
+    def redrive(self, _: Clients, run: str | None, maximum: int) -> list[str]:
+        self.asked.append((run, maximum))
+        return self.found
+
+
+async def test_redrive_tells_what_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    redriver = Redriver("digits-aa-3")
+    monkeypatch.setattr(http_api, "redrive_letters", redriver.redrive)
+    clients = Clients(SETTINGS)
+    answer = await http_api.redrive(clients, body=b'{"run": "digits-aa-2"}')
+    assert (answer.status, answer.document) == (200, {"redriven": ["digits-aa-3"]})
+    await http_api.redrive(clients, body=b'{"maximum": 100}')
+    assert redriver.asked == [("digits-aa-2", 10), (None, 100)]
+
+    redriver.found = []
+    unknown = await http_api.redrive(clients, body=b'{"run": "digits-zz-1"}')
+    check_problem(unknown, 404, "unknown-run", "digits-zz-1")
+    assert (await http_api.redrive(clients)).document == {"redriven": []}
+    for body in (b'{"maximum": 0}', b'{"maximum": 101}', b'{"maximum": "5"}', b'{"all": true}'):
+        check_problem(await http_api.redrive(clients, body=body), 400, "invalid-request")

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.triggers.job_events import check_workspace, parse_job_event
+from orchestrations.errors import InvalidEvent
+
+RUN = "digits-0123456789abcdef-1"
+WORKSPACE = (
+    "/subscriptions/S1/resourceGroups/Rg/providers/Microsoft.MachineLearningServices/workspaces/Ws"
+)
+
+
+def parse(**changes: Any) -> str:
+    event: dict[str, Any] = {
+        "event_id": "e1",
+        "event_type": "Microsoft.MachineLearningServices.RunStatusChanged",
+        "subject": f"experiments/0000-1111/runs/{RUN}",
+        "data": {"experimentName": "digits", "runId": RUN, "runStatus": "Running"},
+    }
+    return parse_job_event(**event | changes)
+
+
+@pytest.mark.parametrize("kind", ["RunStatusChanged", "RunCompleted", "runcompleted"])
+def test_tells_the_run(kind: str) -> None:
+    assert parse(event_type=f"Microsoft.MachineLearningServices.{kind}") == RUN
+
+
+@pytest.mark.parametrize("key", ["runId", "RunId", "RUNID"])
+def test_cases_of_keys_are_not_told_apart(key: str) -> None:
+    assert parse(data={key: RUN, "runTags": None, "new": [1]}, subject="") == RUN
+
+
+def test_the_subject_stands_in_for_missing_data() -> None:
+    assert parse(data={}, subject=f"Experiments/x/Runs/{RUN}") == RUN
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event_type": "Microsoft.MachineLearningServices.ModelRegistered"},
+        {"event_type": "Microsoft.Storage.BlobCreated"},
+        {"data": {}, "subject": ""},
+        {"data": None, "subject": ""},
+        {"data": [RUN], "subject": ""},
+        {"data": {"runId": 7}},
+        {"data": {"runId": ""}},
+        {"data": {"runId": "../x"}},
+        {"data": {"runId": "a" * 256}},
+        {"data": {"runId": f"{RUN}\n"}},
+    ],
+)
+def test_anything_else_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidEvent, match="event e1"):
+        parse(**changes)
+
+
+@given(
+    event_type=st.sampled_from(["Microsoft.MachineLearningServices.RunCompleted", "x"]),
+    subject=st.text(),
+    data=st.dictionaries(
+        st.sampled_from(["runId", "RunID", "x"]),
+        st.recursive(st.none() | st.text() | st.integers(), st.lists),
+    ),
+)
+def test_nothing_but_a_name_or_an_error_comes_out(
+    event_type: str, subject: str, data: dict[str, Any]
+) -> None:
+    with contextlib.suppress(InvalidEvent):
+        run = parse(event_type=event_type, subject=subject, data=data)
+        assert run.isascii()
+        assert run.replace("-", "").replace("_", "").isalnum()
+
+
+def check(topic: str) -> None:
+    check_workspace(topic, event_id="e1", subscription_id="s1", resource_group="rg", workspace="ws")
+
+
+@pytest.mark.parametrize("topic", [WORKSPACE, WORKSPACE.lower(), "", "azure-ml"])
+def test_the_workspaces_own_events_and_nameless_ones_pass(topic: str) -> None:
+    check(topic)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [WORKSPACE + "2", WORKSPACE.replace("Rg", "other"), WORKSPACE.replace("S1", "S2")],
+)
+def test_another_workspaces_event_is_refused(topic: str) -> None:
+    with pytest.raises(InvalidEvent, match="is not workspace 'ws'"):
+        check(topic)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from azure.functions import EventGridEvent
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.triggers.job_state_changed import handle_job_event
+from orchestrations.errors import InvalidSetting
+from tests.unit.handlers.durable_fake import TaskHub
+
+RUN = "digits-0123456789abcdef-1"
+SETTINGS = {
+    "AZUREML_SUBSCRIPTION_ID": "s1",
+    "AZUREML_RESOURCE_GROUP": "rg",
+    "AZUREML_WORKSPACE_NAME": "ws",
+}
+
+
+def an_event(**changes: Any) -> EventGridEvent:
+    fields: dict[str, Any] = {
+        "id": "e1",
+        "topic": "/subscriptions/S1/resourceGroups/RG/providers/"
+        "Microsoft.MachineLearningServices/workspaces/WS",
+        "subject": f"experiments/x/runs/{RUN}",
+        "event_type": "Microsoft.MachineLearningServices.RunCompleted",
+        "event_time": datetime(2026, 11, 21, tzinfo=UTC),
+        "data": {"runId": RUN},
+        "data_version": "1",
+    }
+    return EventGridEvent(**fields | changes)
+
+
+async def handle(
+    hub: TaskHub, event: EventGridEvent, settings: dict[str, str] | None = None
+) -> bool:
+    starter: Any = hub
+    clients = Clients(Settings(SETTINGS if settings is None else settings))
+    return await handle_job_event(clients, starter, event)
+
+
+@pytest.fixture
+def hub() -> TaskHub:
+    hub = TaskHub()
+    hub.add(RUN, "retraining")
+    return hub
+
+
+async def test_the_run_of_the_job_is_told_to_look(hub: TaskHub) -> None:
+    assert await handle(hub, an_event())
+    assert await handle(hub, an_event(topic=None))
+    assert hub.raised == [(RUN, "look")] * 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"topic": an_event().topic.replace("WS", "another")},
+        {"event_type": "Microsoft.MachineLearningServices.ModelRegistered"},
+        {"subject": "", "data": {}},
+        {"subject": "", "data": None},
+        {"data": {"runId": "somebody-elses-job"}},
+    ],
+)
+async def test_what_is_none_of_our_business_wakes_nobody(
+    hub: TaskHub, changes: dict[str, Any]
+) -> None:
+    assert not await handle(hub, an_event(**changes))
+    assert hub.raised == []
+
+
+@pytest.mark.parametrize("runtime_status", ["Completed", "Failed", "Terminated"])
+async def test_a_run_that_has_ended_is_left_alone(hub: TaskHub, runtime_status: str) -> None:
+    hub.documents[RUN]["runtimeStatus"] = runtime_status
+    assert not await handle(hub, an_event())
+
+
+async def test_a_run_may_end_in_this_very_moment() -> None:
+    class EndingHub(TaskHub):
+        async def raise_event(self, instance: str, event: str) -> None:
+            self.documents[instance]["runtimeStatus"] = "Completed"
+            await super().raise_event(instance, event)
+
+    hub = EndingHub()
+    hub.add(RUN, "retraining")
+    assert not await handle(hub, an_event())
+
+
+async def test_an_app_without_a_workspace_must_not_swallow_events(hub: TaskHub) -> None:
+    with pytest.raises(InvalidSetting, match="AZUREML_SUBSCRIPTION_ID"):
+        await handle(hub, an_event(), settings={})
