@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.harness import Bench, Contender, Sample
 from benchmarks.host_process import HostProcess
-from localazure.functions.durable import history
-from localazure.functions.durable.history import EventType
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import EventType
 
 LEDGER_APP = Path(__file__).parent / "apps" / "ledger"
 INSTANCES = 50

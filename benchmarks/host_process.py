@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 import psutil
 
-from localazure.ports import free_ports
+from localazure.processes.ports import free_ports
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from benchmarks.host_process import REPOSITORY
-from localazure.environment import LOOPBACK, Environment
+from localazure.runtime.environment import LOOPBACK, Environment
 
 READY_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
@@ -55,7 +55,7 @@ def running(environment: Environment, parts: Sequence[tuple[str, int]]) -> Gener
 def _process(state: Path, name: str) -> Generator[subprocess.Popen[bytes]]:
     with (state / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "localazure.part", name, str(state)],
+            [sys.executable, "-m", "localazure.runtime.part", name, str(state)],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -13,10 +13,10 @@ _OWNERS: tuple[tuple[str, str], ...] = (
     ("/azure/durable_functions/", "SDK: replay"),
     ("/azure/functions/", "SDK: bindings"),
     ("/benchmarks/apps/", "the app"),
-    ("/localazure/functions/durable/http_api.py", "HTTP"),
+    ("/localazure/functions/durable/api/http_api.py", "HTTP"),
     ("/localazure/functions/durable/", "engine"),
     ("/localazure/functions/", "host: invocation"),
-    ("/localazure/database.py", "engine"),
+    ("/localazure/sqlite/database.py", "engine"),
     ("/aiohttp/", "HTTP"),
 )
 _JSON = "/json/"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Sequence
 
 from benchmarks.host_process import REPOSITORY
-from localazure.ports import free_ports
+from localazure.processes.ports import free_ports
 
 RANKS = 2
 

@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 
 from benchmarks.peers.line_protocol import serve
-from localazure.ports import free_ports
-from localazure.process import die_with_parent
+from localazure.processes.lifetime import die_with_parent
+from localazure.processes.ports import free_ports
 
 # The program itself: npm's wrapper would leave it behind when it is killed.
 PACKAGES = Path(sys.prefix) / "node_modules" / "@restatedev"

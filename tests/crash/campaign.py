@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from localazure.crash_points import COMMIT_POINTS
-from localazure.database import DatabaseUnusable
-from localazure.functions.durable.store import Store
+from localazure.functions.durable.store.store import Store
+from localazure.sqlite.crash_points import COMMIT_POINTS
+from localazure.sqlite.database import DatabaseUnusable
 from tests.crash import invariants
 from tests.crash.client import Client, Refused
 from tests.crash.host import Folder, Life

@@ -19,16 +19,16 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-from localazure import crash_points
-from localazure.environment import LOOPBACK
-from localazure.functions.authorization import KeyRing
 from localazure.functions.host import run_app
+from localazure.functions.http.access_keys import KeyRing
+from localazure.runtime.environment import LOOPBACK
+from localazure.sqlite import crash_points
 
 APP: Final = Path(__file__).parent / "app"
 KEYS: Final = KeyRing(master="master", host="host", system="system")
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__, "localazure.functions.durable_functions"])
+_processes.set_forkserver_preload([__name__, "localazure.functions.triggers.durable.functions"])
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from localazure.functions.durable import history
-from localazure.functions.durable.history import Event, EventType
-from localazure.functions.durable.instance import FINISHED, Instance, Status
-from localazure.functions.durable.records import Message
-from localazure.functions.durable.store import Store
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
+from localazure.functions.durable.store.records import Message
+from localazure.functions.durable.store.store import Store
 
 _SCHEDULES: Final = frozenset(
     {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from localazure.functions.durable.store import Store
+from localazure.functions.durable.store.store import Store
 from tests.crash.host import KEYS, Folder, Life
 
 ROOT = Path(__file__).parents[2]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from localazure.functions.durable import history
-from localazure.functions.durable.history import Event
-from localazure.functions.durable.instance import Execution, Instance, Status
-from localazure.functions.durable.records import Activity, Turn
-from localazure.functions.durable.store import Store
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.instance import Execution, Instance, Status
+from localazure.functions.durable.store.records import Activity, Turn
+from localazure.functions.durable.store.store import Store
 from tests.crash import invariants
 from tests.crash.invariants import UnderWay
 

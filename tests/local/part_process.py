@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from localazure.part import READY_FD_VARIABLE
+from localazure.runtime.part import READY_FD_VARIABLE
 
 REPOSITORY = Path(__file__).parents[2]
 STOP_SECONDS = 60.0
 
 
 class PartProcess:
-    """`python -m localazure.part NAME STATE`; its output goes to `STATE/NAME.log`.
+    """`python -m localazure.runtime.part NAME STATE`; its output goes to `STATE/NAME.log`.
 
     As a context manager it has started inside and has ended outside, by SIGTERM unless a test
     ended it before.
@@ -33,7 +33,7 @@ class PartProcess:
         log_file = self.state / f"{self.name}.log"
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "localazure.part", self.name, str(self.state)],
+                [sys.executable, "-m", "localazure.runtime.part", self.name, str(self.state)],
                 cwd=REPOSITORY,
                 env={**os.environ, READY_FD_VARIABLE: str(told)},
                 stdin=subprocess.PIPE,

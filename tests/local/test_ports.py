@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from localazure.ports import LOOPBACK, free_ports
+from localazure.processes.ports import LOOPBACK, free_ports
 
 LINUX_ONLY = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere a drawn port cannot be held for another process"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from localazure.process import end
+from localazure.processes.lifetime import end
 
 TIMES = 200
 STUBBORN = """

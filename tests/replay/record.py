@@ -29,8 +29,8 @@ import aiohttp
 import yaml
 from azure.storage.blob.aio import BlobServiceClient
 
-from localazure.endpoints import describe_endpoints
-from localazure.up import Options, running
+from localazure.runtime.endpoints import describe_endpoints
+from localazure.runtime.supervisor import Options, running
 from tests.replay.recording import HISTORIES, Recording
 from tests.replay.situations import NO_QUOTA_SIZE, SITUATIONS, Scene, pipeline_document
 from tests.replay.tape import Tape, without_machine

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localazure.functions.durable.history import EventType
+from localazure.functions.durable.engine.history import EventType
 
 HISTORIES = Path(__file__).parent / "histories"
 STEP_EVENTS = frozenset(

@@ -13,11 +13,11 @@ from typing import Any
 from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.actions.ActionType import ActionType
 
-from localazure.functions.durable.commands import recorded
-from localazure.functions.durable.decision import OUT_OF_PROC_MARK, from_answer
-from localazure.functions.durable.history import EventType
-from localazure.functions.durable.invocation import KnownFunctions
-from localazure.functions.durable.replay import Replay
+from localazure.functions.durable.engine.commands import recorded
+from localazure.functions.durable.engine.decision import OUT_OF_PROC_MARK, from_answer
+from localazure.functions.durable.engine.history import EventType
+from localazure.functions.durable.engine.invocation import KnownFunctions
+from localazure.functions.durable.engine.replay import Replay
 from orchestrations import activities
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining

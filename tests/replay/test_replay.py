@@ -11,8 +11,8 @@ import pytest
 from azure.durable_functions.models.actions.ActionType import ActionType
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType
 
-from localazure.functions.durable.history import EventType
-from localazure.functions.durable.replay import ReplayFailed
+from localazure.functions.durable.engine.history import EventType
+from localazure.functions.durable.engine.replay import ReplayFailed
 from orchestrations import activities
 from orchestrations.activities import GET_JOB, READ_RESULTS
 from orchestrations.contracts import TERMINAL_RUN_STATES, LandingResult

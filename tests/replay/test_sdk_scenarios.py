@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from azure.durable_functions import Orchestrator
 
-from localazure.functions import replay
-from localazure.functions.durable import decision, episode
-from localazure.functions.durable.decision import Decision
-from localazure.functions.durable.episode import Effects
-from localazure.functions.durable.history import Event, EventType
-from localazure.functions.durable.instance import FINISHED, Execution, Status
-from localazure.functions.durable.invocation import FunctionFailed, KnownFunctions
-from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.durable.replay_cursor import ReplayCursor
+from localazure.functions.durable.engine import decision, episode
+from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import FINISHED, Execution, Status
+from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.engine.replay_cursor import ReplayCursor
+from localazure.functions.worker import orchestrators
 from tests.replay.sdk_scenarios import Scenario, answer_of, scenarios
 
 STEPS = {
@@ -71,7 +71,7 @@ class Retelling:
 
     def __init__(self, scenario: Scenario) -> None:
         self._plain = Orchestrator.create(scenario.orchestrator)
-        self._wrapped = replay.wrap(self._plain)
+        self._wrapped = orchestrators.wrap(self._plain)
         self._document = scenario.document
         self.execution = _execution(scenario.document)
         self._memo: dict[str, Any] = {}
@@ -110,7 +110,7 @@ class Retelling:
             execution=execution, past=self.events, arrived=arrived, memo=self._memo
         )
         self.answer = answer_of(self._plain, trigger.body)
-        through_the_host = answer_of(self._wrapped, context=replay.TriggerContext(trigger))
+        through_the_host = answer_of(self._wrapped, context=orchestrators.TriggerContext(trigger))
         assert through_the_host == self.answer
         self.effects = episode.conclude(
             execution,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localazure.app_settings import AppSettingsError, expand_app_settings
-from localazure.environment import Environment, Ports
+from localazure.runtime.app_settings import AppSettingsError, expand_app_settings
+from localazure.runtime.environment import Environment, Ports
 
 
 @pytest.fixture

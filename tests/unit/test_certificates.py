@@ -10,13 +10,13 @@ import certifi
 import pytest
 from cryptography import x509
 
-from localazure.certificates import (
+from localazure.runtime.certificates import (
     RENEW_BEFORE_END,
     SERVER_LIFETIME,
     ensure_certificates,
     server_context,
 )
-from localazure.environment import Environment, Ports
+from localazure.runtime.environment import Environment, Ports
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

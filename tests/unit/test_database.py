@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localazure.database import (
+from localazure.sqlite.database import (
     Database,
     DatabaseInUse,
     DatabaseUnusable,

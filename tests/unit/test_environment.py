@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localazure.environment import STORAGE_KEY, Environment, Keys, Ports
+from localazure.runtime.environment import STORAGE_KEY, Environment, Keys, Ports
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from localazure.environment import Environment, Ports
-from localazure.part import READY_FD_VARIABLE, live
+from localazure.runtime.environment import Environment, Ports
+from localazure.runtime.part import READY_FD_VARIABLE, live
 
 Pipe = tuple[int, int]
 

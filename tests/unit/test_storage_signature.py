@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from localazure.storage_signature import sign_queue_request, sign_table_request
+from localazure.storage_client.signature import sign_queue_request, sign_table_request
 
 KEY = base64.b64encode(b"k" * 32).decode()
 NAMES = st.sampled_from(["numofmessages", "visibilitytimeout", "popreceipt", "comp"])

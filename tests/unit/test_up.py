@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localazure import up
-from localazure.environment import Ports
 from localazure.errors import StartError
-from localazure.up import PART_OF_PORT, PARTS, PartProcess, lock_state
+from localazure.runtime import supervisor
+from localazure.runtime.environment import Ports
+from localazure.runtime.supervisor import PART_OF_PORT, PARTS, PartProcess, lock_state
 
 STARTS, FAILS = True, False
 
@@ -61,8 +61,8 @@ async def test_a_part_that_keeps_dying_ends_all_with_its_last_words(
 ) -> None:
     part = DyingPart(tmp_path, [STARTS, FAILS, STARTS, FAILS, STARTS, STARTS])
     with pytest.raises(StartError, match="storage keeps dying:\nout of cheese"):
-        await up.keep_part_running(part, said.append)
-    assert pauses == list(up.RESTART_PAUSES_SECONDS)
+        await supervisor.keep_part_running(part, said.append)
+    assert pauses == list(supervisor.RESTART_PAUSES_SECONDS)
     assert part.starts == [STARTS]  # it had as many starts as there are pauses
     assert said.count("storage ended (SIGKILL): starting it again") == 5
     assert said.count("storage did not start:\nout of cheese") == 2
@@ -72,7 +72,7 @@ async def test_a_restart_that_failed_is_tried_again(
     tmp_path: Path, pauses: list[float], said: list[str]
 ) -> None:
     part = DyingPart(tmp_path, [FAILS, FAILS, STARTS])
-    keeping = asyncio.create_task(up.keep_part_running(part, said.append))
+    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
     while part.starts:
         await asyncio.sleep(0)
     keeping.cancel()
@@ -83,9 +83,9 @@ async def test_a_restart_that_failed_is_tried_again(
 async def test_a_part_that_recovered_begins_with_the_first_pause_again(
     tmp_path: Path, pauses: list[float], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(up, "HEALTHY_AFTER_SECONDS", -1.0)  # it is healthy at once
+    monkeypatch.setattr(supervisor, "HEALTHY_AFTER_SECONDS", -1.0)  # it is healthy at once
     part = DyingPart(tmp_path, [STARTS] * 8)
-    keeping = asyncio.create_task(up.keep_part_running(part, said.append))
+    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
     while part.starts:
         await asyncio.sleep(0)
     keeping.cancel()
@@ -113,8 +113,8 @@ async def test_a_successor_waits_for_the_parts_of_an_owner_that_was_killed(
     # What a part inherits: the same lock, through a descriptor of its own.
     async with lock_state(tmp_path, said.append) as lock:
         inherited = os.dup(lock)
-    monkeypatch.setattr(up, "is_alive", _nobody)
-    monkeypatch.setattr(up, "LOCK_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(supervisor, "is_alive", _nobody)
+    monkeypatch.setattr(supervisor, "LOCK_POLL_SECONDS", 0.001)
 
     def tell(line: str) -> None:
         said.append(line)
@@ -127,9 +127,9 @@ async def test_a_successor_waits_for_the_parts_of_an_owner_that_was_killed(
 async def test_it_does_not_wait_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    monkeypatch.setattr(up, "is_alive", _nobody)
-    monkeypatch.setattr(up, "STOP_TIMEOUT_SECONDS", 0.01)
-    monkeypatch.setattr(up, "LOCK_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(supervisor, "is_alive", _nobody)
+    monkeypatch.setattr(supervisor, "STOP_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "LOCK_POLL_SECONDS", 0.001)
     async with lock_state(tmp_path, said.append):
         with pytest.raises(StartError, match="is in use by process"):
             async with lock_state(tmp_path, said.append):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import aiohttp
 
-from localazure.environment import LOOPBACK, Environment
 from localazure.errors import StartError, shown_without_traceback
-from localazure.function_faults import function_faults
-from localazure.process import LAST_SECONDS, ends_soon_after
-from localazure.up import DEFAULT_PORT_BASE, Options, running
+from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
+from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.function_errors import function_faults
+from localazure.runtime.supervisor import DEFAULT_PORT_BASE, Options, running
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -152,8 +152,8 @@ def _show_endpoints(environment: Environment) -> None:
 
 async def _start(parsed: argparse.Namespace) -> int:
     # Loaded only here: `up` runs the host as a process of its own.
-    from localazure.functions.cors import CorsPolicy  # noqa: PLC0415 - see above
     from localazure.functions.host import start_host  # noqa: PLC0415 - see above
+    from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
 
     app: Path = parsed.app.resolve()
     state: Path = (parsed.state or app / ".localazure").resolve()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import azure.durable_functions as df
 
-from localazure.crash_points import crash_point
+from localazure.sqlite.crash_points import crash_point
 
 app = df.DFApp()
 JOURNAL = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)

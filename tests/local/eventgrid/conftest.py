@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from localazure.environment import Environment
-from localazure.ports import free_ports
+from localazure.processes.ports import free_ports
+from localazure.runtime.environment import Environment
 
 
 @pytest.fixture

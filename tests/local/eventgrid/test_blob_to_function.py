@@ -11,7 +11,7 @@ from aiohttp import web
 from azure.storage.blob.aio import ContainerClient
 
 from localazure import eventgrid, storage
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 
 LOCAL = Path(__file__).parents[3] / "infra" / "local"
 

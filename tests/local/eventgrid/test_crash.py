@@ -10,7 +10,7 @@ from azure.core.exceptions import AzureError
 from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from tests.local.part_process import PartProcess
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from azure.eventgrid.aio import EventGridPublisherClient
 from azure.storage.blob.aio import ContainerClient
 
 from localazure import eventgrid, storage
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 
 DEAD_LETTERS = {
     "endpointType": "StorageBlob",

@@ -11,7 +11,7 @@ from azure.eventgrid.aio import EventGridPublisherClient
 from azure.servicebus.aio import ServiceBusClient
 
 from localazure import eventgrid, servicebus
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 
 ENTITIES = {
     "UserConfig": {

@@ -14,10 +14,10 @@ from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
 
 from localazure import eventgrid, storage
-from localazure.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
-from localazure.storage_queue import ReceivedMessage, StorageQueue
-from localazure.storage_rest import Endpoint, StorageRest
-from localazure.storage_signature import sign_queue_request
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
+from localazure.storage_client.queue import ReceivedMessage, StorageQueue
+from localazure.storage_client.rest import Endpoint, StorageRest
+from localazure.storage_client.signature import sign_queue_request
 
 
 def inbox(environment: Environment, session: aiohttp.ClientSession) -> StorageQueue:

@@ -13,11 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.environment import Environment
-from localazure.functions.authorization import KeyRing
-from localazure.functions.cors import CorsPolicy
 from localazure.functions.host import DRAIN_SECONDS, Host, run_app
-from localazure.ports import free_ports
+from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.cors import CorsPolicy
+from localazure.processes.ports import free_ports
+from localazure.runtime.environment import Environment
 
 APPS = Path(__file__).parent / "apps"
 KEYS = KeyRing(master="master-key", host="host-key", system="system-key")

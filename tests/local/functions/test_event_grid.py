@@ -6,8 +6,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.environment import Environment
 from localazure.eventgrid import serve as serve_event_grid
+from localazure.runtime.environment import Environment
 
 URL = "/runtime/webhooks/EventGrid"
 NOTIFICATION = {"aeg-event-type": "Notification"}

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.functions.cors import CorsPolicy
+from localazure.functions.http.cors import CorsPolicy
 
 MASTER = {"x-functions-key": "master-key"}
 

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 
 ROOT = Path(__file__).parents[3]
 APPS = Path(__file__).parent / "apps"
@@ -65,7 +65,7 @@ async def json_of(client: aiohttp.ClientSession, url: str) -> Any:
 
 
 async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -> None:
-    command = ("-m", "localazure.part", "functions", str(part.state))
+    command = ("-m", "localazure.runtime.part", "functions", str(part.state))
     async with aiohttp.ClientSession() as client:
         async with process(*command) as first:
             await until_up(client, part.functions_url)
@@ -96,7 +96,7 @@ async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
 ) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from localazure.functions.authorization import KeyRing\n"
+        "from localazure.functions.http.access_keys import KeyRing\n"
         "from localazure.functions.host import run_app\n"
         "async def main():\n"
         "    keys = KeyRing('m', 'h', 's')\n"

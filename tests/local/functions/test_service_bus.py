@@ -13,7 +13,7 @@ import pytest_asyncio
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from localazure.servicebus import serve as serve_service_bus
 
 CONFIG = {

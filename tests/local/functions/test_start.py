@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from localazure.functions.authorization import KeyRing
 from localazure.functions.errors import AppLoadError
 from localazure.functions.host import run_app, start_host
+from localazure.functions.http.access_keys import KeyRing
 
 KEYS = KeyRing(master="m", host="h", system="s")
 HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"

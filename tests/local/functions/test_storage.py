@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 from azure.storage.blob.aio import BlobServiceClient
 
-from localazure.environment import Environment
-from localazure.functions.blob_scan import BlobScan, FoundBlob
-from localazure.functions.storage_clients import StorageClients
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
+from localazure.runtime.environment import Environment
 from localazure.storage import serve as serve_storage
-from localazure.storage_queue import StorageQueue, encode
+from localazure.storage_client.queue import StorageQueue, encode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 BLOB_WEBHOOK = "/runtime/webhooks/blobs"

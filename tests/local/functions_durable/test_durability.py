@@ -14,7 +14,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from localazure.functions.durable import work_queue
+from localazure.functions.durable.runtime import work_queue
 from tests.local.functions_durable.tiny_app import RunningHub, TinyApp, eventually, running
 
 

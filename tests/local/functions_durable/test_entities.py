@@ -9,7 +9,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from localazure.functions.durable.invocation import Trigger
+from localazure.functions.durable.engine.invocation import Trigger
 from tests.local.functions_durable.tiny_app import RunningHub, TinyApp, running
 
 Context = df.DurableOrchestrationContext

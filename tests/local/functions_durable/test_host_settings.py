@@ -10,9 +10,9 @@ import azure.durable_functions as df
 import pytest
 from aiohttp import web
 
-from localazure.functions.durable import work_queue
-from localazure.functions.durable.invocation import Trigger
-from localazure.functions.durable.versioning import FailureStrategy, MatchStrategy
+from localazure.functions.durable.engine.invocation import Trigger
+from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
+from localazure.functions.durable.runtime import work_queue
 from tests.local.functions_durable.tiny_app import TinyApp, running
 
 Context = df.DurableOrchestrationContext

@@ -13,8 +13,8 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
-from localazure.functions.durable.instance import Instance
-from localazure.functions.durable.store import Store
+from localazure.functions.durable.engine.instance import Instance
+from localazure.functions.durable.store.store import Store
 from tests.local.functions_durable.tiny_app import SYSTEM_KEY, TinyApp, eventually, running
 
 Context = df.DurableOrchestrationContext
@@ -236,7 +236,7 @@ async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
 async def test_lists_and_purges_are_done_in_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localazure.functions.durable.store.PAGE_SIZE", 3)
+    monkeypatch.setattr("localazure.functions.durable.store.store.PAGE_SIZE", 3)
     lengths: list[int] = []
     query = Store.query
 

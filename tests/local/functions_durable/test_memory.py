@@ -13,7 +13,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from localazure.functions.durable import live_instances
+from localazure.functions.durable.runtime import instance_cache
 from tests.local.functions_durable.tiny_app import TinyApp, eventually, running
 
 Context = df.DurableOrchestrationContext
@@ -63,7 +63,7 @@ def make_app() -> TinyApp:
 
 
 async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_instances, "MAX_CACHED_CHARACTERS", 1)  # every episode reads the store
+    monkeypatch.setattr(instance_cache, "MAX_CACHED_CHARACTERS", 1)  # every episode reads the store
     async with running(make_app(), tmp_path) as hub:
         names = ("mixed", "again", "failing", "parent")
         ids = [await hub.client.start_new(name, f"{name}-{n}") for n in range(5) for name in names]

@@ -20,12 +20,12 @@ from unittest import mock
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from localazure.database import Database, LaneBroken
-from localazure.functions.durable import work_queue
+from localazure.functions.durable.engine.instance import LIVE
 from localazure.functions.durable.extension import DurableExtension, DurableOptions
-from localazure.functions.durable.instance import LIVE
-from localazure.functions.durable.store import Store
-from localazure.functions.durable.task_hub import TaskHub
+from localazure.functions.durable.runtime import work_queue
+from localazure.functions.durable.runtime.task_hub import TaskHub
+from localazure.functions.durable.store.store import Store
+from localazure.sqlite.database import Database, LaneBroken
 from tests.crash.invariants import inspect
 from tests.local.functions_durable.random_orchestrations import (
     MAX_PLACES,
@@ -174,7 +174,7 @@ def check(folder: Path) -> None:
 def test_crashes_change_no_result(plan: list[Step], lives: list[int]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch("localazure.functions.durable.store.Database", MortalDatabase),
+        mock.patch("localazure.functions.durable.store.store.Database", MortalDatabase),
         mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
     ):
         output, total, crashes = asyncio.run(live_through(plan, lives, Path(folder)))
@@ -192,7 +192,7 @@ def test_failed_transactions_change_no_result(plan: list[Step], failing: set[int
     FailingDatabase.failing, FailingDatabase.handed_in = failing, 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch("localazure.functions.durable.store.Database", FailingDatabase),
+        mock.patch("localazure.functions.durable.store.store.Database", FailingDatabase),
         mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
     ):
         output, total, handed_in = asyncio.run(live_with_failures(plan, Path(folder)))

@@ -19,12 +19,12 @@ import azure.durable_functions as df
 from aiohttp import web
 from azure.durable_functions.models.utils import http_utils
 
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import (
     DurableExtension,
     DurableOptions,
     FunctionFailed,
 )
-from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
 
 SYSTEM_KEY = "system key/with+odd=characters"
 DEADLINE_SECONDS = 20.0

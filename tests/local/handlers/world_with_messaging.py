@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from tests.local.part_process import PartProcess
 
 ROOT = Path(__file__).parents[3]

@@ -19,7 +19,7 @@ from handlers.landing_zone.batch_records import record_window
 from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.manifests import freeze_manifest, quarantine_files
 from handlers.triggers.explain import explain
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from orchestrations.contracts import (
     ClaimDataset,
     Dataset,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from localazure.certificates import ensure_certificates
-from localazure.environment import Environment
 from localazure.machinelearning.client_settings import app_settings
+from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.environment import Environment
 from tests.local.machinelearning.local_workspace import (
     AZURE_ML,
     EventGridTopic,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from tests.local.part_process import PartProcess
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from azure.core.exceptions import (
 )
 from azure.identity import DefaultAzureCredential
 
-from localazure.environment import STORAGE_ACCOUNT
+from localazure.runtime.environment import STORAGE_ACCOUNT
 from tests.local.machinelearning.local_workspace import SDK_WARNINGS, Local, until
 
 pytestmark = SDK_WARNINGS

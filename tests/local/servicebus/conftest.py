@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from localazure.servicebus import serve
 
 # Short times, so that tests can wait for what time decides.

@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from tests.local.part_process import PartProcess
 
 # The SDK leaves the sockets of connections that died to the garbage collector.

@@ -30,7 +30,7 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthorizationError,
 )
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 
 WAIT_S = 10.0
 

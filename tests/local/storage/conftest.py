@@ -12,7 +12,7 @@ import pytest_asyncio
 from aiohttp import web
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 from localazure.storage import serve
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from azure.storage.blob import BlobBlock, ContentSettings
 from azure.storage.blob import BlobServiceClient as SyncBlobServiceClient
 from azure.storage.blob.aio import ContainerClient
 
-from localazure.environment import STORAGE_ACCOUNT, Environment
+from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

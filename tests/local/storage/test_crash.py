@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import ContainerClient
 
-from localazure.environment import STORAGE_ACCOUNT, Environment
+from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
 from localazure.storage import serve
 from localazure.storage.shared_key import signed_headers
 from tests.local.part_process import PartProcess

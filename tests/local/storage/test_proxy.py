@@ -12,7 +12,7 @@ from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
 from yarl import URL
 
-from localazure.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
 
 ODD_NAMES = [
     "plain",

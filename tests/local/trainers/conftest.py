@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from localazure.ports import free_ports
+from localazure.processes.ports import free_ports
 from tests.local.trainers.forked_ranks import (
     DEADLINE_SECONDS,
     ForkedRanks,

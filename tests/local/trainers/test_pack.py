@@ -17,7 +17,7 @@ import psutil
 import pytest
 import yaml
 
-from localazure.ports import free_ports
+from localazure.processes.ports import free_ports
 from tests.local.trainers.conftest import REPOSITORY, freeze, make_digits, variables
 
 DEADLINE_SECONDS = 200

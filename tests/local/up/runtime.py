@@ -105,7 +105,7 @@ class Runtime:
         """The process of a part, None while it has none."""
         for process in processes_of(self.state):
             with contextlib.suppress(psutil.Error):
-                if process.cmdline()[1:4] == ["-m", "localazure.part", name]:
+                if process.cmdline()[1:4] == ["-m", "localazure.runtime.part", name]:
                     return process
         return None
 

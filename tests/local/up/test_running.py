@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from localazure.up import PARTS
+from localazure.runtime.supervisor import PARTS
 from tests.local.up.conftest import make_app
 from tests.local.up.runtime import ROOT, Runtime, running, until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from localazure.environment import Environment, Ports
-from localazure.up import PART_OF_PORT
+from localazure.runtime.environment import Environment, Ports
+from localazure.runtime.supervisor import PART_OF_PORT
 from tests.local.up.runtime import ROOT, processes_of
 
 
@@ -116,7 +116,7 @@ def test_a_part_says_short_what_is_wrong_with_its_file(
     ports = Ports.from_base(0)  # none is ever bound
     environment = Environment.draw(tmp_path / "state", app=app, ports=ports)
     environment.save()
-    status, said = localazure(part, str(environment.state), module="localazure.part")
+    status, said = localazure(part, str(environment.state), module="localazure.runtime.part")
     assert status == 1
     assert str(target) in said
     assert named in said

@@ -6,8 +6,8 @@ from benchmarks.profile_shares import IDLE, classify
 
 SDK = "/site-packages/azure/durable_functions/models/history/HistoryEvent.py"
 DATEUTIL = "/site-packages/dateutil/parser/_parser.py"
-ENGINE = "/repo/localazure/functions/durable/episode.py"
-HOST = "/repo/localazure/functions/invocation.py"
+ENGINE = "/repo/localazure/functions/durable/engine/episode.py"
+HOST = "/repo/localazure/functions/worker/invocation.py"
 JSON = "/lib/python3.11/json/decoder.py"
 ASYNCIO = "/lib/python3.11/asyncio/events.py"
 
@@ -22,7 +22,7 @@ ASYNCIO = "/lib/python3.11/asyncio/events.py"
         (["/lib/python3.11/uuid.py", HOST, ENGINE], "host: invocation"),
         (["/repo/benchmarks/apps/chains/function_app.py", SDK], "the app"),
         (["/site-packages/aiohttp/web_protocol.py", ASYNCIO], "HTTP"),
-        ([JSON, "/repo/localazure/functions/durable/http_api.py"], "HTTP"),
+        ([JSON, "/repo/localazure/functions/durable/api/http_api.py"], "HTTP"),
         ([ASYNCIO], "event loop"),
     ],
 )

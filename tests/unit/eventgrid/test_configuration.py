@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from localazure.environment import Environment, Ports
 from localazure.eventgrid.configuration import (
     AzureFunction,
     Configuration,
@@ -18,6 +17,7 @@ from localazure.eventgrid.configuration import (
 )
 from localazure.eventgrid.place import EventGridConfigurationError
 from localazure.eventgrid.schemas import Schema
+from localazure.runtime.environment import Environment, Ports
 
 ROOT = Path(__file__).parents[3]
 FULL: dict[str, Any] = {

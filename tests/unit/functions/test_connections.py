@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
-from localazure.functions import connections
+from localazure.functions.configuration import connections
 
 SECRET = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true"
 

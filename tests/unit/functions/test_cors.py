@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.functions.cors import CorsPolicy
+from localazure.functions.http.cors import CorsPolicy
 
 PAGE = {"Origin": "https://page.example"}
 ASKS = {**PAGE, "Access-Control-Request-Method": "PUT"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from localazure.functions.app.loader import LoadedFunction, importable, load
 from localazure.functions.errors import AppLoadError
-from localazure.functions.loader import LoadedFunction, importable, load
 
 HTTP = ({"name": "req", "type": "httpTrigger", "direction": "in", "authLevel": "anonymous"},)
 RETURN = {"name": "$return", "type": "http", "direction": "out"}

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from localazure.functions.configuration.host_json import (
+    BlobOptions,
+    HostOptions,
+    HttpOptions,
+    QueueOptions,
+)
 from localazure.functions.errors import AppLoadError
-from localazure.functions.host_json import BlobOptions, HostOptions, HttpOptions, QueueOptions
 
 
 def read(folder: Path, document: dict[str, Any]) -> HostOptions:

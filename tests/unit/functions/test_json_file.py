@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localazure.functions.configuration.json_file import parse_object, read_object
 from localazure.functions.errors import AppLoadError
-from localazure.functions.json_file import parse_object, read_object
 
 
 def test_comments_are_left_out() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from localazure.functions.app.loader import LoadedFunction, importable, load
 from localazure.functions.errors import AppLoadError
-from localazure.functions.loader import LoadedFunction, importable, load
 
 HEADER = """
 from typing import Dict, List, Optional

@@ -6,7 +6,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.polling_delay import SHORTEST_SECONDS, PollingDelay
+from localazure.functions.triggers.queue.polling_delay import SHORTEST_SECONDS, PollingDelay
 
 
 @given(st.integers(), st.floats(SHORTEST_SECONDS, 60))

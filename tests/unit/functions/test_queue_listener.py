@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from localazure.functions import queue_listener
-from localazure.functions.host_json import QueueOptions
-from localazure.functions.queue_listener import QueueListener, Work
-from localazure.storage_queue import ReceivedMessage
-from localazure.storage_rest import StorageError
+from localazure.functions.configuration.host_json import QueueOptions
+from localazure.functions.triggers.queue import listener as queue_listener
+from localazure.functions.triggers.queue.listener import QueueListener, Work
+from localazure.storage_client.queue import ReceivedMessage
+from localazure.storage_client.rest import StorageError
 
 OPTIONS = QueueOptions(
     max_dequeue_count=3,

@@ -15,13 +15,13 @@ from azure.functions import OrchestrationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions import replay
-from localazure.functions.durable import decision, episode, history
-from localazure.functions.durable.commands import ScheduleActivity
-from localazure.functions.durable.instance import Execution, Parent, Status
-from localazure.functions.durable.invocation import FunctionFailed, KnownFunctions
-from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.replay import TriggerContext
+from localazure.functions.durable.engine import decision, episode, history
+from localazure.functions.durable.engine.commands import ScheduleActivity
+from localazure.functions.durable.engine.instance import Execution, Parent, Status
+from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.worker import orchestrators
+from localazure.functions.worker.orchestrators import TriggerContext
 
 Answer = tuple[str, str]
 
@@ -70,7 +70,7 @@ def orchestrator(
 
 HANDLE: Any = df.Orchestrator.create(orchestrator)
 HANDLE._df_input_type = list  # as `orchestration_trigger(input_type=list)` does
-CALL = replay.wrap(HANDLE)
+CALL = orchestrators.wrap(HANDLE)
 
 
 def execution(instance_id: str, work: list[Any]) -> Execution:
@@ -177,13 +177,13 @@ def test_an_episode_that_came_to_nothing_leaves_no_trace() -> None:
 
 def test_an_event_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[history.Event] = []
-    real: Any = getattr(replay, "_event")  # noqa: B009 - it is the subject
+    real: Any = getattr(orchestrators, "_event")  # noqa: B009 - it is the subject
 
     def counting(document: history.Event, *, is_played: bool) -> Any:
         made.append(document)
         return real(document, is_played=is_played)
 
-    monkeypatch.setattr(replay, "_event", counting)
+    monkeypatch.setattr(orchestrators, "_event", counting)
     run = Run("counted", [1] * 10 + ["done"])
     while run.status is Status.RUNNING:
         run.step(1)
@@ -243,7 +243,7 @@ def attributes(thing: object) -> dict[str, Any]:
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: str(event["EventType"]))
 @pytest.mark.parametrize("is_played", [True, False])
 def test_an_event_is_what_the_sdk_makes_of_it(event: history.Event, is_played: bool) -> None:  # noqa: FBT001 - a parameter
-    make: Any = getattr(replay, "_event")  # noqa: B009 - it is the subject
+    make: Any = getattr(orchestrators, "_event")  # noqa: B009 - it is the subject
     assert attributes(make(event, is_played=is_played)) == attributes(
         HistoryEvent(IsPlayed=is_played, **event)
     )
@@ -265,7 +265,7 @@ def test_a_context_is_what_the_sdk_makes_of_it(
 
     handle = df.Orchestrator.create(keep)  # pyright: ignore[reportArgumentType] - no generator
     handle(OrchestrationContext(trigger.body))
-    replay.wrap(handle)(context=TriggerContext(trigger))
+    orchestrators.wrap(handle)(context=TriggerContext(trigger))
     theirs, ours = contexts
     assert attributes(ours) == attributes(theirs)
     assert not [
@@ -283,9 +283,9 @@ def test_what_the_sdk_did_not_make_is_called_as_it_is() -> None:
     def decorated(context: Any) -> str:
         return str(context)
 
-    assert replay.wrap(own) is own
-    assert replay.wrap(decorated) is decorated
-    assert replay.wrap(HANDLE) is not HANDLE
+    assert orchestrators.wrap(own) is own
+    assert orchestrators.wrap(decorated) is decorated
+    assert orchestrators.wrap(HANDLE) is not HANDLE
 
 
 def test_a_body_is_written_out_for_who_reads_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.retry_policy import RetryPolicy
+from localazure.functions.app.retry_policy import RetryPolicy
 
 FIXED = {"strategy": "fixed_delay", "max_retry_count": "2", "delay_interval": "00:00:05"}
 GROWING = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.routing import RouteTable, RouteTemplate
+from localazure.functions.http.routing import RouteTable, RouteTemplate
 
 GUID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
 

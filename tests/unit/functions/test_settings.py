@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from localazure.functions.cors import CorsPolicy
-from localazure.functions.errors import AppLoadError
-from localazure.functions.settings import (
+from localazure.functions.configuration.app_settings import (
     AppSettings,
     LocalSettings,
     is_disabled,
     resolve_references,
 )
+from localazure.functions.errors import AppLoadError
+from localazure.functions.http.cors import CorsPolicy
 
 
 def read(folder: Path, document: dict[str, Any]) -> LocalSettings:

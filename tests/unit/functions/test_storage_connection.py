@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.functions.storage_connection import Service, find_endpoint
+from localazure.functions.configuration.storage_connection import Service, find_endpoint
 
 KEYED = (
     "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PQ==;"

@@ -11,15 +11,15 @@ from azure.functions.meta import Datum
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions import converters
-from localazure.functions.blob_trigger import BlobFunction, blob_message, find_host_id
-from localazure.functions.input_bindings import blob_datum, split_path
-from localazure.functions.loader import LoadedFunction
-from localazure.functions.signature import Binding, Signature
-from localazure.functions.storage_clients import StorageClients
-from localazure.functions.storage_outputs import queue_contents, table_entities
-from localazure.functions.storage_table import quoted
-from localazure.storage_queue import decode, encode
+from localazure.functions.app import converters
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.app.signature import Binding, Signature
+from localazure.functions.bindings.inputs import blob_datum, split_path
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.bindings.storage_outputs import queue_contents, table_entities
+from localazure.functions.bindings.storage_table import quoted
+from localazure.functions.triggers.blob.trigger import BlobFunction, blob_message, find_host_id
+from localazure.storage_client.queue import decode, encode
 
 
 @given(st.text() | st.binary())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.timer_schedule import (
+from localazure.functions.triggers.timer.schedule import (
     NEVER,
     CronSchedule,
     Startup,

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from azure.functions.meta import Datum
 
-from localazure.database import Database
-from localazure.functions.invocation import Invoker
-from localazure.functions.loader import LoadedFunction
-from localazure.functions.signature import Binding, check
-from localazure.functions.timer_trigger import MIGRATIONS, TimerTrigger
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.app.signature import Binding, check
+from localazure.functions.triggers.timer.trigger import MIGRATIONS, TimerTrigger
+from localazure.functions.worker.invocation import Invoker
+from localazure.sqlite.database import Database
 
 START = datetime(2026, 8, 8, 10, 2, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.timespan import parse_timespan
+from localazure.functions.configuration.timespan import parse_timespan
 
 
 @pytest.mark.parametrize(

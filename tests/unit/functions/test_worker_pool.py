@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from localazure.functions.worker_pool import WorkerPool
+from localazure.functions.worker.thread_pool import WorkerPool
 
 
 @pytest.fixture

@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.durable import history, status
-from localazure.functions.durable.awaited import Awaited, all_of, any_of
-from localazure.functions.durable.invocation import KnownFunctions
-from localazure.functions.durable.mailboxes import Mailboxes
-from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.records import Message, Timer, microseconds, moment
-from localazure.functions.durable.timers import TimerQueue
-from localazure.functions.durable.versioning import (
+from localazure.functions.durable.api import status
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.invocation import KnownFunctions
+from localazure.functions.durable.engine.tasks import Awaited, all_of, any_of
+from localazure.functions.durable.engine.versioning import (
     FailureStrategy,
     MatchStrategy,
     accepts,
     compare,
 )
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime.inboxes import Mailboxes
+from localazure.functions.durable.runtime.timers import TimerQueue
+from localazure.functions.durable.store.records import Message, Timer, microseconds, moment
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from localazure.functions.durable import decision, episode, history
-from localazure.functions.durable.commands import (
+from localazure.functions.durable.engine import decision, episode, history
+from localazure.functions.durable.engine.commands import (
     Command,
     CreateTimer,
     ScheduleActivity,
     SendOperation,
     StartChild,
 )
-from localazure.functions.durable.decision import Decision
-from localazure.functions.durable.episode import Effects
-from localazure.functions.durable.history import Event
-from localazure.functions.durable.instance import Execution, Parent, Status
-from localazure.functions.durable.invocation import FunctionFailed, KnownFunctions
-from localazure.functions.durable.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.durable.replay_cursor import ReplayCursor
+from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.instance import Execution, Parent, Status
+from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 
 AT = "2026-01-01T00:00:00.000000Z"
 LATER = "2026-01-01T00:00:09.000000Z"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from localazure.functions.durable import history
-from localazure.functions.durable.instance import Execution, Instance, Status
-from localazure.functions.durable.records import (
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.instance import Execution, Instance, Status
+from localazure.functions.durable.store.records import (
     Activity,
     Conflict,
     InstanceExists,
@@ -23,7 +23,7 @@ from localazure.functions.durable.records import (
     Timer,
     Turn,
 )
-from localazure.functions.durable.store import Store
+from localazure.functions.durable.store.store import Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AT = history.timestamp(NOW)
@@ -127,7 +127,7 @@ async def test_an_id_is_free_again_once_its_instance_has_finished(store: Store) 
 async def test_pages_hold_every_instance_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localazure.functions.durable.store.PAGE_SIZE", 2)
+    monkeypatch.setattr("localazure.functions.durable.store.store.PAGE_SIZE", 2)
     for number in range(6):
         await store.create(execution(number))
     pages = [[one.execution.instance_id for one in page] for page in store.pages()]

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from localazure.functions.durable import work_queue
-from localazure.functions.durable.work_queue import WorkQueue
+from localazure.functions.durable.runtime import work_queue
+from localazure.functions.durable.runtime.work_queue import WorkQueue
 
 
 async def test_one_at_a_time_for_each_key_and_so_many_in_all() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from localazure.environment import Environment, Ports
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import (
@@ -23,6 +22,7 @@ from localazure.machinelearning.processes import (
     log_names,
     plan_processes,
 )
+from localazure.runtime.environment import Environment, Ports
 
 MACHINE = Machine(
     environment={"PATH": "/usr/bin", "HOME": "/home/me", "AZURE_CLIENT_SECRET": "s3cret"},

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from localazure.database import Database
 from localazure.servicebus import broker, contents, management, store
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
@@ -22,6 +21,7 @@ from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConf
 from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.entities import Entity
 from localazure.servicebus.queues import Event, LockLostError
+from localazure.sqlite.database import Database
 
 CONFIG = NamespaceConfig(
     queues=(

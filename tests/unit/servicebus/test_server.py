@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from localazure.database import Database
 from localazure.servicebus import contents, store
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import performatives as p
@@ -18,6 +17,7 @@ from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import SharedKey
 from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
 from localazure.servicebus.server import ClientProtocol
+from localazure.sqlite.database import Database
 
 CONFIG = NamespaceConfig(
     queues=(QueueConfig(path="q"),),

@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 from azure.storage.blob.aio import BlobServiceClient
 
-from localazure.environment import Environment
 from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import (
     Configuration,
@@ -31,6 +30,7 @@ from localazure.eventgrid.schemas import Event
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
 from localazure.eventgrid.store import Delivery, Store
+from localazure.runtime.environment import Environment
 
 log = logging.getLogger(__name__)
 

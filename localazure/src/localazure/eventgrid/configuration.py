@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from localazure.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
 from localazure.eventgrid.filters import (
     MAX_ADVANCED_FILTERS,
     MAX_VALUES,
@@ -29,6 +28,7 @@ from localazure.eventgrid.retry import (
     RetryPolicy,
 )
 from localazure.eventgrid.schemas import Schema
+from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
 
 SYSTEM_TOPICS = (STORAGE_TOPIC, AZURE_ML_TOPIC)
 _NAME = re.compile(r"[A-Za-z0-9-]{3,64}")

@@ -9,11 +9,11 @@ import aiohttp
 from aiohttp import web
 from azure.storage.blob.aio import BlobServiceClient
 
-from localazure.environment import LOOPBACK, Environment
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import load
 from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
+from localazure.runtime.environment import LOOPBACK, Environment
 
 SHUTDOWN_TIMEOUT_S = 5.0
 

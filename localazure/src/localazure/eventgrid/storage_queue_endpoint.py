@@ -9,13 +9,13 @@ import json
 
 import aiohttp
 
-from localazure.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY, Environment
 from localazure.eventgrid.configuration import StorageQueueEntity
 from localazure.eventgrid.retry import Outcome, Verdict, judge
 from localazure.eventgrid.schemas import Event
-from localazure.storage_queue import StorageQueue, encode
-from localazure.storage_rest import Endpoint, StorageError, StorageRest
-from localazure.storage_signature import sign_queue_request
+from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY, Environment
+from localazure.storage_client.queue import StorageQueue, encode
+from localazure.storage_client.rest import Endpoint, StorageError, StorageRest
+from localazure.storage_client.signature import sign_queue_request
 
 
 class StorageQueueEndpoint:

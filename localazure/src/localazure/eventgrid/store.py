@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localazure.database import Database
 from localazure.eventgrid.schemas import Event, Schema
+from localazure.sqlite.database import Database
 
 MIGRATIONS = (
     """

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from localazure.environment import Environment
-    from localazure.functions.cors import CorsPolicy
+    from localazure.functions.http.cors import CorsPolicy
+    from localazure.runtime.environment import Environment
 
 __all__ = ["AppLoadError", "serve", "start_host"]
 

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from localazure.functions import bindings, logs
-from localazure.functions.authorization import KeyRing
-from localazure.functions.http_trigger import request_key, url_path
-from localazure.functions.invocation import Invoker, TriggerData
-from localazure.functions.loader import LoadedFunction
+from localazure.functions import logs
+from localazure.functions.app import binding_kinds
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.triggers.http.trigger import request_key, url_path
+from localazure.functions.worker.invocation import Invoker, TriggerData
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.admin")
 
@@ -141,7 +142,7 @@ class AdminApi:
 
     def _describe(self, function: LoadedFunction) -> dict[str, Any]:
         url = None
-        if function.trigger.kind == bindings.HTTP_TRIGGER:
+        if function.trigger.kind == binding_kinds.HTTP_TRIGGER:
             url = f"{self._base_url}/{url_path(function, self._route_prefix)}"
         return {
             "name": function.name,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from localazure.functions import bindings, logs
-from localazure.functions.http_trigger import url_path
-from localazure.functions.loader import LoadedFunction
+from localazure.functions import logs
+from localazure.functions.app import binding_kinds
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.triggers.http.trigger import url_path
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
@@ -31,7 +32,7 @@ def list_functions(
     """
     lines = [colours.warning("Functions:")]
     for function in sorted(
-        functions, key=lambda one: (one.trigger.kind != bindings.HTTP_TRIGGER, one.name)
+        functions, key=lambda one: (one.trigger.kind != binding_kinds.HTTP_TRIGGER, one.name)
     ):
         kind = function.trigger.kind
         name = colours.name(f"{function.name}:")
@@ -39,7 +40,7 @@ def list_functions(
             lines.append(f"\t{name} {kind} (disabled)")
         elif function.name in faults:
             lines.append(f"\t{name} {kind} {colours.error('(in error)')}")
-        elif kind == bindings.HTTP_TRIGGER:
+        elif kind == binding_kinds.HTTP_TRIGGER:
             methods = ",".join(
                 str(method).upper() for method in function.trigger.settings.get("methods") or ()
             )
@@ -62,7 +63,7 @@ def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str])
     for name, fault in sorted(faults.items()):
         _LOG.error("The '%s' function is in error: %s", name, fault)
     for function in functions:
-        if function.retry_policy and function.trigger.kind not in bindings.RETRIED_BY_POLICY:
+        if function.retry_policy and function.trigger.kind not in binding_kinds.RETRIED_BY_POLICY:
             _LOG.warning(
                 "the retry policy of '%s' has no effect: as on Azure, a %s is not retried by one",
                 function.name,

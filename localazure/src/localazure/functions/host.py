@@ -20,31 +20,34 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from localazure.database import Database
-from localazure.environment import LOOPBACK, Environment
-from localazure.functions import bindings, function_list, listeners, logs, timer_trigger, triggers
+from localazure.functions import function_list, logs
 from localazure.functions.admin_api import AdminApi
-from localazure.functions.authorization import KeyRing, OpenDoor
-from localazure.functions.cors import CorsPolicy
-from localazure.functions.host_json import HostOptions
-from localazure.functions.http_throttle import HttpThrottle
-from localazure.functions.http_trigger import max_request_bytes
-from localazure.functions.input_bindings import InputBindings
-from localazure.functions.invocation import Invoker
-from localazure.functions.listeners import Surroundings
-from localazure.functions.loader import LoadedFunction, importable, load
-from localazure.functions.output_bindings import OutputBindings
-from localazure.functions.settings import (
+from localazure.functions.app import binding_kinds
+from localazure.functions.app.loader import LoadedFunction, importable, load
+from localazure.functions.bindings.inputs import InputBindings
+from localazure.functions.bindings.outputs import OutputBindings
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.bindings.storage_outputs import StorageOutputs
+from localazure.functions.configuration.app_settings import (
     AppSettings,
     LocalSettings,
     process_environment,
     time_zone,
 )
-from localazure.functions.storage_clients import StorageClients
-from localazure.functions.storage_outputs import StorageOutputs
+from localazure.functions.configuration.host_json import HostOptions
+from localazure.functions.http.access_keys import KeyRing, OpenDoor
+from localazure.functions.http.cors import CorsPolicy
+from localazure.functions.http.throttle import HttpThrottle
+from localazure.functions.triggers import listeners, registry
+from localazure.functions.triggers.http.trigger import max_request_bytes
+from localazure.functions.triggers.listeners import Surroundings
+from localazure.functions.triggers.timer import trigger as timer_trigger
+from localazure.functions.worker.invocation import Invoker
+from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.sqlite.database import Database
 
 if TYPE_CHECKING:
-    from localazure.functions.durable_functions import DurableFunctions
+    from localazure.functions.triggers.durable.functions import DurableFunctions
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
@@ -104,7 +107,7 @@ class Host:
         self._is_ready = asyncio.Event()
         self._is_draining = False
         try:
-            self._triggers = triggers.build(
+            self._triggers = registry.build(
                 functions,
                 keys,
                 Surroundings(
@@ -118,13 +121,13 @@ class Host:
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
                 # An app without durable functions needs neither the engine nor its SDK.
-                from localazure.functions.durable_functions import DurableFunctions  # noqa: PLC0415 - see above
+                from localazure.functions.triggers.durable.functions import DurableFunctions  # noqa: PLC0415 - see above
 
                 self._durable = DurableFunctions(
                     (
                         function
                         for function in self._triggers.functions
-                        if function.trigger.kind in bindings.DURABLE_TRIGGERS
+                        if function.trigger.kind in binding_kinds.DURABLE_TRIGGERS
                     ),
                     invoker=self.invoker,
                     database_path=state / "durable.db",
@@ -389,6 +392,6 @@ def _spare_collector() -> None:
 
 
 def _uses_durable(function: LoadedFunction) -> bool:
-    return function.trigger.kind in bindings.DURABLE_TRIGGERS or bool(
-        function.bindings_of(bindings.DURABLE_CLIENT)
+    return function.trigger.kind in binding_kinds.DURABLE_TRIGGERS or bool(
+        function.bindings_of(binding_kinds.DURABLE_CLIENT)
     )

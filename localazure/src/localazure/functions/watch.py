@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from localazure.process import die_with_parent, end
+from localazure.processes.lifetime import die_with_parent, end
 
 POLL_SECONDS: Final = 0.5
 # The host itself takes 8 s at most to drain.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 
-from localazure.environment import Environment
+from localazure.runtime.environment import Environment
 
 
 @contextlib.asynccontextmanager

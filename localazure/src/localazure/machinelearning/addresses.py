@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from localazure.environment import STORAGE_ACCOUNT, Environment
 from localazure.machinelearning.errors import invalid
+from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
 
 PROVIDER = "Microsoft.MachineLearningServices"
 

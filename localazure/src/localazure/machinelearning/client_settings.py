@@ -7,7 +7,7 @@ identity; `requests`, below both, trusts REQUESTS_CA_BUNDLE. Nothing in the prog
 
 from __future__ import annotations
 
-from localazure.environment import LOOPBACK, Environment
+from localazure.runtime.environment import LOOPBACK, Environment
 
 CLOUD_NAME = "LocalCloud"
 METADATA_PATH = "/metadata/endpoints"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from localazure.database import Database
+from localazure.sqlite.database import Database
 
 _TYPE = "Microsoft.MachineLearningServices"
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localazure.environment import LOOPBACK, Environment
 from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import Distribution, JobSpec
 from localazure.machinelearning.placeholders import expand
 from localazure.machinelearning.tracking import tracking_environment
+from localazure.runtime.environment import LOOPBACK, Environment
 
 FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
 """Marks every process of a job, whatever became of its parents."""

@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from localazure.machinelearning.processes import FOLDER_VARIABLE, Process
-from localazure.process import die_with_parent
+from localazure.processes.lifetime import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _SHELL_SIGNAL_OFFSET = 128

@@ -27,7 +27,6 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from localazure.environment import Environment
 from localazure.machinelearning.blobs import BlobStore, persist
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
@@ -46,7 +45,8 @@ from localazure.machinelearning.rank_group import RankGroup, kill_descendants
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.tracking import ensure_run
-from localazure.ports import free_ports
+from localazure.processes.ports import free_ports
+from localazure.runtime.environment import Environment
 
 SYNC_SECONDS = 1.0
 # Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a

@@ -13,10 +13,6 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from localazure.certificates import ensure_certificates, server_context
-from localazure.database import Database
-from localazure.environment import AZURE_ML_TOPIC, LOOPBACK, Environment
-from localazure.event_publisher import EventPublisher
 from localazure.machinelearning.arm import (
     COMPUTE,
     TOKENS,
@@ -40,6 +36,10 @@ from localazure.machinelearning.resources import (
 )
 from localazure.machinelearning.store import MIGRATIONS
 from localazure.machinelearning.workspace import Workspace
+from localazure.outbox.publisher import EventPublisher
+from localazure.runtime.certificates import ensure_certificates, server_context
+from localazure.runtime.environment import AZURE_ML_TOPIC, LOOPBACK, Environment
+from localazure.sqlite.database import Database
 
 # A condaFile or a long command; ARM itself takes no more.
 # https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localazure.database import Database
-from localazure.environment import Environment
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.job_folder import JobFolder
+from localazure.runtime.environment import Environment
+from localazure.sqlite.database import Database
 
 
 @dataclass(frozen=True, kw_only=True)

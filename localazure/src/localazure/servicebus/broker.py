@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from localazure.database import Database
 from localazure.servicebus import contents, store
 from localazure.servicebus.config import NamespaceConfig, QueueConfig
 from localazure.servicebus.contents import SentMessage
@@ -28,6 +27,7 @@ from localazure.servicebus.queues import (
     Transition,
 )
 from localazure.servicebus.store import Destination, Placed, StoredMessage, Submission
+from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
 

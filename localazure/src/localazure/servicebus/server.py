@@ -8,8 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from localazure.database import Database
-from localazure.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
+from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
 from localazure.servicebus import attaching, config, nodes, store
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.connection import Connection
@@ -32,6 +31,7 @@ from localazure.servicebus.amqp.types import ULong
 from localazure.servicebus.attaching import RefusedError
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import Authorization, SharedKey
+from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The durable state of the namespace: SQL transactions, each a plain function of a connection.
 
-They are handed to `localazure.database.Database`, which commits them in the order in which they
-were handed in; so a decision made in memory after another is never durable before it. Sequence
+`localazure.sqlite.database.Database` commits them in the order in which they are submitted, so a
+decision made in memory after another is never durable before it. Sequence
 numbers and duplicates are decided within the transaction, hence in commit order.
 """
 
@@ -274,7 +274,7 @@ def forget_history(connection: sqlite3.Connection, now_ms: int) -> None:
 
 
 class Reader(Protocol):
-    """Whatever answers queries over what is committed: a `localazure.database.Database`."""
+    """Whatever answers queries over what is committed: a `localazure.sqlite.database.Database`."""
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Rows of a query."""

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
-from localazure.environment import LOOPBACK, Environment
 from localazure.errors import StartError
-from localazure.process import die_with_parent, end
+from localazure.processes.lifetime import die_with_parent, end
+from localazure.runtime.environment import LOOPBACK, Environment
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from localazure.environment import STORAGE_ACCOUNT
+from localazure.runtime.environment import STORAGE_ACCOUNT
 from localazure.storage.shared_key import signed_headers
 
 TIMEOUT = aiohttp.ClientTimeout(total=30)

@@ -9,7 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from localazure.environment import STORAGE_ACCOUNT
+from localazure.runtime.environment import STORAGE_ACCOUNT
 from localazure.storage.operations import Api, Operation, Properties
 
 CREATED = "Microsoft.Storage.BlobCreated"

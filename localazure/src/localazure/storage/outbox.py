@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localazure.database import Database
+from localazure.sqlite.database import Database
 from localazure.storage.events import with_sequencer
 from localazure.storage.operations import Api, Operation, Properties
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 
 import aiohttp
 
-from localazure.environment import LOOPBACK, STORAGE_TOPIC, Environment
-from localazure.event_publisher import EventPublisher
+from localazure.outbox.publisher import EventPublisher
+from localazure.runtime.environment import LOOPBACK, STORAGE_TOPIC, Environment
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import load_containers

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
-from localazure.environment import STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
 
 API_VERSION = "2021-12-02"
 # Content-Encoding to Range: all empty, as these requests have no body and no condition.

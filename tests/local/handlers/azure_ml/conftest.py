@@ -12,9 +12,9 @@ import pytest
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from localazure.certificates import ensure_certificates
-from localazure.environment import Environment
 from localazure.machinelearning.client_settings import app_settings
+from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.environment import Environment
 from tests.local.part_process import PartProcess
 
 with warnings.catch_warnings():

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from localazure.functions.durable.dispatcher import Clock, Dispatcher
-from localazure.functions.durable.http_api import HttpApi, OpensWebhook
-from localazure.functions.durable.invocation import FunctionFailed, Invoke, KnownFunctions
-from localazure.functions.durable.links import Links
+from localazure.functions.durable.api.http_api import HttpApi, OpensWebhook
+from localazure.functions.durable.api.links import Links
+from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.store import Store
-from localazure.functions.durable.task_hub import TaskHub
+from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.runtime.task_hub import TaskHub
+from localazure.functions.durable.store.store import Store
 
 __all__ = ["DurableExtension", "DurableOptions", "FunctionFailed", "Invoke"]
 

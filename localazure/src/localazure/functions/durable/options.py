@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from localazure.functions.durable.versioning import FailureStrategy, MatchStrategy
+from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from aiohttp import web
 from azure.core.exceptions import AzureError
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-from localazure.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 from localazure.machinelearning.addresses import parse_uri
 from localazure.machinelearning.arm import (
     WORKSPACE,
@@ -36,6 +35,7 @@ from localazure.machinelearning.store import (
     put_resource,
 )
 from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 
 routes = web.RouteTableDef()
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.environment import STORAGE_ACCOUNT, STORAGE_KEY
 from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
@@ -29,6 +28,7 @@ from localazure.machinelearning.store import (
     put_resource,
 )
 from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
 
 routes = web.RouteTableDef()
 

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from aiohttp import web
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
-from localazure.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.arm import WORKSPACE, WORKSPACE_PATH, path_name, timestamp
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
@@ -23,6 +22,7 @@ from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS, JobRo
 from localazure.machinelearning.processes import log_names
 from localazure.machinelearning.store import Resource, get_resource
 from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 
 routes = web.RouteTableDef()
 

@@ -1,0 +1,1 @@
+"""Loads and describes a user's app."""

@@ -1,0 +1,65 @@
+"""Programming model v2: a script with one FunctionApp, whose decorators say what triggers what.
+
+Source: https://github.com/Azure/azure-functions-python-worker (loader.index_function_app)
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import azure.functions
+from azure.functions.decorators.function_app import Function
+
+from localazure.functions.app.definition import Definition
+from localazure.functions.app.user_traceback import users_traceback
+from localazure.functions.errors import AppLoadError
+
+
+def read(script: Path) -> list[Definition]:
+    """Import an app's script and index its functions; its folder is on the import path.
+
+    Raises:
+        AppLoadError: it cannot be imported, or not be indexed.
+    """
+    register = _find_register(_import(script), script)
+    try:
+        indexed: list[Function] = register.get_functions()
+    except Exception as error:  # whatever the SDK finds wrong with the author's decorators
+        raise AppLoadError(f"{script}: {error}") from error
+    return [_define(function, script.parent) for function in indexed]
+
+
+def _import(script: Path) -> Any:
+    try:
+        return importlib.import_module(script.stem)
+    except (Exception, SystemExit) as error:  # whatever the author's code raises
+        raise AppLoadError(f"importing {script} failed:\n{users_traceback(error)}") from error
+
+
+def _find_register(module: Any, script: Path) -> azure.functions.FunctionRegister:
+    registers = {
+        id(value): value
+        for value in vars(module).values()
+        if isinstance(value, azure.functions.FunctionRegister)
+    }
+    if len(registers) != 1:
+        found = "no FunctionApp" if not registers else f"{len(registers)} FunctionApps"
+        raise AppLoadError(
+            f"{script} has {found} at its top level, it needs exactly one; "
+            "put further functions into a Blueprint and register that"
+        )
+    return next(iter(registers.values()))
+
+
+def _define(function: Function, app: Path) -> Definition:
+    return Definition(
+        name=str(function.get_function_name()),
+        directory=app,
+        call=function.get_user_function(),
+        bindings=tuple(json.loads(raw) for raw in function.get_raw_bindings()),
+        trigger=str(getattr(function.get_trigger(), "name", "")),
+        retry=function.get_settings_dict("retry_policy") or {},
+    )

@@ -1,0 +1,232 @@
+"""Loads an app folder as the Python worker does: by the programming model it is written in."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from localazure.functions.app import decorated_app, function_json
+from localazure.functions.app.binding_kinds import (
+    ALIASES,
+    DURABLE_TRIGGERS,
+    INPUTS,
+    OUTPUTS,
+    TRIGGERS,
+)
+from localazure.functions.app.definition import Definition
+from localazure.functions.app.retry_policy import RetryPolicy
+from localazure.functions.app.signature import RETURN, Binding, Signature, SignatureError, check
+from localazure.functions.configuration.app_settings import is_disabled, resolve_references
+from localazure.functions.errors import AppLoadError
+
+DEFAULT_SCRIPT: Final = "function_app.py"
+_SCRIPT_SETTING: Final = "PYTHON_SCRIPT_FILE_NAME"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedFunction:
+    """A function of the app, checked and ready to be invoked."""
+
+    name: str
+    directory: Path
+    call: Callable[..., Any]
+    is_async: bool
+    trigger: Binding
+    bindings: tuple[Binding, ...]
+    """The trigger among them."""
+    signature: Signature
+    retry_policy: RetryPolicy | None
+    is_disabled: bool
+    faults: tuple[str, ...] = ()
+    """Why it cannot run though the rest of the app can, one sentence each."""
+
+    @property
+    def durable_name(self) -> str:
+        """What the durable engine knows it by: the name that the trigger gives, or its own."""
+        field = DURABLE_TRIGGERS.get(self.trigger.kind)
+        return str(self.trigger.settings.get(field) or self.name) if field else self.name
+
+    def bindings_of(self, kind: str) -> list[Binding]:
+        """Its bindings of one kind."""
+        return [binding for binding in self.bindings if binding.kind == kind]
+
+
+@contextlib.contextmanager
+def importable(app: Path) -> Generator[None]:
+    """Put an app folder on the import path, and forget all of its modules afterwards."""
+    packages = app / ".python_packages" / "lib" / "site-packages"
+    added = [str(app), *([str(packages)] if packages.is_dir() else [])]
+    before = dict(sys.modules)
+    sys.path[:0] = added
+    for name in _names_of_apps(before):
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        for path in added:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(path)
+        for name in _names_of_apps(sys.modules):
+            del sys.modules[name]
+        for name, module in list(sys.modules.items()):
+            if before.get(name) is not module and any(
+                Path(place).is_relative_to(app) for place in _places(module)
+            ):
+                del sys.modules[name]
+        sys.modules.update({name: before[name] for name in _names_of_apps(before)})
+
+
+def _places(module: Any) -> list[str]:
+    """Where a module lies; a package without a file of its own has folders only."""
+    file = getattr(module, "__file__", None)
+    return [file] if file else list(getattr(module, "__path__", ()))
+
+
+def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
+    """Modules that each app has for itself: its script; extensions, which note that it has them."""
+    roots = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE, "azurefunctions")
+    return [name for name in modules if name.partition(".")[0] in roots]
+
+
+def load(
+    app: Path, settings: Mapping[str, str], only: tuple[str, ...] = ()
+) -> list[LoadedFunction]:
+    """Import the app (see `importable`) and check each of its functions.
+
+    As on Azure, a function of the model v2 that the worker refuses takes the whole app with it,
+    since the worker then indexes nothing. One that only the host refuses (a setting that is
+    missing, a kind of binding that is not there) is loaded with its `faults`, and the others run.
+
+    Args:
+        app: the app's folder, absolute.
+        settings: app settings, for `%NAME%` and `AzureWebJobs.NAME.Disabled`.
+        only: the functions to load, empty for all of them.
+
+    Raises:
+        AppLoadError: it cannot be imported, or functions do not fit their bindings; names all
+            of these at once.
+    """
+    script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
+    if script.is_file():
+        functions = _check_all(decorated_app.read(script), settings)
+    else:
+        functions = [_check_alone(one, settings) for one in function_json.read(app)]
+    selected = {name.lower() for name in only}
+    return [one for one in functions if not selected or one.name.lower() in selected]
+
+
+def _check_all(definitions: list[Definition], settings: Mapping[str, str]) -> list[LoadedFunction]:
+    functions: list[LoadedFunction] = []
+    refusals: list[str] = []
+    for definition in definitions:
+        try:
+            functions.append(_check(definition, settings))
+        except SignatureError as error:
+            refusals.append(f"cannot load the function {definition.name}: {error}")
+    if refusals:
+        raise AppLoadError("\n".join(refusals))
+    return functions
+
+
+def _check_alone(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
+    try:
+        if definition.fault is None:
+            return _check(definition, settings)
+        fault = definition.fault
+    except SignatureError as error:
+        fault = str(error)
+    kinds = {str(binding["name"]): str(binding["type"]) for binding in definition.bindings}
+    kind = kinds.get(definition.trigger, "no trigger")
+    return LoadedFunction(
+        name=definition.name,
+        directory=definition.directory,
+        call=_cannot_run,
+        is_async=False,
+        trigger=Binding(definition.trigger, kind, is_output=False, settings={}),
+        bindings=(),
+        signature=Signature({}, {}, None, takes_context=False),
+        retry_policy=None,
+        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
+        faults=(fault,),
+    )
+
+
+def _cannot_run(**_: object) -> None:
+    raise AssertionError("a function in error was called")
+
+
+def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
+    assert definition.call is not None
+    faults: list[str] = []
+    bindings = [_read_binding(one, settings, faults) for one in definition.bindings]
+    signature = check(definition.call, bindings)
+    bindings = [
+        replace(
+            one,
+            is_reference=one.name in signature.inputs and signature.inputs[one.name].is_sdk_type,
+        )
+        for one in bindings
+    ]
+    (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
+    faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
+    retry_policy = None
+    if definition.retry:
+        try:
+            retry_policy = RetryPolicy.parse(definition.retry)
+        except ValueError as error:
+            faults.append(str(error))
+    return LoadedFunction(
+        name=definition.name,
+        directory=definition.directory,
+        call=definition.call,
+        is_async=inspect.iscoroutinefunction(definition.call),
+        trigger=trigger,
+        bindings=tuple(bindings),
+        signature=signature,
+        retry_policy=retry_policy,
+        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
+        faults=tuple(faults),
+    )
+
+
+def _read_binding(
+    document: Mapping[str, Any], settings: Mapping[str, str], faults: list[str]
+) -> Binding:
+    """A binding with its app settings resolved; those that are not set are added to the faults."""
+    direction = str(document.get("direction", "in")).upper()
+    name, kind = str(document["name"]), str(document["type"])
+    kind = ALIASES.get(kind, kind)
+    if direction == "INOUT":
+        raise SignatureError(f"{name} has the direction inout, which Python does not support")
+    if name == RETURN and direction != "OUT":
+        raise SignatureError("the $return binding must have the direction out")
+    resolved = dict(document)
+    for key, value in document.items():
+        if isinstance(value, str):
+            try:
+                resolved[key] = resolve_references(value, settings)
+            except ValueError as error:
+                faults.append(f"{key} of {name}: {error}")
+    return Binding(name, kind, direction == "OUT", resolved)
+
+
+def _uncovered(binding: Binding, trigger: Binding) -> str | None:
+    if binding is trigger:
+        covered, role = TRIGGERS, "trigger"
+    elif binding.is_output:
+        covered, role = OUTPUTS, "output"
+    else:
+        covered, role = INPUTS, "input"
+    if binding.kind in covered:
+        return None
+    return (
+        f"its {role} binding {binding.name} is of the kind {binding.kind}, which this host "
+        f"does not cover; it covers {', '.join(sorted(covered))}"
+    )

@@ -1,0 +1,88 @@
+"""A function's retry policy: how often and after what delay it runs again when it failed.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retry-policies
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from localazure.functions.configuration.timespan import parse_timespan
+
+FIXED_DELAY: Final = "fixed_delay"
+EXPONENTIAL_BACKOFF: Final = "exponential_backoff"
+UNLIMITED: Final = -1
+
+# The random part of an exponential delay, as in the WebJobs SDK.
+_JITTER: Final = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Either a fixed delay (minimum = maximum), or one that doubles from minimum to maximum."""
+
+    max_retry_count: int
+    """-1 is without limit."""
+    minimum_delay: timedelta
+    maximum_delay: timedelta
+    is_exponential: bool
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> RetryPolicy:
+        """Read the settings of the SDK's `@app.retry`.
+
+        Raises:
+            ValueError: names the setting and its value.
+        """
+        strategy = str(settings.get("strategy"))
+        try:
+            count = int(str(settings.get("max_retry_count")))
+        except ValueError:
+            count = UNLIMITED - 1
+        if count < UNLIMITED:
+            raise ValueError(
+                f"retry: max_retry_count is {settings.get('max_retry_count')!r}, "
+                "not a whole number from -1 up"
+            )
+
+        def delay(name: str) -> timedelta:
+            try:
+                return parse_timespan(str(settings.get(name)))
+            except ValueError as error:
+                raise ValueError(f"retry: {name}: {error}") from None
+
+        if strategy == FIXED_DELAY:
+            interval = delay("delay_interval")
+            return cls(
+                max_retry_count=count,
+                minimum_delay=interval,
+                maximum_delay=interval,
+                is_exponential=False,
+            )
+        if strategy == EXPONENTIAL_BACKOFF:
+            return cls(
+                max_retry_count=count,
+                minimum_delay=delay("minimum_interval"),
+                maximum_delay=delay("maximum_interval"),
+                is_exponential=True,
+            )
+        raise ValueError(
+            f"retry: strategy is {strategy!r}, not {FIXED_DELAY} or {EXPONENTIAL_BACKOFF}"
+        )
+
+    def delay_before(self, retry: int, chance: random.Random) -> timedelta | None:
+        """How long to wait before the retry of that number (from 1), None for no more retries."""
+        if self.max_retry_count != UNLIMITED and retry > self.max_retry_count:
+            return None
+        if not self.is_exponential:
+            return self.minimum_delay
+        try:
+            doubled = self.minimum_delay * 2 ** (retry - 1)
+        except OverflowError:
+            return self.maximum_delay
+        jittered = doubled * (1 + chance.uniform(-_JITTER, _JITTER))
+        return min(max(jittered, self.minimum_delay), self.maximum_delay)

@@ -1,0 +1,89 @@
+"""Clients of the storage accounts that an app's bindings name, opened when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import aiohttp
+from azure.storage.blob.aio import BlobServiceClient
+
+from localazure.functions.bindings.storage_table import StorageTable
+from localazure.functions.configuration import connections
+from localazure.functions.configuration.storage_connection import Service, find_endpoint
+from localazure.storage_client.queue import StorageQueue
+from localazure.storage_client.rest import Endpoint, Sign, StorageRest
+from localazure.storage_client.signature import sign_queue_request, sign_table_request
+
+
+class StorageClients:
+    """One client for each service of each connection, kept until the end.
+
+    All of its methods raise ValueError where the connection is not configured.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._resources = contextlib.AsyncExitStack()
+        self._opened: dict[tuple[str, str], Any] = {}
+        self._opening = asyncio.Lock()
+
+    def check(self, connection: str, service: Service) -> None:
+        """See that a connection is configured."""
+        find_endpoint(connection, service, self._settings)
+
+    async def blobs(self, connection: str) -> BlobServiceClient:
+        """The Blob service of a connection."""
+        return await self._client(connection, Service.BLOB, self._open_blobs)
+
+    async def queue(self, connection: str, name: str) -> StorageQueue:
+        """A queue of a connection."""
+
+        async def open_rest(endpoint: Endpoint) -> StorageRest:
+            return await self._open_rest(endpoint, sign_queue_request)
+
+        return StorageQueue(await self._client(connection, Service.QUEUE, open_rest), name)
+
+    async def table(self, connection: str, name: str) -> StorageTable:
+        """A table of a connection."""
+
+        async def open_rest(endpoint: Endpoint) -> StorageRest:
+            return await self._open_rest(endpoint, sign_table_request)
+
+        return StorageTable(await self._client(connection, Service.TABLE, open_rest), name)
+
+    async def close(self) -> None:
+        """Close every client."""
+        await self._resources.aclose()
+
+    async def _client(
+        self, connection: str, service: Service, open_client: Callable[[Endpoint], Awaitable[Any]]
+    ) -> Any:
+        endpoint = find_endpoint(connection, service, self._settings)
+        key = (endpoint.connection, service)
+        async with self._opening:
+            if key not in self._opened:
+                self._opened[key] = await open_client(endpoint)
+        return self._opened[key]
+
+    async def _open_blobs(self, endpoint: Endpoint) -> BlobServiceClient:
+        credential: Any = endpoint.sas
+        if endpoint.key is not None:
+            credential = {"account_name": endpoint.account, "account_key": endpoint.key}
+        elif endpoint.needs_identity:
+            credential = await self._identity(endpoint)
+        return await self._resources.enter_async_context(
+            BlobServiceClient(endpoint.url, credential=credential)
+        )
+
+    async def _open_rest(self, endpoint: Endpoint, sign: Sign) -> StorageRest:
+        credential = await self._identity(endpoint) if endpoint.needs_identity else None
+        session = await self._resources.enter_async_context(aiohttp.ClientSession())
+        return StorageRest(session, endpoint, sign, credential)
+
+    async def _identity(self, endpoint: Endpoint) -> Any:
+        return await self._resources.enter_async_context(
+            connections.identity(endpoint.connection, self._settings)
+        )

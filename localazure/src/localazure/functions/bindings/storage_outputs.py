@@ -1,0 +1,90 @@
+"""Outputs to storage: blobs, queues and tables.
+
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-output,
+https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-output,
+https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-table-output
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, cast
+
+from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.functions.meta import Datum
+
+from localazure.functions.app.signature import Binding
+from localazure.functions.bindings.inputs import Setting, split_path
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.configuration.host_json import QueueOptions
+from localazure.storage_client.queue import encode
+
+
+class StorageOutputs:
+    """Writes what functions gave; makes the container, queue or table where there is none."""
+
+    def __init__(self, storage: StorageClients, queue_options: QueueOptions) -> None:
+        self._storage = storage
+        self._queue_options = queue_options
+
+    async def write_blob(self, binding: Binding, value: Datum, setting: Setting) -> None:
+        """Upload a blob, over one that is there."""
+        container, name = split_path(setting("path"))
+        service = await self._storage.blobs(_connection(binding))
+        blob = service.get_blob_client(container, name)
+        try:
+            await blob.upload_blob(value.value, overwrite=True)
+        except ResourceNotFoundError:
+            with contextlib.suppress(ResourceExistsError):  # another made it at the same time
+                await service.get_container_client(container).create_container()
+            await blob.upload_blob(value.value, overwrite=True)
+
+    async def put_messages(self, binding: Binding, value: Datum, setting: Setting) -> None:
+        """Send a message, or each of an array."""
+        queue = await self._storage.queue(_connection(binding), setting("queueName").lower())
+        for content in queue_contents(value):
+            await queue.put(encode(content, is_base64=self._queue_options.is_base64))
+
+    async def insert_entities(self, binding: Binding, value: Datum, setting: Setting) -> None:
+        """Add an entity, or each of an array; one that is there already is an error, as on Azure.
+
+        Raises:
+            ValueError: it is no JSON object and no array of them, or has no keys.
+        """
+        table = await self._storage.table(_connection(binding), setting("tableName"))
+        for entity in table_entities(value, setting("partitionKey"), setting("rowKey")):
+            await table.insert(entity)
+
+
+def queue_contents(value: Datum) -> list[str | bytes]:
+    """The messages of a value: text, bytes, or what the SDK made of QueueMessages and lists."""
+    if value.type != "json":
+        return [value.value]
+    document: Any = json.loads(value.value)
+    items = cast("list[Any]", document if isinstance(document, list) else [document])
+    return [item["body"] if isinstance(item, dict) else str(item) for item in items]
+
+
+def table_entities(value: Datum, partition_key: str, row_key: str) -> list[dict[str, Any]]:
+    """The entities of a value, with the binding's keys where they have none of their own.
+
+    Raises:
+        ValueError: it holds something else, or a key is missing.
+    """
+    document: Any = json.loads(value.value)
+    items = cast("list[Any]", document if isinstance(document, list) else [document])
+    entities: list[dict[str, Any]] = []
+    for item in items:
+        if not isinstance(item, dict):
+            raise ValueError("a table output takes an entity, a JSON object, or an array of them")  # noqa: TRY004 - a fault of the text
+        keys = {"PartitionKey": partition_key, "RowKey": row_key}
+        entity = {**{name: key for name, key in keys.items() if key}, **item}
+        if missing := keys.keys() - entity.keys():
+            raise ValueError(f"an entity of a table output has no {' and no '.join(missing)}")
+        entities.append(entity)
+    return entities
+
+
+def _connection(binding: Binding) -> str:
+    return str(binding.settings.get("connection") or "")

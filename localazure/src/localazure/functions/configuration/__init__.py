@@ -1,0 +1,1 @@
+"""host.json, local.settings.json and connections."""

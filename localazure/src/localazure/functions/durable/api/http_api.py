@@ -1,0 +1,390 @@
+"""The HTTP API: once for the SDK's client (`/durabletask`), once public (`/runtime/webhooks/…`).
+
+As in the real extension both are the same requests and answers; the public one wants a key, the
+other one is for programs on this machine only.
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from aiohttp import web
+
+from localazure.functions.durable.api import status
+from localazure.functions.durable.api.links import RPC_PATH, WEBHOOK_PATH, Links
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
+from localazure.functions.durable.runtime import entities
+from localazure.functions.durable.runtime.task_hub import (
+    InvalidInstanceId,
+    NotFinished,
+    TaskHub,
+    UnknownFunction,
+)
+from localazure.functions.durable.store.records import (
+    InstanceExists,
+    InstanceFinished,
+    InstanceMissing,
+    InstanceQuery,
+    NotFailed,
+    Position,
+    position,
+)
+
+RETRY_AFTER_START_SECONDS = 10
+RETRY_AFTER_POLL_SECONDS = 5
+DEFAULT_PAGE_SIZE = 100
+CONTINUATION_HEADER = "x-ms-continuation-token"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OpensWebhook = Callable[[str | None], bool]
+"""Whether a key, None for no key, opens the public API."""
+
+
+class HttpApi:
+    """Request handlers of one task hub."""
+
+    def __init__(self, *, hub: TaskHub, links: Links, opens_webhook: OpensWebhook) -> None:
+        self._hub = hub
+        self._links = links
+        self._opens_webhook = opens_webhook
+
+    def routes(self) -> list[web.RouteDef]:
+        """All routes, under both prefixes."""
+        handlers: list[tuple[str, str, Handler]] = [
+            ("POST", "/orchestrators/{name}", self._start),
+            ("POST", "/orchestrators/{name}/{instance}", self._start),
+            ("GET", "/instances", self._list),
+            ("GET", "/instances/", self._list),
+            ("DELETE", "/instances", self._purge_by),
+            ("DELETE", "/instances/", self._purge_by),
+            ("GET", "/instances/{instance}", self._status),
+            ("DELETE", "/instances/{instance}", self._purge),
+            ("POST", "/instances/{instance}/raiseEvent/{event}", self._raise_event),
+            ("POST", "/instances/{instance}/terminate", self._terminate),
+            ("POST", "/instances/{instance}/suspend", self._suspend),
+            ("POST", "/instances/{instance}/resume", self._resume),
+            ("POST", "/instances/{instance}/rewind", self._rewind),
+            ("POST", "/instances/{instance}/restart", self._restart),
+            ("GET", "/entities", self._entities),
+            ("GET", "/entities/", self._entities),
+            ("GET", "/entities/{name}", self._entities),
+            ("GET", "/entities/{name}/{key}", self._entity),
+            ("POST", "/entities/{name}/{key}", self._signal),
+        ]
+        return [
+            web.RouteDef(method, prefix + path, guard(_translating_errors(handler)), {})
+            for prefix, guard in ((RPC_PATH, self._local_only), (WEBHOOK_PATH, self._with_key))
+            for method, path, handler in handlers
+        ]
+
+    # --- who may ask ---------------------------------------------------------------------------
+
+    def _local_only(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            if request.remote and not ipaddress.ip_address(request.remote).is_loopback:
+                return web.Response(status=403)
+            return await handler(request)
+
+        return guarded
+
+    def _with_key(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            key = request.query.get("code") or request.headers.get("x-functions-key")
+            if not self._opens_webhook(key):
+                return web.Response(status=401)
+            return await handler(request)
+
+        return guarded
+
+    # --- orchestrations ------------------------------------------------------------------------
+
+    async def _start(self, request: web.Request) -> web.Response:
+        timeout_s = _timeout_seconds(request)
+        instance_id = await self._hub.start(
+            request.match_info["name"],
+            instance_id=request.match_info.get("instance"),
+            input_json=await _json_body(request),
+            version=request.query.get("version"),
+        )
+        if timeout_s is None:
+            return self._started(instance_id)
+        return await self._finished_or_started(request, instance_id, timeout_s)
+
+    async def _finished_or_started(
+        self, request: web.Request, instance_id: str, timeout_s: float
+    ) -> web.Response:
+        """The output of an instance that completes in time, else where to ask for it later."""
+        try:
+            instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_s)
+        except TimeoutError:
+            return self._started(instance_id)
+        if instance.status is not Status.COMPLETED:
+            return self._describe(request, instance)
+        view = status.view(instance, show_input=False, show_output=False)
+        return web.json_response(view["output"])
+
+    def _started(self, instance_id: str) -> web.Response:
+        payload = self._links.management(instance_id)
+        headers = {
+            "Location": payload["statusQueryGetUri"],
+            "Retry-After": str(RETRY_AFTER_START_SECONDS),
+        }
+        return web.json_response(payload, status=202, headers=headers)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return self._describe(request, self._hub.instance(request.match_info["instance"]))
+
+    def _describe(self, request: web.Request, instance: Instance) -> web.Response:
+        events = None
+        if _flag(request, "showHistory", default=False):
+            pieces = self._hub.store.history(instance.execution.execution_id)
+            events = history.decode(",".join(pieces))
+        payload = status.view(
+            instance,
+            show_input=_flag(request, "showInput", default=True),
+            events=events,
+            show_output=_flag(request, "showHistoryOutput", default=False),
+        )
+        if instance.status not in FINISHED:
+            headers = {
+                "Location": str(request.url),
+                "Retry-After": str(RETRY_AFTER_POLL_SECONDS),
+            }
+            return web.json_response(payload, status=202, headers=headers)
+        failed = instance.status is Status.FAILED
+        as_error = failed and _flag(request, "returnInternalServerErrorOnFailure", default=False)
+        return web.json_response(payload, status=500 if as_error else 200)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        page_size = _page_size(request)
+        wanted = _query(request)
+        after = _read_token(request.headers.get(CONTINUATION_HEADER))
+        # The SDK's client does not follow continuation tokens: it is given everything.
+        if request.path.startswith(RPC_PATH) and "top" not in request.query:
+            return await self._list_all(request, wanted)
+        found = self._hub.store.query(wanted, after=after, limit=page_size)
+        token = _write_token(position(found[-1])) if len(found) == page_size else ""
+        return web.json_response(_views(request, found), headers={CONTINUATION_HEADER: token})
+
+    async def _list_all(self, request: web.Request, wanted: InstanceQuery) -> web.StreamResponse:
+        """All of them, written a page at a time: neither memory nor the event loop has to hold."""
+        response = web.StreamResponse(headers={CONTINUATION_HEADER: ""})
+        response.content_type = "application/json"
+        await response.prepare(request)
+        separator = "["
+        for page in self._hub.store.pages(wanted):
+            text = json.dumps(_views(request, page))
+            await response.write(f"{separator}{text[1:-1]}".encode())
+            await asyncio.sleep(0)
+            separator = ","
+        await response.write(b"]" if separator == "," else b"[]")
+        await response.write_eof()
+        return response
+
+    async def _raise_event(self, request: web.Request) -> web.Response:
+        if request.can_read_body and request.content_type != "application/json":
+            return _error(400, "Only application/json request content is supported")
+        await self._hub.raise_event(
+            request.match_info["instance"], request.match_info["event"], await _json_body(request)
+        )
+        return web.Response(status=202)
+
+    async def _terminate(self, request: web.Request) -> web.Response:
+        await self._hub.terminate(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _suspend(self, request: web.Request) -> web.Response:
+        await self._hub.suspend(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        await self._hub.resume(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _rewind(self, request: web.Request) -> web.Response:
+        await self._hub.rewind(request.match_info["instance"], _reason(request))
+        return web.Response(status=202)
+
+    async def _restart(self, request: web.Request) -> web.Response:
+        instance_id = await self._hub.restart(
+            request.match_info["instance"],
+            with_new_id=_flag(request, "restartWithNewInstanceId", default=True),
+        )
+        return self._started(instance_id)
+
+    async def _purge(self, request: web.Request) -> web.Response:
+        count = await self._hub.purge(request.match_info["instance"])
+        return web.json_response({"instancesDeleted": count})
+
+    async def _purge_by(self, request: web.Request) -> web.Response:
+        # By these conditions only, as the real API.
+        wanted = replace(_query(request), prefix="")
+        if wanted.created_from is None:
+            return _error(400, "Please provide value for 'createdTimeFrom' parameter.")
+        count = await self._hub.purge_by(wanted)
+        if not count:
+            return _error(404, "No finished instance meets the conditions")
+        return web.json_response({"instancesDeleted": count})
+
+    # --- entities ------------------------------------------------------------------------------
+
+    async def _entities(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name")
+        prefix = entities.entity_id(name, "") if name else ""
+        show_state = _flag(request, "fetchState", default=False)
+        payload: list[dict[str, Any]] = []
+        for identifier, state, updated_at in self._hub.store.entities(prefix):
+            entity_name, key = entities.split_entity_id(identifier)
+            line: dict[str, Any] = {
+                "entityId": {"name": entity_name, "key": key},
+                "lastOperationTime": status.seconds(updated_at),
+            }
+            if show_state:
+                line["state"] = json.loads(state or "null")
+            payload.append(line)
+        return web.json_response(payload)
+
+    async def _entity(self, request: web.Request) -> web.Response:
+        name, key = request.match_info["name"], request.match_info["key"]
+        state = self._hub.store.entity_state(entities.entity_id(name, key))
+        if state is None:
+            return _error(404, f"There is no entity {name!r} with key {key!r}")
+        return web.json_response(text=state)
+
+    async def _signal(self, request: web.Request) -> web.Response:
+        await self._hub.signal_entity(
+            request.match_info["name"],
+            request.match_info["key"],
+            request.query.get("op", ""),
+            await _json_body(request),
+        )
+        return web.Response(status=202)
+
+
+class _BadRequest(Exception):
+    """What the caller sent cannot be understood."""
+
+
+# What an exception means in HTTP, with the codes that the SDK's client tells apart.
+_ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
+    InstanceMissing: (404, "No instance with ID '{}' found."),
+    InstanceFinished: (410, "Instance with ID '{}' has finished."),
+    NotFailed: (410, "Instance with ID '{}' did not fail; only a failed one can be rewound."),
+    NotFinished: (412, "{}"),
+    UnknownFunction: (400, "{}"),
+    InvalidInstanceId: (400, "{}"),
+    _BadRequest: (400, "{}"),
+    InstanceExists: (500, "{}"),
+}
+
+
+def _translating_errors(handler: Handler) -> Handler:
+    async def translated(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except tuple(_ERRORS) as error:
+            code, text = _ERRORS[type(error)]
+            return _error(code, text.format(error))
+
+    return translated
+
+
+def _error(code: int, message: str) -> web.Response:
+    """The error body of the real host, of which the SDK reads ExceptionMessage."""
+    return web.json_response({"Message": message, "ExceptionMessage": message}, status=code)
+
+
+async def _json_body(request: web.Request) -> str | None:
+    """The body, None when there is none.
+
+    Raises:
+        _BadRequest: it is not JSON.
+    """
+    try:
+        text = await request.text()
+        json.loads(text or "null")
+    except ValueError as error:
+        raise _BadRequest(f"Invalid JSON content: {error}") from error
+    return text or None
+
+
+def _reason(request: web.Request) -> str:
+    return request.query.get("reason", "")
+
+
+def _flag(request: web.Request, name: str, *, default: bool) -> bool:
+    text = request.query.get(name, "").lower()
+    return text == "true" if text in ("true", "false") else default
+
+
+def _moment(request: web.Request, name: str) -> datetime | None:
+    text = request.query.get(name)
+    try:
+        return history.parse_timestamp(text) if text else None
+    except ValueError as error:
+        raise _BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
+
+
+def _timeout_seconds(request: web.Request) -> float | None:
+    """How long a start waits for the end; None if it does not wait.
+
+    How often it looks, which the client has to say as well, is of no use: here it is told.
+    """
+    given = [request.query.get(name) for name in ("timeout", "pollingInterval")]
+    if None in given:
+        return None
+    try:
+        timeout_s, interval_s = (float(text or "") for text in given)
+    except ValueError as error:
+        raise _BadRequest("timeout and pollingInterval must be numbers of seconds") from error
+    if not 0 <= interval_s <= timeout_s < float("inf"):
+        raise _BadRequest("timeout must not be shorter than pollingInterval")
+    return timeout_s
+
+
+def _page_size(request: web.Request) -> int:
+    text = request.query.get("top", str(DEFAULT_PAGE_SIZE))
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise _BadRequest(f"top must be a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _statuses(request: web.Request) -> list[str]:
+    return [name for text in request.query.getall("runtimeStatus", []) for name in text.split(",")]
+
+
+def _query(request: web.Request) -> InstanceQuery:
+    return InstanceQuery(
+        created_from=_moment(request, "createdTimeFrom"),
+        created_to=_moment(request, "createdTimeTo"),
+        statuses=_statuses(request),
+        prefix=request.query.get("instanceIdPrefix", ""),
+    )
+
+
+def _views(request: web.Request, instances: Iterable[Instance]) -> list[dict[str, Any]]:
+    show_input = _flag(request, "showInput", default=True)
+    return [status.view(one, show_input=show_input, show_output=False) for one in instances]
+
+
+def _write_token(last: Position) -> str:
+    return base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
+
+
+def _read_token(token: str | None) -> Position | None:
+    if not token:
+        return None
+    try:
+        created_at_us, instance_id = json.loads(base64.urlsafe_b64decode(token))
+    except ValueError as error:
+        raise _BadRequest(f"{CONTINUATION_HEADER} is not one of this host's") from error
+    return int(created_at_us), str(instance_id)

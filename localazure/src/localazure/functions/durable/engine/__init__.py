@@ -1,0 +1,1 @@
+"""The durable engine: pure decisions, no I/O and no clock."""

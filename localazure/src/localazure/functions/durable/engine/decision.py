@@ -1,0 +1,83 @@
+"""What an orchestrator answered: the orchestrator-out document of azure-functions-durable."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from localazure.functions.durable.engine.invocation import FunctionFailed
+
+# Marks the orchestrator-out document within the text of the exception that the SDK raises when an
+# orchestrator failed (azure.durable_functions.models.TaskOrchestrationExecutor).
+OUT_OF_PROC_MARK = "$OutOfProcData$:"
+# azure.durable_functions.models.ReplaySchema.V2 and newer: one flat list of actions, awaited one
+# after the other. The engine offers V3 and does not speak V1.
+OLDEST_SCHEMA = 1
+
+Action = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """Every action that an orchestrator took so far, and how it ended if it did.
+
+    `error` is the failure's text without the host's own prefix. `output` and `custom_status` are
+    JSON texts, None where the document has none.
+    """
+
+    actions: list[Action] = field(default_factory=list[Action])
+    is_done: bool = False
+    output: str | None = None
+    error: str | None = None
+    error_details: str = ""
+    custom_status: str | None = None
+    is_document: bool = True
+    """Whether the orchestrator gave its document: if not, its actions are not known."""
+
+
+def from_answer(answer: str | None) -> Decision:
+    """Read the document that an orchestrator returned; a malformed one is a failed orchestrator."""
+    try:
+        document = json.loads(answer or "null")
+        return _from_document(document, details="")
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        return Decision(
+            error=f"it returned no valid orchestrator document: {error!r}", is_document=False
+        )
+
+
+def from_failure(failure: FunctionFailed) -> Decision:
+    """Read the document inside the SDK's exception; without one, the exception is the error.
+
+    The exception's text may quote others of the kind, a sub-orchestration's for one, and so may the
+    document itself: the document sought is the one that reaches to the end of the text.
+    """
+    details = failure.stack.partition(OUT_OF_PROC_MARK)[0].rstrip()
+    start = failure.message.find(OUT_OF_PROC_MARK)
+    while start >= 0:
+        start += len(OUT_OF_PROC_MARK)
+        try:
+            return _from_document(json.loads(failure.message[start:]), details)
+        except (ValueError, TypeError, KeyError, IndexError):
+            start = failure.message.find(OUT_OF_PROC_MARK, start)
+    return Decision(error=str(failure), error_details=details, is_document=False)
+
+
+def _from_document(document: Any, details: str) -> Decision:
+    if not isinstance(document, dict):
+        raise TypeError(f"expected an object, not {document!r}")
+    schema: int = document.get("schemaVersion", 0)
+    if schema < OLDEST_SCHEMA:
+        raise ValueError(
+            f"replay schema {schema} of the SDK is too old; install azure-functions-durable >= 1.2"
+        )
+    status = document.get("customStatus")
+    return Decision(
+        actions=document["actions"][0],
+        is_done=document["isDone"],
+        output=json.dumps(document["output"]) if "output" in document else None,
+        error=document.get("error") or None,
+        error_details=details,
+        custom_status=None if status is None else json.dumps(status),
+    )

@@ -1,0 +1,234 @@
+"""One episode of an orchestration, as a pure function.
+
+history so far + messages that arrived + the orchestrator's answer
+    -> events to append, work to hand out, and the instance's state after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.commands import Command, recorded
+from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import Execution, Status
+from localazure.functions.durable.engine.invocation import KnownFunctions
+from localazure.functions.durable.engine.replay import ReplayFailed
+from localazure.functions.durable.engine.replay_cursor import ReplayCursor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """What an episode changes. It is committed whole or not at all.
+
+    Attributes:
+        events: appended to history; they begin with OrchestratorStarted.
+        commands: work to hand out, in order.
+        status: of the instance from now on.
+        custom_status: JSON text, None leaves it as it was.
+        output: JSON text, once the instance has finished.
+        failure: what to log, once it has failed.
+        next_input: JSON text; not None: a new execution begins with it and history starts anew.
+        parent_event: what to tell the parent, once the instance has finished.
+    """
+
+    events: list[Event]
+    status: Status
+    commands: list[Command] = field(default_factory=list[Command])
+    custom_status: str | None = None
+    output: str | None = None
+    failure: str | None = None
+    next_input: str | None = None
+    parent_event: Event | None = None
+
+
+def begin(
+    execution: Execution, at: str, *, started: bool, messages: Sequence[Event]
+) -> list[Event]:
+    """The events with which an episode opens; the first one of all has ExecutionStarted."""
+    opening = [history.orchestrator_started(at)]
+    if not started:
+        opening.append(
+            history.execution_started(
+                at,
+                name=execution.name,
+                version=execution.version,
+                input_json=execution.input_json,
+                instance_id=execution.instance_id,
+                execution_id=execution.execution_id,
+                parent_instance_id=execution.parent.instance_id if execution.parent else None,
+            )
+        )
+    return [*opening, *messages]
+
+
+def conclude(
+    execution: Execution,
+    past: Sequence[Event],
+    arrived: list[Event],
+    decision: Decision,
+    *,
+    known: KnownFunctions,
+    default_version: str | None,
+    cursor: ReplayCursor | None = None,
+) -> Effects:
+    """Draw the consequences of an orchestrator's answer.
+
+    Args:
+        execution: what was run.
+        past: history of earlier episodes.
+        arrived: events of this one, as `begin` made them.
+        decision: the answer to both.
+        known: the functions that may be called.
+        default_version: version of sub-orchestrations that name none.
+        cursor: has seen all of `past`, or nothing; None: nothing.
+    """
+    at: str = arrived[0]["Timestamp"]
+    arrived[0]["Actions"] = len(decision.actions)
+    if not decision.is_document:
+        return _fail_as_decided(execution, arrived, decision)
+    try:
+        replay = (cursor or ReplayCursor()).run(
+            execution, past, arrived, decision, known=known, default_version=default_version
+        )
+    except ReplayFailed as failure:
+        return fail(execution, arrived, str(failure), custom_status=decision.custom_status)
+    commands = list(replay.new.values())
+    events = [*arrived, *(recorded(command, at) for command in commands)]
+    if replay.finished and not replay.has_open_tasks:
+        if decision.error is not None:
+            return _fail_as_decided(execution, events, decision, commands)
+        if replay.next_input is not None:
+            return Effects(
+                events=[],
+                commands=commands,
+                status=Status.RUNNING,
+                custom_status=decision.custom_status,
+                next_input=replay.next_input,
+            )
+        if decision.is_done:
+            return _complete(execution, events, decision, commands)
+    events.append(history.orchestrator_completed(at))
+    return Effects(
+        events=events,
+        commands=commands,
+        status=Status.RUNNING,
+        custom_status=decision.custom_status,
+    )
+
+
+def _fail_as_decided(
+    execution: Execution,
+    events: list[Event],
+    decision: Decision,
+    commands: Sequence[Command] = (),
+) -> Effects:
+    return fail(
+        execution,
+        events,
+        f"Orchestrator function '{execution.name}' failed: {decision.error}",
+        details=decision.error_details,
+        custom_status=decision.custom_status,
+        commands=commands,
+    )
+
+
+def _complete(
+    execution: Execution, events: list[Event], decision: Decision, commands: list[Command]
+) -> Effects:
+    at: str = events[0]["Timestamp"]
+    parent = execution.parent
+    return Effects(
+        events=[
+            *events,
+            history.execution_completed(at, status=Status.COMPLETED, result=decision.output),
+            history.orchestrator_completed(at),
+        ],
+        commands=commands,
+        status=Status.COMPLETED,
+        custom_status=decision.custom_status,
+        output=decision.output,
+        parent_event=parent
+        and history.sub_orchestration_completed(at, parent.event_id, decision.output),
+    )
+
+
+def fail(
+    execution: Execution,
+    events: list[Event],
+    message: str,
+    *,
+    details: str = "",
+    custom_status: str | None = None,
+    commands: Sequence[Command] = (),
+) -> Effects:
+    """The instance fails with `message` as its output. `events` begin with OrchestratorStarted."""
+    at: str = events[0]["Timestamp"]
+    return Effects(
+        events=[
+            *events,
+            history.execution_completed(at, status=Status.FAILED, result=message),
+            history.orchestrator_completed(at),
+        ],
+        commands=list(commands),
+        status=Status.FAILED,
+        custom_status=custom_status,
+        output=json.dumps(message),
+        failure=f"{message}\n{details}".rstrip(),
+        parent_event=_tell_parent_of_failure(execution, at, message, details),
+    )
+
+
+def control(execution: Execution, at: str, *, started: bool, message: Event) -> Effects:
+    """An episode without the orchestrator: it is suspended, resumed or terminated by `message`."""
+    kind = message["EventType"]
+    opening = begin(execution, at, started=started, messages=[message])
+    if kind == EventType.EXECUTION_TERMINATED:
+        reason: str = message["Input"]
+        return Effects(
+            events=[*opening, history.orchestrator_completed(at)],
+            status=Status.TERMINATED,
+            output=json.dumps(reason),
+            parent_event=_tell_parent_of_failure(execution, at, reason, ""),
+        )
+    suspended = kind == EventType.EXECUTION_SUSPENDED
+    return Effects(
+        events=[*opening, history.orchestrator_completed(at)],
+        status=Status.SUSPENDED if suspended else Status.RUNNING,
+    )
+
+
+def _tell_parent_of_failure(
+    execution: Execution, at: str, message: str, details: str
+) -> Event | None:
+    parent = execution.parent
+    return parent and history.sub_orchestration_failed(
+        at, parent.event_id, reason=message, details=details
+    )
+
+
+CONTROL_EVENTS = frozenset(
+    {EventType.EXECUTION_TERMINATED, EventType.EXECUTION_SUSPENDED, EventType.EXECUTION_RESUMED}
+)
+
+
+def next_batch(messages: Sequence[Event], *, started: bool, suspended: bool) -> list[int]:
+    """Which of the waiting messages the next episode takes, as indices.
+
+    A termination goes before everything. Otherwise messages are taken in order up to the next
+    suspension or resumption, which is an episode of its own; a suspended instance takes nothing
+    but that. An instance that has not begun yet runs once before it can be suspended.
+    """
+    kinds: list[Any] = [message["EventType"] for message in messages]
+    if EventType.EXECUTION_TERMINATED in kinds:
+        return [kinds.index(EventType.EXECUTION_TERMINATED)]
+    if suspended:
+        return [n for n, kind in enumerate(kinds) if kind in CONTROL_EVENTS][:1]
+    first_control = next((n for n, kind in enumerate(kinds) if kind in CONTROL_EVENTS), len(kinds))
+    if first_control == 0 and kinds and started:
+        return [0]
+    return list(range(first_control))

@@ -1,0 +1,1 @@
+"""Runs orchestrations, entities and activities against the store."""

@@ -1,0 +1,398 @@
+"""Runs the task hub: brings messages, activities and timers to the functions that they are for.
+
+Everything here runs on the event loop and holds nothing that the store could not give back:
+`start` rebuilds it. SQLite is never polled.
+
+An episode is handed in to the store, and what follows from it within the instance goes on at once:
+its activities and timers, and its next episode. Transactions become durable in the order in which
+they are handed in, so that the store holds at any moment what could have been at some moment of a
+slower host. Whatever leaves the instance (messages, children, answers to clients) waits until the
+turn is durable. When a transaction fails, all later ones fail with it, everything in memory is
+dropped, and the store is read anew (docs/durable-engine.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from localazure.functions import logs
+from localazure.functions.durable.engine import decision, episode, history
+from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
+from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.engine.versioning import FailureStrategy, accepts
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime import episode_commit, work_queue
+from localazure.functions.durable.runtime.activities import ActivityRunner
+from localazure.functions.durable.runtime.completion_waiters import Endings
+from localazure.functions.durable.runtime.entities import EntityRunner
+from localazure.functions.durable.runtime.inboxes import Mailboxes
+from localazure.functions.durable.runtime.instance_cache import LiveInstance, LiveInstances
+from localazure.functions.durable.runtime.timers import TimerQueue
+from localazure.functions.durable.runtime.work_queue import WorkQueue
+from localazure.functions.durable.store.records import Delivery, Message, Rewrite, Turn
+from localazure.functions.durable.store.store import Store
+
+_logger = logging.getLogger(__name__)
+
+# The wall clock may jump (a laptop wakes up), so that no sleep before a timer is longer than this.
+MAX_TIMER_SLEEP_SECONDS = 60.0
+
+# A replay of more events than these takes longer than a commit (some 5 us an event, 0.3 ms). It is
+# better to let messages gather while a turn is made durable, and while activities are at work, for
+# as long as the last replay took. Otherwise a fan-out would be replayed for each of its ends.
+SHORT_HISTORY_EVENTS = 64
+
+Clock = Callable[[], datetime]
+
+
+class Dispatcher:
+    """The engine of one task hub.
+
+    Args:
+        store: where everything is kept.
+        invoke: runs a function of the app.
+        known: the functions that the app registered.
+        options: limits and versions.
+        clock: the current time, UTC.
+
+    Attributes:
+        endings: hears of every instance that has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        invoke: Invoke,
+        known: KnownFunctions,
+        options: DurableOptions,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._invoke = invoke
+        self._known = known
+        self._options = options
+        self._clock = clock
+        self._mail = Mailboxes()
+        self._live = LiveInstances(store)
+        self.endings = Endings()
+        self._timers = TimerQueue()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._reload: asyncio.TimerHandle | None = None  # set: the store has to be read anew first
+        store.on_failure = self._on_failure
+        self._orchestrations = WorkQueue[str](
+            "orchestration", options.max_concurrent_orchestrator_functions, self._run_episode
+        )
+        self._activities = ActivityRunner(
+            store=store,
+            invoke=invoke,
+            known=known,
+            options=options,
+            deliver=self.deliver,
+            clock=clock,
+        )
+        self._entities = EntityRunner(
+            store=store,
+            invoke=invoke,
+            known=known,
+            mail=self._mail,
+            deliver=self.deliver,
+            clock=clock,
+            batch_size=options.max_entity_operation_batch_size,
+        )
+        self._entity_queue = WorkQueue[str](
+            "entity", options.max_concurrent_entity_functions, self._entities.run_batch
+        )
+
+    def start(self) -> None:
+        """Take up whatever the store says is not finished."""
+        for timer in self._store.timers():
+            self._timers.add(timer)
+        self._activities.take_up(self._store.activities())
+        for instance_id in self._store.to_start():
+            self.wake(instance_id)
+        for message in self._store.inbox():
+            self.deliver(message)
+        self.fire_timers()
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Let what runs finish for so long; whatever is left will be taken up by the next start."""
+        self._store.on_failure = lambda _: None  # the next start reads the store anew anyway
+        parts = (self._orchestrations, self._activities, self._entity_queue)
+        await asyncio.gather(*(part.stop(drain_seconds) for part in parts))
+        for handle in (self._alarm, self._reload):
+            if handle is not None:
+                handle.cancel()
+        for target in self._mail.targets():
+            self._record_ends(target)
+
+    def begin(self, execution: Execution) -> None:
+        """Run an instance that was created; that is durable."""
+        self._live.begin(Instance.created(execution))
+        self.wake(execution.instance_id)
+
+    def deliver(self, message: Message) -> None:
+        """Bring a message that is durable, or stands for a row that is, to its receiver."""
+        self._mail.put(message)
+        self.wake(message.target)
+
+    def wake(self, target: str) -> None:
+        """Have an instance or entity look at what waits for it."""
+        queue = self._entity_queue if target.startswith("@") else self._orchestrations
+        queue.request(target)
+
+    def go_on(self, rewritten: Rewrite) -> None:
+        """Read an instance anew, and take up what is under way: its history was rewritten."""
+        self._live.drop(rewritten.instance_id)
+        for activity in rewritten.activities:
+            self._activities.add(activity)
+        for timer in rewritten.timers:
+            self._timers.add(timer)
+        self.fire_timers()
+        for message in rewritten.messages:
+            self.deliver(message)
+
+    # --- failures ------------------------------------------------------------------------------
+
+    def _on_failure(self, error: BaseException) -> None:
+        if self._reload is None:
+            _logger.error(
+                "the task hub cannot be written to: reading it anew in %g s",
+                work_queue.RETRY_SECONDS,
+                exc_info=error,
+            )
+            self._reload_later()
+
+    def _reload_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._reload = loop.call_later(work_queue.RETRY_SECONDS, self._read_anew)
+
+    def _read_anew(self) -> None:
+        self._mail.reset()
+        self._live.reset()
+        self._timers = TimerQueue()
+        self._store.renew()
+        try:
+            self.start()
+        except sqlite3.Error:
+            _logger.exception("the task hub cannot be read either")
+            self._reload_later()
+        else:
+            self._reload = None
+
+    # --- timers --------------------------------------------------------------------------------
+
+    def fire_timers(self) -> None:
+        """Fire what is due, and set the alarm for what is not."""
+        now = self._clock()
+        for timer in self._timers.pop_due(now):
+            fired = history.timer_fired(history.timestamp(now), timer.event_id, timer.fire_at)
+            self.deliver(
+                Message(target=timer.instance_id, execution_id=timer.execution_id, event=fired)
+            )
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        due = self._timers.next_due()
+        if due is not None:
+            delay_seconds = min((due - now).total_seconds(), MAX_TIMER_SLEEP_SECONDS)
+            self._alarm = asyncio.get_running_loop().call_later(delay_seconds, self.fire_timers)
+
+    # --- orchestrations ------------------------------------------------------------------------
+
+    async def _run_episode(self, instance_id: str) -> None:
+        if self._reload is not None:
+            return  # which will wake it
+        live = self._live.load(instance_id)
+        if live is None:
+            self._mail.clear(instance_id)
+            return
+        if len(live.events) > SHORT_HISTORY_EVENTS and self._gathers(live):
+            return
+        began = time.monotonic()
+        try:
+            await self._run_live(live)
+        except BaseException:
+            live.replay_anew()
+            raise
+        finally:
+            self._record_ends(instance_id)
+            ended = time.monotonic()
+            live.replay_again_at = ended + (ended - began)
+
+    def _gathers(self, live: LiveInstance) -> bool:
+        """Whether a long replay should rather wait for more messages; it is woken then."""
+        if live.pending:
+            return True  # `_on_durable` wakes it
+        execution = live.instance.execution
+        left_seconds = live.replay_again_at - time.monotonic()
+        if left_seconds <= 0 or not self._activities.has_scheduled(execution.execution_id):
+            return False
+        self._orchestrations.request_later(execution.instance_id, left_seconds)
+        return True
+
+    async def _run_live(self, live: LiveInstance) -> None:
+        messages = self._current_mail(live)
+        instance = live.instance
+        batch = episode.next_batch(
+            [message.event for message in messages],
+            started=instance.started,
+            suspended=instance.status is Status.SUSPENDED,
+        )
+        consumed = [messages[index] for index in batch]
+        if instance.started and not consumed:
+            return
+        events = [message.event for message in consumed]
+        if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
+            return  # its children are in the store only then; it is woken
+        effects = await self._effects(live, events)
+        if effects is None or not self._live.holds(live):
+            return
+        self._commit(live, consumed, effects)
+        instance_id = instance.execution.instance_id
+        if self._mail.of(instance_id):
+            self.wake(instance_id)
+
+    def _record_ends(self, instance_id: str) -> None:
+        """Record those ends of activities that the orchestration does not take up by now."""
+        for message in list(self._mail.of(instance_id)):
+            event = message.event
+            if message.sequence is None and event["EventType"] != EventType.TIMER_FIRED:
+                recorded = self._store.message(instance_id, event, message.execution_id)
+                self._mail.replace(message, recorded)
+                future = self._store.complete_activity(event["TaskScheduledId"], recorded)
+                future.add_done_callback(partial(self._on_recorded, message))
+
+    def _on_recorded(self, message: Message, future: asyncio.Future[bool]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._activities.settle([message])
+
+    def _current_mail(self, live: LiveInstance) -> list[Message]:
+        """Messages of the current execution; timers of an earlier one are dropped on the way."""
+        execution = live.instance.execution
+        waiting = list(self._mail.of(execution.instance_id))
+        stale = [
+            message
+            for message in waiting
+            if message.execution_id not in (None, execution.execution_id)
+        ]
+        if not stale:
+            return waiting
+        self._mail.remove(execution.instance_id, stale)
+        return list(self._mail.of(execution.instance_id))
+
+    async def _effects(self, live: LiveInstance, events: list[Event]) -> Effects | None:
+        """What the next episode changes; None when this host does not take the instance."""
+        instance, at = live.instance, self._now()
+        execution = instance.execution
+        if events and events[0]["EventType"] in episode.CONTROL_EVENTS:
+            return episode.control(execution, at, started=instance.started, message=events[0])
+        arrived = episode.begin(execution, at, started=instance.started, messages=events)
+        if not accepts(
+            self._options.default_version, execution.version, self._options.version_match_strategy
+        ):
+            return self._refuse_version(execution, arrived)
+        name = self._known.resolve("orchestrator", execution.name)
+        if name is None:
+            error = self._known.missing("orchestrator", execution.name)
+            return episode.fail(
+                execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
+            )
+        with logs.working_for(execution.instance_id):
+            answer = await self._ask(
+                name,
+                OrchestratorTrigger(
+                    execution=execution, past=live.events, arrived=arrived, memo=live.memo
+                ),
+            )
+        return episode.conclude(
+            execution,
+            live.events,
+            arrived,
+            answer,
+            known=self._known,
+            default_version=self._options.default_version,
+            cursor=live.cursor,
+        )
+
+    async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
+        try:
+            return decision.from_answer(await self._invoke(name, trigger))
+        except FunctionFailed as failure:
+            return decision.from_failure(failure)
+
+    def _refuse_version(self, execution: Execution, arrived: list[Event]) -> Effects | None:
+        message = (
+            f"instance {execution.instance_id} has version {execution.version!r}, which a host of "
+            f"version {self._options.default_version!r} does not run "
+            f"(versionMatchStrategy {self._options.version_match_strategy})"
+        )
+        if self._options.version_failure_strategy is FailureStrategy.FAIL:
+            return episode.fail(
+                execution,
+                arrived,
+                f"Orchestrator function '{execution.name}' failed: VersionMismatch: {message}",
+            )
+        _logger.warning("%s: it waits for one that does", message)
+        return None
+
+    def _commit(self, live: LiveInstance, consumed: list[Message], effects: Effects) -> None:
+        """Hand the turn in, and go on as if it were durable."""
+        execution = live.instance.execution
+        turn, after = episode_commit.build(self._store, live, consumed, effects, self._clock())
+        # The end is what others wait for, and a long history waits for each of its turns.
+        is_awaited = turn.ended or turn.children or turn.messages
+        is_long = len(live.events) > SHORT_HISTORY_EVENTS
+        future = self._store.commit(turn, is_patient=not is_awaited and not is_long)
+        future.add_done_callback(partial(self._on_durable, live, turn))
+        self._mail.remove(execution.instance_id, consumed)
+        if turn.ended:
+            self._timers.forget(execution.execution_id)
+            self._activities.drop(execution.execution_id)
+        if turn.next_execution is None:
+            self._live.extend(live, after, turn.events, effects.events)
+        else:
+            self._live.renew(live, replace(after, execution=turn.next_execution))
+            self.wake(execution.instance_id)
+        if effects.status in FINISHED:
+            self._mail.clear(execution.instance_id)
+        if effects.failure is not None:
+            with logs.working_for(execution.instance_id):
+                _logger.error("%s", effects.failure)
+        for activity in turn.activities:
+            self._activities.add(activity)
+        for timer in turn.timers:
+            self._timers.add(timer)
+        if turn.timers:
+            self.fire_timers()
+
+    def _on_durable(self, live: LiveInstance, turn: Turn, future: asyncio.Future[Delivery]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return  # `_on_failure` is called too
+        delivery = future.result()
+        self._activities.settle(turn.consumed)
+        if turn.ended:
+            self._activities.forget(turn.execution.execution_id)
+            if turn.next_execution is None:
+                self.endings.tell(turn.execution.instance_id)
+        self._live.settle(live)
+        if self._mail.of(turn.execution.instance_id):
+            self.wake(turn.execution.instance_id)  # what waited for it
+        for instance_id in delivery.started:
+            self.wake(instance_id)
+        for message in delivery.messages:
+            self.deliver(message)
+
+    def _now(self) -> str:
+        return history.timestamp(self._clock())

@@ -1,0 +1,183 @@
+"""Durable entities: one batch of operations at a time for each entity, in order of arrival."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from localazure.functions import logs
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
+from localazure.functions.durable.runtime.inboxes import Mailboxes
+from localazure.functions.durable.store.records import EntityTurn, Message
+from localazure.functions.durable.store.store import Store
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A request to an entity.
+
+    `input_json` is the JSON text of a JSON string, as the SDK decodes it twice. A call (not a
+    signal) is answered by an event named `request_id` to the execution that made it.
+    """
+
+    name: str
+    input_json: str | None
+    is_signal: bool
+    request_id: str = ""
+    parent_instance_id: str = ""
+    parent_execution_id: str = ""
+
+    @classmethod
+    def parse(cls, request_json: str) -> Operation:
+        """Read the request that `EventSent` records."""
+        request: dict[str, Any] = json.loads(request_json)
+        return cls(
+            name=request["op"],
+            input_json=request.get("input"),
+            is_signal=request.get("signal", False),
+            request_id=request.get("id", ""),
+            parent_instance_id=request.get("parent", ""),
+            parent_execution_id=request.get("parentExecution", ""),
+        )
+
+
+def entity_id(name: str, key: str) -> str:
+    """The id under which an entity is stored; its name is not case-sensitive."""
+    return f"@{name.lower()}@{key}"
+
+
+def split_entity_id(identifier: str) -> tuple[str, str]:
+    """Name and key of an entity id."""
+    name, _, key = identifier[1:].partition("@")
+    return name, key
+
+
+def signal(operation: str, input_json: str | None) -> str:
+    """The request of a client that expects no answer."""
+    return json.dumps({"op": operation, "signal": True, "input": input_json})
+
+
+def trigger(identifier: str, state_json: str | None, operations: Sequence[Operation]) -> str:
+    """The entity-in document of azure-functions-durable."""
+    name, key = split_entity_id(identifier)
+    return json.dumps(
+        {
+            "self": {"name": name, "key": key},
+            "exists": state_json is not None,
+            "state": state_json,
+            "batch": [
+                {
+                    "name": operation.name,
+                    "input": operation.input_json,
+                    "isSignal": operation.is_signal,
+                }
+                for operation in operations
+            ],
+        }
+    )
+
+
+def answer(result_json: str | None, *, failed: bool) -> str:
+    """The response message that the SDK reads from an EventRaised."""
+    response = {"result": result_json or "null"}
+    if failed:
+        response["exceptionType"] = "System.Exception"
+    return json.dumps(response)
+
+
+class EntityRunner:
+    """Runs batches of operations. State, answers and consumption are one transaction."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        invoke: Invoke,
+        known: KnownFunctions,
+        mail: Mailboxes,
+        deliver: Callable[[Message], None],
+        clock: Callable[[], datetime],
+        batch_size: int,
+    ) -> None:
+        self._store = store
+        self._invoke = invoke
+        self._known = known
+        self._mail = mail
+        self._deliver = deliver
+        self._clock = clock
+        self._batch_size = batch_size
+
+    async def run_batch(self, identifier: str) -> None:
+        """Run what waits for an entity."""
+        while messages := list(self._mail.of(identifier)[: self._batch_size]):
+            operations = [Operation.parse(message.event["Input"]) for message in messages]
+            before = self._store.entity_state(identifier)
+            after, answers = await self._operate(identifier, before, operations)
+            if not self._mail.holds(messages):
+                continue  # the store was read anew meanwhile: they are others
+            at = self._clock()
+            replies = [
+                self._store.message(
+                    operation.parent_instance_id,
+                    history.event_raised(history.timestamp(at), operation.request_id, text),
+                    operation.parent_execution_id,
+                )
+                for operation, text in zip(operations, answers, strict=True)
+                if not operation.is_signal
+            ]
+            turn = EntityTurn(
+                entity_id=identifier, at=at, state_json=after, consumed=messages, messages=replies
+            )
+            delivered = await self._store.commit_entity(turn)
+            self._mail.remove(identifier, messages)
+            for message in delivered:
+                self._deliver(message)
+
+    async def _operate(
+        self, identifier: str, state_json: str | None, operations: Sequence[Operation]
+    ) -> tuple[str | None, list[str]]:
+        """State after the batch and the answer to each operation."""
+        name, _ = split_entity_id(identifier)
+        function = self._known.resolve("entity", name)
+        if function is None:
+            error = self._known.missing("entity", name)
+        else:
+            try:
+                with logs.working_for(identifier):
+                    text = await self._invoke(function, trigger(identifier, state_json, operations))
+                return _read(text, identifier, operations)
+            except FunctionFailed as failure:
+                error = str(failure)
+        _logger.error("entity %s failed, its state stays as it was: %s", identifier, error)
+        return state_json, [answer(json.dumps(error), failed=True)] * len(operations)
+
+
+def _read(
+    text: str | None, identifier: str, operations: Sequence[Operation]
+) -> tuple[str | None, list[str]]:
+    """State and answers of an entity-out document; says which operations failed."""
+    try:
+        document = json.loads(text or "null")
+        results = document["results"]
+        answers = [answer(result["result"], failed=result["isError"]) for result in results]
+        errors = [json.loads(result["result"]) if result["isError"] else None for result in results]
+        state = (document["entityState"] or "null") if document["entityExists"] else None
+    except (ValueError, TypeError, KeyError) as error:
+        raise FunctionFailed("ValueError", f"no valid entity document: {error!r}", "") from error
+    if len(answers) != len(operations):
+        raise FunctionFailed(
+            "ValueError", f"{len(answers)} results for {len(operations)} operations", ""
+        )
+    for operation, error in zip(operations, errors, strict=True):
+        if error is not None:  # of a signal's nobody else hears
+            _logger.error(
+                "operation '%s' of entity %s failed: %s", operation.name, identifier, error
+            )
+    return state, answers

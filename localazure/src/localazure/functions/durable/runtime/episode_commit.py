@@ -1,0 +1,160 @@
+"""From an episode's effects to the transaction that makes them durable."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import datetime
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.commands import (
+    CreateTimer,
+    ScheduleActivity,
+    SendOperation,
+    StartChild,
+)
+from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import EventType
+from localazure.functions.durable.engine.instance import (
+    FINISHED,
+    Execution,
+    Instance,
+    Parent,
+    Status,
+)
+from localazure.functions.durable.runtime.instance_cache import LiveInstance
+from localazure.functions.durable.store.records import Activity, Child, Message, Timer, Turn
+from localazure.functions.durable.store.store import Store
+
+
+def build(
+    store: Store, live: LiveInstance, consumed: list[Message], effects: Effects, now: datetime
+) -> tuple[Turn, Instance]:
+    """The transaction, and the instance as it will be.
+
+    Args:
+        store: draws sequence numbers, knows the sub-orchestrations.
+        live: the instance before the episode.
+        consumed: the messages that the episode took.
+        effects: what it changes.
+        now: the time of the turn.
+    """
+    before = live.instance
+    execution = before.execution
+    finished = effects.status in FINISHED
+    following = None
+    if effects.next_input is not None:
+        following = replace(execution, execution_id=uuid.uuid4().hex, input_json=effects.next_input)
+    after = replace(
+        before,
+        status=effects.status,
+        started=following is None,
+        custom_status=effects.custom_status or before.custom_status,
+        output=effects.output,
+        last_updated_at=now,
+    )
+    ended = finished or following is not None
+    turn = Turn(
+        execution=execution,
+        at=now,
+        episode=None if following else live.episodes,
+        events="" if following else history.encode(effects.events),
+        consumed=consumed,
+        activities=_activities(execution, effects),
+        timers=[] if ended else _timers(execution, effects),
+        children=_children(store, execution, effects, now),
+        messages=_messages(store, execution, effects, now),
+        instance=after if _row_differs(before, after) else None,
+        ended=ended,
+        next_execution=following,
+    )
+    return turn, after
+
+
+def _children(store: Store, execution: Execution, effects: Effects, now: datetime) -> list[Child]:
+    children: list[Child] = []
+    for command in effects.commands:
+        if isinstance(command, StartChild):
+            refusal = history.sub_orchestration_failed(
+                history.timestamp(now),
+                command.event_id,
+                reason=f"Orchestrator function '{command.name}' failed: the instance id "
+                f"'{command.instance_id}' is in use by an instance that has not finished",
+                details="",
+            )
+            child = Execution(
+                instance_id=command.instance_id,
+                execution_id=uuid.uuid4().hex,
+                name=command.name,
+                version=command.version,
+                input_json=command.input_json,
+                created_at=now,
+                parent=Parent(
+                    instance_id=execution.instance_id,
+                    execution_id=execution.execution_id,
+                    event_id=command.event_id,
+                ),
+            )
+            message = store.message(execution.instance_id, refusal, execution.execution_id)
+            children.append(Child(execution=child, refusal=message))
+    return children
+
+
+def _messages(store: Store, execution: Execution, effects: Effects, now: datetime) -> list[Message]:
+    at = history.timestamp(now)
+    messages = [
+        store.message(command.target, history.event_raised(at, "op", command.request_json))
+        for command in effects.commands
+        if isinstance(command, SendOperation)
+    ]
+    if effects.parent_event is not None and execution.parent is not None:
+        parent = execution.parent
+        messages.append(
+            store.message(parent.instance_id, effects.parent_event, parent.execution_id)
+        )
+    if effects.status is Status.TERMINATED:
+        reason: str = next(
+            event["Input"]
+            for event in effects.events
+            if event["EventType"] == EventType.EXECUTION_TERMINATED
+        )
+        for child in store.live_children(execution.execution_id):
+            terminated = history.execution_terminated(at, reason)
+            messages.append(store.message(child.instance_id, terminated, child.execution_id))
+    return messages
+
+
+def _row_differs(before: Instance, after: Instance) -> bool:
+    return (before.status, before.started, before.custom_status, before.output) != (
+        after.status,
+        after.started,
+        after.custom_status,
+        after.output,
+    )
+
+
+def _activities(execution: Execution, effects: Effects) -> list[Activity]:
+    return [
+        Activity(
+            instance_id=execution.instance_id,
+            execution_id=execution.execution_id,
+            event_id=command.event_id,
+            name=command.name,
+            input_json=command.input_json,
+        )
+        for command in effects.commands
+        if isinstance(command, ScheduleActivity)
+    ]
+
+
+def _timers(execution: Execution, effects: Effects) -> list[Timer]:
+    return [
+        Timer(
+            instance_id=execution.instance_id,
+            execution_id=execution.execution_id,
+            event_id=command.event_id,
+            fire_at=command.fire_at,
+        )
+        for command in effects.commands
+        if isinstance(command, CreateTimer)
+    ]

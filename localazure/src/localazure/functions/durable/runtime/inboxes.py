@@ -1,0 +1,53 @@
+"""Messages that wait, in memory: the inbox table and the timers that fired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localazure.functions.durable.store.records import Message
+
+
+class Mailboxes:
+    """Messages by receiver, each receiver's in order of arrival."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Message]] = {}
+
+    def put(self, message: Message) -> None:
+        """Add a message."""
+        self._waiting.setdefault(message.target, []).append(message)
+
+    def of(self, target: str) -> Sequence[Message]:
+        """What waits for a receiver."""
+        return self._waiting.get(target, ())
+
+    def remove(self, target: str, messages: Sequence[Message]) -> None:
+        """Drop messages, once what they caused is durable."""
+        gone = set(map(id, messages))
+        left = [message for message in self._waiting.get(target, ()) if id(message) not in gone]
+        if left:
+            self._waiting[target] = left
+        else:
+            self._waiting.pop(target, None)
+
+    def replace(self, message: Message, other: Message) -> None:
+        """Put a message in another one's place."""
+        waiting = self._waiting[message.target]
+        waiting[next(n for n, one in enumerate(waiting) if one is message)] = other
+
+    def holds(self, messages: Sequence[Message]) -> bool:
+        """Whether these very messages to one receiver are still waiting."""
+        waiting = set(map(id, self.of(messages[0].target))) if messages else set[int]()
+        return waiting.issuperset(map(id, messages))
+
+    def targets(self) -> list[str]:
+        """Who has mail."""
+        return list(self._waiting)
+
+    def reset(self) -> None:
+        """Drop everything: the store is read anew."""
+        self._waiting.clear()
+
+    def clear(self, target: str) -> None:
+        """Drop everything for a receiver that is no more."""
+        self._waiting.pop(target, None)

@@ -1,0 +1,129 @@
+"""Live instances with their history, parsed: kept between episodes, loaded when missing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.instance import LIVE, Instance
+from localazure.functions.durable.engine.replay_cursor import ReplayCursor
+from localazure.functions.durable.store.store import Store
+
+# Bounds memory, not correctness: what is dropped is read again. In characters of encoded history;
+# parsed events take several times as much.
+MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
+
+
+class LiveInstance:
+    """One instance between two episodes.
+
+    Args:
+        instance: its row.
+        pieces: its encoded history, a piece for each episode.
+    """
+
+    def __init__(self, instance: Instance, pieces: Sequence[str]) -> None:
+        self.pending = 0
+        """How many turns were handed in and are not durable yet."""
+        self.replay_again_at = 0.0
+        """Before that (monotonic clock) replays would take more than half of the time."""
+        self.take(instance, pieces)
+
+    def take(self, instance: Instance, pieces: Sequence[str]) -> None:
+        """Be this from now on."""
+        self.instance = instance
+        self.episodes = len(pieces)
+        self.events: list[Event] = history.decode(",".join(pieces))
+        self.characters = sum(map(len, pieces))
+        self.replay_anew()
+
+    def replay_anew(self) -> None:
+        """Forget what earlier episodes left to make the next one shorter."""
+        self.cursor = ReplayCursor()
+        self.memo: dict[str, Any] = {}
+        """See `OrchestratorTrigger.memo`."""
+
+
+class LiveInstances:
+    """A cache of live instances, least recently used out first.
+
+    What has turns that are not durable yet stays: the store does not know it as it is.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cached: OrderedDict[str, LiveInstance] = OrderedDict()
+        self._characters = 0
+
+    def load(self, instance_id: str) -> LiveInstance | None:
+        """A live instance; None when it has finished or never was."""
+        live = self._cached.get(instance_id)
+        if live is not None:
+            self._cached.move_to_end(instance_id)
+            return live if live.instance.status in LIVE else None
+        instance = self._store.instance(instance_id)
+        if instance is None or instance.status not in LIVE:
+            return None
+        live = LiveInstance(instance, self._store.history(instance.execution.execution_id))
+        self._add(live)
+        return live
+
+    def begin(self, instance: Instance) -> None:
+        """Take an instance that was created, unless it has been loaded since."""
+        if instance.execution.instance_id not in self._cached:
+            self._add(LiveInstance(instance, ()))
+
+    def holds(self, live: LiveInstance) -> bool:
+        """Whether an instance is what `load` would give, finished or not."""
+        return self._cached.get(live.instance.execution.instance_id) is live
+
+    def extend(
+        self, live: LiveInstance, instance: Instance, piece: str, events: list[Event]
+    ) -> None:
+        """Note what an episode appended, in a turn that has been handed in."""
+        live.instance = instance
+        live.episodes += 1
+        live.events.extend(events)
+        live.characters += len(piece)
+        live.pending += 1
+        self._count(len(piece))
+
+    def renew(self, live: LiveInstance, instance: Instance) -> None:
+        """Note that another execution begins, in a turn that has been handed in."""
+        self._count(-live.characters)
+        live.take(instance, ())
+        live.pending += 1
+
+    def settle(self, live: LiveInstance) -> None:
+        """Note that a turn became durable."""
+        live.pending -= 1
+        if not live.pending and live.instance.status not in LIVE and self.holds(live):
+            self.drop(live.instance.execution.instance_id)
+
+    def drop(self, instance_id: str) -> None:
+        """Forget an instance: it has finished, or the store knows better."""
+        live = self._cached.pop(instance_id, None)
+        if live is not None:
+            self._characters -= live.characters
+
+    def reset(self) -> None:
+        """Forget all: the store is read anew."""
+        self._cached.clear()
+        self._characters = 0
+
+    def _add(self, live: LiveInstance) -> None:
+        self._cached[live.instance.execution.instance_id] = live
+        self._count(live.characters)
+
+    def _count(self, characters: int) -> None:
+        self._characters += characters
+        if self._characters <= MAX_CACHED_CHARACTERS:
+            return
+        for instance_id, live in list(self._cached.items())[:-1]:
+            if not live.pending:
+                self.drop(instance_id)
+            if self._characters <= MAX_CACHED_CHARACTERS:
+                return

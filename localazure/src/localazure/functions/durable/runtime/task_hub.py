@@ -1,0 +1,236 @@
+"""What clients can do with the task hub, apart from how they ask for it."""
+
+from __future__ import annotations
+
+import uuid
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
+from localazure.functions.durable.engine.invocation import KnownFunctions
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime import entities
+from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.store.records import InstanceMissing, InstanceQuery, NotFailed
+from localazure.functions.durable.store.rewind_tree import rewriting
+from localazure.functions.durable.store.store import Store
+
+MAX_INSTANCE_ID_LENGTH = 100  # as the real extension
+# Azure Storage keys may not hold them, so that such an id works here and fails on Azure.
+_FORBIDDEN_IN_INSTANCE_ID = frozenset("/\\#?")
+
+
+class UnknownFunction(Exception):
+    """No function of that kind and name is registered; the message lists those that are."""
+
+
+class InvalidInstanceId(ValueError):
+    """An instance id that the real extension rejects."""
+
+
+class NotFinished(Exception):
+    """Only a finished instance can be purged."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(
+            "Only orchestrations in a terminal state can be purged, but the orchestration with "
+            f"instance ID {instance.execution.instance_id} has status {instance.status}"
+        )
+
+
+class TaskHub:
+    """Operations on instances and entities. What they return has become durable."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        dispatcher: Dispatcher,
+        known: KnownFunctions,
+        options: DurableOptions,
+        clock: Clock,
+    ) -> None:
+        self.store = store
+        self._dispatcher = dispatcher
+        self._known = known
+        self._options = options
+        self._clock = clock
+
+    async def start(
+        self,
+        name: str,
+        *,
+        instance_id: str | None = None,
+        input_json: str | None = None,
+        version: str | None = None,
+    ) -> str:
+        """Start an orchestration and return its instance id.
+
+        Raises:
+            UnknownFunction: there is no such orchestrator.
+            InvalidInstanceId: the id cannot be used.
+            InstanceExists: an instance of that id has not finished.
+        """
+        if self._known.resolve("orchestrator", name) is None:
+            raise UnknownFunction(self._known.missing("orchestrator", name))
+        if instance_id is not None:
+            check_instance_id(instance_id)
+        execution = Execution(
+            instance_id=instance_id or uuid.uuid4().hex,
+            execution_id=uuid.uuid4().hex,
+            name=name,
+            version=version or self._options.default_version,
+            input_json=input_json,
+            created_at=self._clock(),
+        )
+        await self.store.create(execution)
+        self._dispatcher.begin(execution)
+        return execution.instance_id
+
+    async def finished(self, instance_id: str) -> Instance:
+        """An instance, when it has ended.
+
+        Raises:
+            InstanceMissing: there is none.
+        """
+        # Between the look and the wait the event loop has no turn to take an end in.
+        while (instance := self.instance(instance_id)).status not in FINISHED:
+            await self._dispatcher.endings.wait(instance_id)
+        return instance
+
+    def instance(self, instance_id: str) -> Instance:
+        """One instance.
+
+        Raises:
+            InstanceMissing: there is none.
+        """
+        instance = self.store.instance(instance_id)
+        if instance is None:
+            raise InstanceMissing(instance_id)
+        return instance
+
+    async def raise_event(self, instance_id: str, name: str, input_json: str | None) -> None:
+        """Send an external event.
+
+        Raises:
+            InstanceMissing: there is no such instance.
+            InstanceFinished: it does not wait any more.
+        """
+        await self._send(instance_id, history.event_raised(self._now(), name, input_json))
+
+    async def terminate(self, instance_id: str, reason: str) -> None:
+        """Terminate an instance and its sub-orchestrations. Raises as `raise_event`."""
+        await self._send(instance_id, history.execution_terminated(self._now(), reason))
+
+    async def suspend(self, instance_id: str, reason: str) -> None:
+        """Suspend an instance. Raises as `raise_event`."""
+        await self._send(instance_id, history.execution_suspended(self._now(), reason))
+
+    async def resume(self, instance_id: str, reason: str) -> None:
+        """Resume an instance. Raises as `raise_event`."""
+        await self._send(instance_id, history.execution_resumed(self._now(), reason))
+
+    async def restart(self, instance_id: str, *, with_new_id: bool) -> str:
+        """Start an orchestration again with the same input; its instance id.
+
+        Raises:
+            InstanceMissing: there is no such instance.
+            InstanceExists: the same id was asked for, and it has not finished.
+            UnknownFunction: its orchestrator is gone.
+        """
+        execution = self.instance(instance_id).execution
+        return await self.start(
+            execution.name,
+            instance_id=None if with_new_id else instance_id,
+            input_json=execution.input_json,
+            version=execution.version,
+        )
+
+    async def rewind(self, instance_id: str, reason: str) -> None:
+        """Have a failed instance go on from before its failure.
+
+        Raises:
+            InstanceMissing: there is no such instance.
+            NotFailed: it did not fail.
+        """
+        instance = self.instance(instance_id)
+        if instance.status is not Status.FAILED:
+            raise NotFailed(instance_id)
+        # One transaction: a sub-orchestration that ended while its parent has still failed would
+        # have nobody to tell.
+        rewrites = rewriting(self.store, instance, reason, self._now())
+        await self.store.rewrite(rewrites, self._clock())
+        for one in rewrites:
+            self._dispatcher.go_on(one)
+
+    async def purge(self, instance_id: str) -> int:
+        """Delete a finished instance; 1.
+
+        Raises:
+            InstanceMissing: there is no such instance.
+            NotFinished: it has not finished.
+        """
+        instance = self.instance(instance_id)
+        count = await self.store.purge([instance_id])
+        if not count:
+            raise NotFinished(instance)
+        return count
+
+    async def purge_by(self, wanted: InstanceQuery) -> int:
+        """Delete the finished instances that meet every condition; how many there were.
+
+        Others are served in between, so that it is not one transaction.
+        """
+        count = 0
+        for page in self.store.pages(wanted):
+            count += await self.store.purge(
+                [one.execution.instance_id for one in page if one.status in FINISHED]
+            )
+        return count
+
+    async def signal_entity(
+        self, name: str, key: str, operation: str, input_json: str | None
+    ) -> None:
+        """Send an operation to an entity and expect no answer.
+
+        Raises:
+            UnknownFunction: there is no such entity function.
+        """
+        if self._known.resolve("entity", name) is None:
+            raise UnknownFunction(self._known.missing("entity", name))
+        request = entities.signal(operation, input_json)
+        await self._send(
+            entities.entity_id(name, key), history.event_raised(self._now(), "op", request)
+        )
+
+    async def _send(self, target: str, event: Event) -> None:
+        message = self.store.message(target, event)
+        await self.store.post(message)
+        self._dispatcher.deliver(message)
+
+    def _now(self) -> str:
+        return history.timestamp(self._clock())
+
+
+def check_instance_id(instance_id: str) -> None:
+    """Reject what the real extension rejects.
+
+    Raises:
+        InvalidInstanceId: with what is wrong with it.
+    """
+    if not 1 <= len(instance_id) <= MAX_INSTANCE_ID_LENGTH:
+        raise InvalidInstanceId(
+            f"Instance IDs must be between 1 and {MAX_INSTANCE_ID_LENGTH} characters long: "
+            f"{instance_id!r} has {len(instance_id)}."
+        )
+    if instance_id.startswith("@"):
+        raise InvalidInstanceId(
+            f"Orchestration instance IDs must not start with @ (an entity's does): {instance_id!r}."
+        )
+    if any(
+        character in _FORBIDDEN_IN_INSTANCE_ID or ord(character) < ord(" ")
+        for character in instance_id
+    ):
+        raise InvalidInstanceId(
+            f"Instance IDs must not hold /, \\, #, ? or control characters: {instance_id!r}."
+        )

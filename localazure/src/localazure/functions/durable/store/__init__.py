@@ -1,0 +1,1 @@
+"""The task hub on SQLite."""

@@ -1,0 +1,101 @@
+"""What rewinding an instance changes in the store: its own history, and its sub-orchestrations'.
+
+An instance that failed in the middle of its work, because its code was not deterministic, left
+steps under way. They were dropped with it, and are taken up again.
+"""
+
+from __future__ import annotations
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import LIVE, Execution, Instance, Parent, Status
+from localazure.functions.durable.engine.rewind import rewind
+from localazure.functions.durable.store.records import Activity, Message, Rewrite, Timer
+from localazure.functions.durable.store.store import Store
+
+
+def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Rewrite]:
+    """The rewrites of a failed instance and of the sub-orchestrations that failed it.
+
+    Args:
+        store: knows histories and sub-orchestrations, draws sequence numbers.
+        instance: a failed one.
+        reason: why somebody rewinds it.
+        at: now (ISO 8601).
+    """
+    execution = instance.execution
+    events = history.decode(",".join(store.history(execution.execution_id)))
+    rewound = rewind(events)
+    activities: list[Activity] = []
+    timers: list[Timer] = []
+    answers: list[Event] = []
+    others: list[Rewrite] = []
+    for step in rewound.open_steps:
+        match step["EventType"]:
+            case EventType.TASK_SCHEDULED:
+                activities.append(_activity(execution, step))
+            case EventType.TIMER_CREATED:
+                timers.append(_timer(execution, step))
+            case EventType.SUB_ORCHESTRATION_INSTANCE_CREATED:
+                child = _child(store, execution, step)
+                if child is not None and child.status is Status.FAILED:
+                    others += rewriting(store, child, reason, at)
+                elif child is None or child.status not in LIVE:
+                    answers.append(_end_of(child, step, at))
+            case _:
+                continue  # an operation that was sent is with the entity
+    answers.append(history.generic_event(at, f"Rewind: {reason}"))
+    messages: list[Message] = [
+        store.message(execution.instance_id, event, execution.execution_id) for event in answers
+    ]
+    own = Rewrite(
+        instance_id=execution.instance_id,
+        events=history.encode(rewound.events),
+        activities=activities,
+        timers=timers,
+        messages=messages,
+    )
+    return [own, *others]
+
+
+def _activity(execution: Execution, step: Event) -> Activity:
+    return Activity(
+        instance_id=execution.instance_id,
+        execution_id=execution.execution_id,
+        event_id=step["EventId"],
+        name=step["Name"],
+        input_json=step["Input"],
+    )
+
+
+def _timer(execution: Execution, step: Event) -> Timer:
+    return Timer(
+        instance_id=execution.instance_id,
+        execution_id=execution.execution_id,
+        event_id=step["EventId"],
+        fire_at=step["FireAt"],
+    )
+
+
+def _child(store: Store, execution: Execution, step: Event) -> Instance | None:
+    """The sub-orchestration of a step, unless it was purged or its id is another one's now."""
+    child = store.instance(step["InstanceId"])
+    parent = Parent(
+        instance_id=execution.instance_id,
+        execution_id=execution.execution_id,
+        event_id=step["EventId"],
+    )
+    return child if child is not None and child.execution.parent == parent else None
+
+
+def _end_of(child: Instance | None, step: Event, at: str) -> Event:
+    """What a sub-orchestration would have told, had its parent not failed before it."""
+    if child is not None and child.status is Status.COMPLETED:
+        return history.sub_orchestration_completed(at, step["EventId"], child.output)
+    state = "gone" if child is None else child.status.lower()
+    return history.sub_orchestration_failed(
+        at,
+        step["EventId"],
+        reason=f"the sub-orchestration '{step['InstanceId']}' is {state}",
+        details="",
+    )

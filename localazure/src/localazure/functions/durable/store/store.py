@@ -1,0 +1,279 @@
+"""The task hub on SQLite: what one episode changes is one transaction.
+
+Only one process writes the store (`localazure.sqlite.database.Database`), so sequence numbers are
+drawn in memory, in the order in which transactions are submitted. A transaction that was awaited is
+durable. A submitted transaction is never durable without all those submitted before it
+(`localazure.sqlite.database.Lane`). Reads return durable rows only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.instance import LIVE, Execution, Instance, Parent, Status
+from localazure.functions.durable.store import transactions
+from localazure.functions.durable.store.records import (
+    Activity,
+    Delivery,
+    EntityTurn,
+    InstanceQuery,
+    Message,
+    Position,
+    Rewrite,
+    Timer,
+    Turn,
+    microseconds,
+    moment,
+    position,
+)
+from localazure.functions.durable.store.schema import MIGRATIONS
+from localazure.functions.durable.store.transactions import marks
+from localazure.sqlite.database import Database, Lane, Refused, Transaction
+
+T = TypeVar("T")
+
+# Rows that are read, or deleted, at once where all are asked for: some tens of milliseconds.
+PAGE_SIZE = 500
+
+_LIVE = tuple(str(status) for status in LIVE)
+_ALL = InstanceQuery()
+
+
+class Store:
+    """The task hub in one SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, MIGRATIONS)
+        ((last,),) = self._database.read("SELECT coalesce(max(sequence), 0) FROM inbox")
+        self._sequences = itertools.count(last + 1)
+        self._lane = Lane()
+        self.on_failure: Callable[[BaseException], None] = lambda _: None
+        """Called for every transaction that failed, and for every later one; not for `Refused`."""
+
+    def renew(self) -> None:
+        """Take transactions again after one failed. They may build on nothing but what is read."""
+        self._lane = Lane()
+
+    def close(self) -> None:
+        """Finish what was handed in, then close. Blocks."""
+        self._database.close()
+
+    def message(self, target: str, event: Event, execution_id: str | None = None) -> Message:
+        """A message with the next sequence number, ready to be written."""
+        return Message(
+            target=target, event=event, execution_id=execution_id, sequence=next(self._sequences)
+        )
+
+    # --- writing -------------------------------------------------------------------------------
+
+    async def create(self, execution: Execution) -> None:
+        """See `transactions.create`, as for all of the following."""
+        await self._submit(lambda db: transactions.create(db, execution))
+
+    async def post(self, message: Message) -> None:
+        """Put a message into an inbox."""
+        await self._submit(lambda db: transactions.post(db, message))
+
+    def complete_activity(self, event_id: int, message: Message) -> asyncio.Future[bool]:
+        """Record the end of an activity, once."""
+        return self._submit(lambda db: transactions.complete_activity(db, event_id, message))
+
+    async def postpone_activity(self, activity: Activity) -> bool:
+        """Have an activity go on later."""
+        return await self._submit(lambda db: transactions.postpone_activity(db, activity))
+
+    def commit(self, turn: Turn, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
+        """Commit an episode; see `Database.submit` for patience."""
+        return self._submit(lambda db: transactions.commit(db, turn), is_patient=is_patient)
+
+    async def commit_entity(self, turn: EntityTurn) -> list[Message]:
+        """Commit a batch of operations."""
+        return await self._submit(lambda db: transactions.commit_entity(db, turn))
+
+    async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
+        """Take failed instances back to Running, all or none."""
+        await self._submit(lambda db: transactions.rewrite(db, rewrites, at))
+
+    async def purge(self, instance_ids: Sequence[str]) -> int:
+        """Delete finished instances."""
+        return await self._submit(lambda db: transactions.purge(db, instance_ids))
+
+    def _submit(
+        self, transaction: Transaction[T], *, is_patient: bool = False
+    ) -> asyncio.Future[T]:
+        future = self._database.submit(transaction, self._lane, is_patient=is_patient)
+        future.add_done_callback(self._look)
+        return future
+
+    def _look(self, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not isinstance(error, Refused):
+            self.on_failure(error)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def instance(self, instance_id: str) -> Instance | None:
+        """One instance, if there is one of that id."""
+        rows = self._database.read(f"{_SELECT_INSTANCE} WHERE instance_id = ?", (instance_id,))
+        return _instance(rows[0]) if rows else None
+
+    def history(self, execution_id: str) -> list[str]:
+        """Encoded history, a piece for each episode."""
+        rows = self._database.read(
+            "SELECT events FROM history WHERE execution_id = ? ORDER BY episode", (execution_id,)
+        )
+        return [events for (events,) in rows]
+
+    def query(
+        self,
+        wanted: InstanceQuery = _ALL,
+        *,
+        after: Position | None = None,
+        limit: int = -1,
+    ) -> list[Instance]:
+        """Instances that meet every condition, oldest first.
+
+        Args:
+            wanted: the conditions.
+            after: position of the last one of the page before.
+            limit: how many at most, -1: all.
+        """
+        conditions: list[str] = []
+        values: list[Any] = []
+        if wanted.created_from is not None:
+            conditions.append("created_at_us >= ?")
+            values.append(microseconds(wanted.created_from))
+        if wanted.created_to is not None:
+            conditions.append("created_at_us <= ?")
+            values.append(microseconds(wanted.created_to))
+        source = _SELECT_INSTANCE
+        if wanted.statuses and LIVE.issuperset(wanted.statuses):
+            # Those are few among many. SQLite takes the index when it finds its very condition.
+            source += " INDEXED BY instances_unfinished"
+            conditions.append("status IN ('Pending', 'Running', 'Suspended')")
+        if wanted.statuses:
+            conditions.append(f"status IN ({marks(wanted.statuses)})")
+            values += wanted.statuses
+        if wanted.prefix:
+            conditions.append("substr(instance_id, 1, ?) = ?")
+            values += [len(wanted.prefix), wanted.prefix]
+        if after is not None:
+            conditions.append("(created_at_us, instance_id) > (?, ?)")
+            values += after
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = self._database.read(
+            f"{source}{where} ORDER BY created_at_us, instance_id LIMIT ?",
+            (*values, limit),
+        )
+        return [_instance(row) for row in rows]
+
+    def pages(self, wanted: InstanceQuery = _ALL) -> Iterator[list[Instance]]:
+        """All instances that meet the conditions, a page at a time: the event loop may turn."""
+        page = self.query(wanted, limit=PAGE_SIZE)
+        while page:
+            yield page
+            page = self.query(wanted, after=position(page[-1]), limit=PAGE_SIZE)
+
+    def live_children(self, execution_id: str) -> list[Execution]:
+        """Sub-orchestrations of an execution that have not finished."""
+        rows = self._database.read(
+            f"{_SELECT_INSTANCE} WHERE parent_execution_id = ? AND status IN ({marks(_LIVE)})",
+            (execution_id, *_LIVE),
+        )
+        return [_instance(row).execution for row in rows]
+
+    def to_start(self) -> list[str]:
+        """Live instances whose current execution has no episode yet."""
+        rows = self._database.read(
+            f"SELECT instance_id FROM instances WHERE started = 0 AND status IN ({marks(_LIVE)})"  # noqa: S608 - placeholders only
+            " ORDER BY created_at_us",
+            _LIVE,
+        )
+        return [instance_id for (instance_id,) in rows]
+
+    def inbox(self) -> list[Message]:
+        """All messages that wait."""
+        rows = self._database.read(
+            "SELECT sequence, target, execution_id, event_json FROM inbox ORDER BY sequence"
+        )
+        return [
+            Message(
+                sequence=sequence,
+                target=target,
+                execution_id=execution_id,
+                event=json.loads(event_json),
+            )
+            for sequence, target, execution_id, event_json in rows
+        ]
+
+    def activities(self) -> list[Activity]:
+        """All activities that have not completed, oldest execution first."""
+        rows = self._database.read(
+            "SELECT instance_id, execution_id, event_id, name, input_json, not_before_us"
+            " FROM activities ORDER BY rowid"
+        )
+        return [Activity(**dict(row)) for row in rows]
+
+    def timers(self) -> list[Timer]:
+        """All timers whose firing no episode has consumed."""
+        rows = self._database.read(
+            "SELECT instance_id, execution_id, event_id, fire_at FROM timers"
+        )
+        return [Timer(**dict(row)) for row in rows]
+
+    def entity_state(self, entity_id: str) -> str | None:
+        """JSON text of an entity's state, None where there is no such entity."""
+        rows = self._database.read(
+            "SELECT state_json FROM entities WHERE entity_id = ?", (entity_id,)
+        )
+        return rows[0][0] if rows else None
+
+    def entities(self, prefix: str) -> list[tuple[str, str | None, datetime]]:
+        """Id, state and time of the last change of the entities whose id begins with `prefix`."""
+        rows = self._database.read(
+            "SELECT entity_id, state_json, updated_at_us FROM entities"
+            " WHERE substr(entity_id, 1, ?) = ? ORDER BY entity_id",
+            (len(prefix), prefix),
+        )
+        return [(entity_id, state, moment(at)) for entity_id, state, at in rows]
+
+
+_SELECT_INSTANCE = """
+    SELECT instance_id, execution_id, name, version, input_json, parent_instance_id,
+        parent_execution_id, parent_event_id, status, started, custom_status, output, created_at_us,
+        max(updated_at_us, coalesce((SELECT recorded_at_us FROM history AS h
+            WHERE h.execution_id = instances.execution_id ORDER BY episode DESC LIMIT 1), 0))
+        AS last_updated_at_us
+    FROM instances"""
+
+
+def _instance(row: sqlite3.Row) -> Instance:
+    parent = row["parent_instance_id"] and Parent(
+        instance_id=row["parent_instance_id"],
+        execution_id=row["parent_execution_id"],
+        event_id=row["parent_event_id"],
+    )
+    return Instance(
+        execution=Execution(
+            instance_id=row["instance_id"],
+            execution_id=row["execution_id"],
+            name=row["name"],
+            version=row["version"],
+            input_json=row["input_json"],
+            created_at=moment(row["created_at_us"]),
+            parent=parent,
+        ),
+        status=Status(row["status"]),
+        started=bool(row["started"]),
+        custom_status=row["custom_status"],
+        output=row["output"],
+        last_updated_at=moment(row["last_updated_at_us"]),
+    )

@@ -1,0 +1,1 @@
+"""HTTP: routes, keys, CORS, limits, and web frameworks."""

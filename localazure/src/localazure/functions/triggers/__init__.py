@@ -1,0 +1,1 @@
+"""Triggers, a package for each kind."""

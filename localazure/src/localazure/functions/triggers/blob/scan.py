@@ -1,0 +1,156 @@
+"""Blob triggers that poll: looks through a container for blobs that a function has not seen.
+
+What was found is remembered by receipts, as by the real extension: an empty blob for each version
+(ETag) of a blob, in the container `azure-webjobs-hosts`. Deleting a receipt has the blob handled
+again. A blob is announced first and gets its receipt then, so that a crash loses none.
+
+The real extension reads the account's logs besides, which Azurite has none of.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-trigger#blob-receipts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
+from azure.storage.blob.aio import ContainerClient
+
+from localazure.functions import logs
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
+
+# Of the real extension (ScanBlobScanLogHybridPollingStrategy).
+POLL_SECONDS: Final = 2.0
+RECEIPTS_CONTAINER: Final = "azure-webjobs-hosts"
+_STOP_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class FoundBlob:
+    """A blob at one moment."""
+
+    name: str
+    etag: str
+    blob_type: str
+
+
+class BlobScan:
+    """One function and the container that it polls."""
+
+    def __init__(
+        self,
+        connection: str,
+        container: str,
+        *,
+        receipts: str,
+        concerns: Callable[[str], bool],
+        announce: Callable[[FoundBlob], Awaitable[None]],
+        storage: StorageClients,
+    ) -> None:
+        """A scan that is yet to be started.
+
+        Args:
+            connection: of the container.
+            container: its name.
+            receipts: folder of the function's receipts.
+            concerns: whether the function is for a blob of that name.
+            announce: puts what was found where it is not lost.
+            storage: clients.
+        """
+        self._connection = connection
+        self._container = container
+        self._receipts = receipts
+        self._concerns = concerns
+        self._announce = announce
+        self._storage = storage
+        self._seen: set[tuple[str, str]] | None = None
+        """Name and ETag of what was announced; None until the receipts are read."""
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Look no more."""
+        self._stopping.set()
+        if self._task is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._task, _STOP_SECONDS)
+
+    async def finish(self) -> None:
+        """Nothing is left to do: what was announced is another's work."""
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            started = loop.time()
+            try:
+                await self.scan()
+            except Exception as error:  # noqa: BLE001 - whatever storage answers: it looks again
+                _LOG.warning("cannot scan the container %s: %s", self._container, error)
+            # A large container takes long: it is looked through half of the time at most.
+            pause_seconds = max(POLL_SECONDS, loop.time() - started)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_seconds):
+                    await self._stopping.wait()
+
+    async def scan(self) -> None:
+        """Look through the container once.
+
+        Raises:
+            AzureError: storage did not answer.
+        """
+        receipts = await self._client(DEFAULT_CONNECTION, RECEIPTS_CONTAINER)
+        if self._seen is None:
+            self._seen = await self._read_receipts(receipts)
+        for blob in await self._list(await self._client(self._connection, self._container)):
+            if self._stopping.is_set():
+                return
+            if (blob.name, blob.etag) in self._seen or not self._concerns(blob.name):
+                continue
+            await self._announce(blob)
+            await self._write_receipt(receipts, blob)
+            self._seen.add((blob.name, blob.etag))
+
+    async def _client(self, connection: str, container: str) -> ContainerClient:
+        return (await self._storage.blobs(connection)).get_container_client(container)
+
+    async def _list(self, container: ContainerClient) -> list[FoundBlob]:
+        try:
+            return [
+                FoundBlob(blob.name, str(blob.etag).strip('"'), str(blob.blob_type))
+                async for blob in container.list_blobs()
+            ]
+        except ResourceNotFoundError:  # it may be made later
+            return []
+
+    async def _read_receipts(self, receipts: ContainerClient) -> set[tuple[str, str]]:
+        prefix = f"{self._receipts}/"
+        seen: set[tuple[str, str]] = set()
+        with contextlib.suppress(ResourceNotFoundError):
+            async for name in receipts.list_blob_names(name_starts_with=prefix):
+                etag, container, blob = name.removeprefix(prefix).split("/", 2)
+                if container == self._container:
+                    seen.add((blob, etag.strip('"')))
+        return seen
+
+    async def _write_receipt(self, receipts: ContainerClient, blob: FoundBlob) -> None:
+        name = f'{self._receipts}/"{blob.etag}"/{self._container}/{blob.name}'
+        try:
+            await receipts.upload_blob(name, b"", overwrite=True)
+        except ResourceNotFoundError:
+            with contextlib.suppress(ResourceExistsError):
+                await receipts.create_container()
+            await receipts.upload_blob(name, b"", overwrite=True)
+        except AzureError as error:
+            _LOG.warning("no receipt for %s/%s: %s", self._container, blob.name, error)

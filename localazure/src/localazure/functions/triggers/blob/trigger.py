@@ -1,0 +1,268 @@
+"""Blob triggers: a function for each blob that was written.
+
+Of a blob they learn from Event Grid, or by looking for it (`blob_scan`). As the real extension
+does, both put what they learn into a queue of the AzureWebJobsStorage account: the webhook before
+it answers, so nothing that was acknowledged is lost. The queue gives it out until the function
+succeeds; a blob that fails too often goes to the queue `webjobs-blobtrigger-poison`.
+
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-event-grid-blob-trigger,
+https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-trigger
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.functions.meta import Datum
+from azure.storage.blob import BlobProperties, BlobType
+
+from localazure.functions import logs
+from localazure.functions.app import sdk_types
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.bindings.expressions import capture_pattern
+from localazure.functions.bindings.inputs import blob_datum
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.configuration.host_json import BlobOptions, QueueOptions
+from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION, Service
+from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
+from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
+from localazure.functions.triggers.queue.listener import QueueListener, Work
+from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.storage_client.queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
+
+PATH: Final = "/runtime/webhooks/blobs"
+POISON_QUEUE: Final = "webjobs-blobtrigger-poison"
+_FUNCTION_ID: Final = "Host.Functions.{}"
+_POLLS: Final = "LogsAndContainerScan"
+_IS_TOLD: Final = "EventGrid"
+_BLOB_CREATED: Final = "Microsoft.Storage.BlobCreated"
+_SUBJECT: Final = re.compile(r"/blobServices/default/containers/([^/]+)/blobs/(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class BlobFunction:
+    """A function and the blobs that it is for."""
+
+    function: LoadedFunction
+    connection: str
+    container: str
+    path: re.Pattern[str]
+    """Matches CONTAINER/NAME."""
+    is_polled: bool
+    """Whether it looks for its blobs; else Event Grid tells of them."""
+
+    @classmethod
+    def of(cls, function: LoadedFunction, storage: StorageClients) -> BlobFunction:
+        """Read a function's trigger.
+
+        Raises:
+            ValueError: its source or its path is wrong, or its connection is not configured.
+        """
+        settings = function.trigger.settings
+        source = settings.get("source") or _POLLS
+        if source not in {_POLLS, _IS_TOLD}:
+            raise ValueError(f"its source is {source!r}, neither {_POLLS} nor {_IS_TOLD}")
+        connection = str(settings.get("connection") or "")
+        storage.check(connection, Service.BLOB)
+        storage.check(DEFAULT_CONNECTION, Service.QUEUE)
+        path = str(settings.get("path") or "").lstrip("/")
+        container, _, name = path.partition("/")
+        if source == _POLLS and "{" in container:
+            raise ValueError(f"path {path!r}: a trigger that polls needs a container by name")
+        # A path without a blob's name is for the whole container.
+        pattern = capture_pattern(path if name else f"{container}/{{name}}")
+        return cls(function, connection, container, pattern, is_polled=source == _POLLS)
+
+
+class BlobTriggers(QueueListener):
+    """All blob functions of an app: their webhook and their queue."""
+
+    def __init__(
+        self,
+        functions: list[BlobFunction],
+        *,
+        keys: KeyRing,
+        invoker: Invoker,
+        options: BlobOptions,
+        storage: StorageClients,
+        host_id: str,
+    ) -> None:
+        """Triggers that are yet to be started.
+
+        Args:
+            functions: those with a blob trigger.
+            keys: the system key opens the webhook.
+            invoker: runs them.
+            options: host.json's `extensions.blobs`.
+            storage: clients.
+            host_id: names the queue; see `find_host_id`.
+        """
+        self._functions = {one.function.name.lower(): one for one in functions}
+        self._receipts = f"blobreceipts/{host_id}"
+        self._invoker = invoker
+        self._storage = storage
+        queue_name = f"azure-webjobs-blobtrigger-{host_id}"
+        self._open = functools.partial(storage.queue, DEFAULT_CONNECTION, queue_name)
+        self._webhook = EventGridWebhook(
+            PATH,
+            {
+                _FUNCTION_ID.format(name).lower(): functools.partial(self._receive_events, one)
+                for name, one in self._functions.items()
+            },
+            keys,
+        )
+        parallel = options.max_degree_of_parallelism
+        batch_size = min(parallel, MAX_MESSAGES_PER_REQUEST)
+        super().__init__(
+            queue_name,
+            open_queue=self._open,
+            open_poison=functools.partial(storage.queue, DEFAULT_CONNECTION, POISON_QUEUE),
+            handle=self._handle,
+            options=QueueOptions(
+                batch_size=batch_size,
+                new_batch_threshold=parallel - batch_size,
+                max_dequeue_count=options.poison_blob_threshold,
+            ),
+            chance=random.Random(),  # noqa: S311 - jitter is no secret
+        )
+
+    def routes(self) -> list[web.RouteDef]:
+        """The webhook's routes."""
+        return self._webhook.routes()
+
+    def scans(self) -> list[BlobScan]:
+        """Of the functions that look for their blobs."""
+        return [self._scan(one) for one in self._functions.values() if one.is_polled]
+
+    def _scan(self, one: BlobFunction) -> BlobScan:
+        async def announce(found: FoundBlob) -> None:
+            queue: StorageQueue = await self._open()
+            message = _message(one, one.container, found.name, found.blob_type, found.etag)
+            await queue.put(encode(json.dumps(message), is_base64=True))
+
+        return BlobScan(
+            one.connection,
+            one.container,
+            receipts=f"{self._receipts}/{_FUNCTION_ID.format(one.function.name)}",
+            concerns=lambda name: one.path.fullmatch(f"{one.container}/{name}") is not None,
+            announce=announce,
+            storage=self._storage,
+        )
+
+    async def _receive_events(self, one: BlobFunction, events: list[Any]) -> bool:
+        try:
+            queue: StorageQueue = await self._open()
+            for event in events:
+                if (message := blob_message(one, event)) is not None:
+                    await queue.put(encode(json.dumps(message), is_base64=True))
+        except Exception as error:  # noqa: BLE001 - whatever storage answers: the event is not lost
+            _LOG.warning("cannot keep what Event Grid tells, it will tell it again: %s", error)
+            return False
+        return True
+
+    async def _handle(self, work: Work) -> None:
+        message: dict[str, Any] = json.loads(work.content)
+        prefix = _FUNCTION_ID.format("")
+        one = self._functions.get(str(message["FunctionId"]).removeprefix(prefix).lower())
+        if one is None:
+            _LOG.warning("no blob function %s any more: dropped", message["FunctionId"])
+            return
+        container, name = str(message["ContainerName"]), str(message["BlobName"])
+        service = await self._storage.blobs(one.connection)
+        blob = service.get_blob_client(container, name)
+        try:
+            if one.function.trigger.is_reference:
+                properties = await blob.get_blob_properties()
+                datum = sdk_types.blob_reference(one.connection, container, name)
+            else:
+                stream = await blob.download_blob()
+                properties = stream.properties
+                datum = blob_datum(await stream.readall(), one.function.trigger)
+        except AzureError as error:
+            if not isinstance(error, ResourceNotFoundError):
+                _LOG.warning("cannot read the blob %s/%s: %s", container, name, error)
+                raise
+            _LOG.debug("blob %s/%s is gone: nothing to do", container, name)
+            return
+        data = blob_data(one, f"{container}/{name}", blob.url, properties, datum)
+        await self._invoker.invoke(one.function, data)
+
+
+def blob_message(one: BlobFunction, event: Any) -> dict[str, str] | None:
+    """What the queue keeps of an event, in the real extension's words; None for other events.
+
+    Args:
+        one: the function that the event is for.
+        event: in either schema.
+    """
+    kind = event.get("eventType") or event.get("type")
+    subject = _SUBJECT.fullmatch(str(event.get("subject")))
+    if kind != _BLOB_CREATED or subject is None:
+        return None
+    container, name = subject.groups()
+    if not one.path.fullmatch(f"{container}/{name}"):
+        return None
+    data = event.get("data") or {}
+    blob_type, etag = str(data.get("blobType") or "BlockBlob"), str(data.get("eTag") or "")
+    return _message(one, container, name, blob_type, etag)
+
+
+def _message(
+    one: BlobFunction, container: str, name: str, blob_type: str, etag: str
+) -> dict[str, str]:
+    return {
+        "Type": "BlobTrigger",
+        "FunctionId": _FUNCTION_ID.format(one.function.name),
+        "BlobType": blob_type,
+        "ContainerName": container,
+        "BlobName": name,
+        "ETag": etag,
+    }
+
+
+def blob_data(
+    one: BlobFunction, path: str, url: str, properties: BlobProperties, datum: Datum
+) -> TriggerData:
+    """What a blob trigger hands to its function."""
+    shown = {
+        "ContentLength": properties.size,
+        "ContentType": properties.content_settings.content_type,
+        "ETag": properties.etag,
+        "LastModified": properties.last_modified.isoformat(),
+        "BlobType": BlobType(properties.blob_type).value,
+    }
+    metadata = {
+        "BlobTrigger": Datum(path, "string"),
+        "Uri": Datum(url, "string"),
+        "Properties": Datum(json.dumps(shown), "json"),
+        "Metadata": Datum(json.dumps(dict(properties.metadata or {})), "json"),
+    }
+    match = one.path.fullmatch(path)
+
+    def binding_data() -> dict[str, Any]:
+        captured = match.groupdict() if match else {}
+        return {"BlobTrigger": path, "Uri": url, "Metadata": properties.metadata, **captured}
+
+    return TriggerData(datum, metadata, binding_data=binding_data)
+
+
+def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:
+    """What tells this app's queue from another's: the setting, or else the app's folder."""
+    given = settings.get("AzureFunctionsWebHost__hostid")
+    if given:
+        return given.lower()
+    folder = str(functions[0].function.directory)
+    return f"local-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"

@@ -1,0 +1,1 @@
+"""Durable triggers: orchestrators, activities, entities."""

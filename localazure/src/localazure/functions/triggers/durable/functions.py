@@ -1,0 +1,139 @@
+"""Between the durable engine and the functions that it runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from azure.durable_functions.models.utils import http_utils
+from azure.functions.meta import Datum
+
+from localazure.functions.app import binding_kinds
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.app.user_traceback import users_traceback
+from localazure.functions.configuration.app_settings import resolve_references
+from localazure.functions.durable.engine.invocation import FunctionFailed, Trigger
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.extension import DurableExtension
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.errors import AppLoadError
+from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.worker import orchestrators
+from localazure.functions.worker.invocation import Invoker, TriggerData
+
+
+class DurableFunctions:
+    """The engine, and the orchestrators, activities and entities of one app."""
+
+    def __init__(
+        self,
+        functions: Iterable[LoadedFunction],
+        *,
+        invoker: Invoker,
+        database_path: Path,
+        base_url: str,
+        keys: KeyRing,
+        settings: dict[str, Any],
+        app_settings: Mapping[str, str],
+    ) -> None:
+        """An engine that is yet to be started.
+
+        Args:
+            functions: those with a durable trigger.
+            invoker: runs them.
+            database_path: where the engine keeps its state.
+            base_url: of this host, without a trailing slash.
+            keys: open the management API.
+            settings: host.json's `extensions.durableTask`.
+            app_settings: for `%NAME%` in these.
+
+        Raises:
+            AppLoadError: two functions go by one name, or a setting is wrong.
+        """
+        self._invoker = invoker
+        self._functions: dict[str, LoadedFunction] = {}
+        for function in functions:
+            name = function.durable_name.lower()
+            if name in self._functions:
+                raise AppLoadError(
+                    f"the durable functions {self._functions[name].name} and {function.name} "
+                    f"both go by the name {function.durable_name!r}"
+                )
+            if (
+                function.trigger.kind == binding_kinds.ORCHESTRATION_TRIGGER
+                and not function.is_async
+            ):
+                function = replace(function, call=orchestrators.wrap(function.call))  # noqa: PLW2901 - the same one, faster
+            self._functions[name] = function
+        try:
+            options = DurableOptions.parse(
+                {
+                    key: resolve_references(value, app_settings)
+                    if isinstance(value, str)
+                    else value
+                    for key, value in settings.items()
+                }
+            )
+        except ValueError as error:
+            raise AppLoadError(str(error)) from None
+        self.extension = DurableExtension(
+            database_path=database_path,
+            base_url=base_url,
+            system_key=keys.system,
+            opens_webhook=keys.opens_webhook,
+            invoke=self._invoke,
+            options=options,
+        )
+
+    async def start(self) -> None:
+        """Start the engine; unfinished orchestrations go on."""
+        await self.extension.start(
+            orchestrators=self._names(binding_kinds.ORCHESTRATION_TRIGGER),
+            activities=self._names(binding_kinds.ACTIVITY_TRIGGER),
+            entities=self._names(binding_kinds.ENTITY_TRIGGER),
+        )
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Stop the engine; what it has not finished goes on at the next start."""
+        await self.extension.stop(drain_seconds)
+        # The SDK keeps one session a process and never closes it; it is bound to this event loop.
+        await http_utils._close_session()  # noqa: SLF001 - there is no public way  # pyright: ignore[reportPrivateUsage]
+
+    def _names(self, kind: str) -> list[str]:
+        return [one.durable_name for one in self._functions.values() if one.trigger.kind == kind]
+
+    async def _invoke(self, name: str, trigger: Trigger) -> str | None:
+        function = self._functions[name.lower()]
+        if isinstance(trigger, OrchestratorTrigger):
+            data = TriggerData(None, argument=orchestrators.TriggerContext(trigger))
+        else:
+            data = TriggerData(Datum(trigger, "string"))
+        try:
+            outcome = await self._invoker.invoke(function, data)
+        except Exception as error:
+            raise FunctionFailed(
+                type(error).__name__, str(error), users_traceback(error)
+            ) from error
+        return _as_json(outcome.result)
+
+
+def _as_json(result: Datum | None) -> str | None:
+    """A result's JSON text; one that is none is a JSON string, as the real extension has it.
+
+    An activity gives plain text where an output binding beside it, whose values the SDK does not
+    know, decides how its result is converted.
+    """
+    if result is None or result.value is None:
+        return None
+    text = base64.b64encode(result.value).decode() if result.type == "bytes" else str(result.value)
+    if result.type == "json":
+        return text
+    try:
+        json.loads(text)
+    except ValueError:
+        return json.dumps(text)
+    return text

@@ -1,0 +1,65 @@
+"""Event Grid triggers: an invocation for each event that the webhook is sent.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-event-grid-trigger
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from azure.functions.meta import Datum
+
+from localazure.functions import logs
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
+from localazure.functions.worker.invocation import Invoker, TriggerData
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.event_grid")
+
+PATH: Final = "/runtime/webhooks/EventGrid"
+
+
+def is_batched(function: LoadedFunction) -> bool:
+    """Whether a function takes all events of a request at once."""
+    return str(function.trigger.settings.get("cardinality", "")).lower() == "many"
+
+
+class EventGridTrigger(EventGridWebhook):
+    """All Event Grid functions of an app behind one webhook."""
+
+    def __init__(
+        self, functions: Iterable[LoadedFunction], keys: KeyRing, invoker: Invoker
+    ) -> None:
+        self._invoker = invoker
+        super().__init__(
+            PATH,
+            {
+                function.name.lower(): functools.partial(self._invoke, function)
+                for function in functions
+            },
+            keys,
+        )
+
+    async def _invoke(self, function: LoadedFunction, events: list[Any]) -> bool:
+        payloads = [events] if is_batched(function) else events
+        outcomes = await asyncio.gather(
+            *(self._invoker.invoke(function, event_data(payload)) for payload in payloads),
+            return_exceptions=True,
+        )
+        failed = sum(isinstance(outcome, BaseException) for outcome in outcomes)
+        if failed:
+            # Event Grid sends the whole request again, those that succeeded included.
+            _LOG.warning("'%s' failed on %d of %d events", function.name, failed, len(payloads))
+        return not failed
+
+
+def event_data(payload: object) -> TriggerData:
+    """What an Event Grid trigger hands to its function: one event, or an array of them."""
+    data = cast("dict[str, Any]", payload).get("data") if isinstance(payload, dict) else None
+    return TriggerData(Datum(json.dumps(payload), "json"), binding_data=lambda: {"data": data})

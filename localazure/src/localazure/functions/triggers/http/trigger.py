@@ -1,0 +1,231 @@
+"""HTTP triggers: finds the function for a request, checks its key, answers with what it returned.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from http.cookies import SimpleCookie
+from typing import Any, Final, cast
+
+from aiohttp import web
+from azure.functions.meta import Datum
+
+from localazure.functions import logs
+from localazure.functions.app import binding_kinds
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.bindings.expressions import json_properties
+from localazure.functions.http import access_keys
+from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.routing import RouteTable, RouteTemplate
+from localazure.functions.http.web_extension import NATIVE, WebExtension
+from localazure.functions.worker.context import TraceContext
+from localazure.functions.worker.invocation import Invoker, Outcome, TriggerData
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
+
+# Kestrel's limit in the real host, and the app setting that replaces it.
+# https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits
+DEFAULT_MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+_LIMIT_SETTING: Final = "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"
+
+_RESERVED_ROUTES: Final = ("admin", "runtime")
+
+
+@dataclass(frozen=True)
+class HttpEndpoint:
+    """Where an HTTP function answers."""
+
+    function: LoadedFunction
+    template: RouteTemplate
+    """Route prefix included."""
+    methods: frozenset[str]
+    """Upper case; empty for all."""
+    level: str
+
+    @classmethod
+    def of(cls, function: LoadedFunction, route_prefix: str) -> HttpEndpoint:
+        """Read a function's trigger.
+
+        Raises:
+            ValueError: the route or the level is wrong.
+        """
+        settings = function.trigger.settings
+        route = _route(function)
+        if route.lower().startswith(_RESERVED_ROUTES):
+            raise ValueError("The specified route conflicts with one or more built in routes.")
+        level = str(settings.get("authLevel") or access_keys.FUNCTION).lower()
+        if level not in access_keys.LEVELS:
+            raise ValueError(f"auth level {level!r} is not one of {sorted(access_keys.LEVELS)}")
+        return cls(
+            function=function,
+            template=RouteTemplate.parse(url_path(function, route_prefix)),
+            methods=frozenset(str(method).upper() for method in settings.get("methods") or ()),
+            level=level,
+        )
+
+    def check_against(self, others: Iterable[HttpEndpoint]) -> None:
+        """See that no other function has this one's route and one of its methods.
+
+        Raises:
+            ValueError: names the function that has.
+        """
+        for other in others:
+            shares_method = not (self.methods and other.methods) or self.methods & other.methods
+            if shares_method and self.template.text.lower() == other.template.text.lower():
+                raise ValueError(
+                    "The route specified conflicts with the route defined by function "
+                    f"'{other.function.name}'."
+                )
+
+
+def url_path(function: LoadedFunction, route_prefix: str) -> str:
+    """Route template of an HTTP function, without a leading slash."""
+    route = _route(function)
+    return f"{route_prefix}/{route}" if route_prefix else route
+
+
+def _route(function: LoadedFunction) -> str:
+    return str(function.trigger.settings.get("route") or function.name).strip("/")
+
+
+def max_request_bytes(settings: Mapping[str, str]) -> int:
+    """The largest body that is taken; more is answered with 413."""
+    limit = settings.get(_LIMIT_SETTING, "")
+    return int(limit) if limit.isdecimal() else DEFAULT_MAX_REQUEST_BYTES
+
+
+def request_key(request: web.Request) -> str | None:
+    """The access key that a request carries, if any."""
+    return request.headers.get(access_keys.HEADER) or request.query.get(access_keys.QUERY_PARAMETER)
+
+
+class HttpTrigger:
+    """All HTTP functions of an app behind one handler."""
+
+    def __init__(
+        self,
+        endpoints: Iterable[HttpEndpoint],
+        keys: KeyRing,
+        invoker: Invoker,
+        extension: WebExtension | None = None,
+    ) -> None:
+        self._routes = RouteTable([(endpoint.template, endpoint) for endpoint in endpoints])
+        self._keys = keys
+        self._invoker = invoker
+        self._extension = extension
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request: 404 no such route or method, 401 wrong key, 500 the function failed."""
+        matched = self._routes.match(
+            request.rel_url.raw_path,
+            lambda endpoint: not endpoint.methods or request.method in endpoint.methods,
+        )
+        if matched is None:
+            # The home page, which says that the host is up.
+            return web.Response(status=200 if request.path == "/" else 404)
+        endpoint, parameters = matched
+        function = endpoint.function
+        if not self._keys.opens_function(request_key(request), function.name, endpoint.level):
+            return web.Response(status=401)
+        if self._extension is not None:
+            return await self._stream(self._extension, request, parameters, function)
+        data = request_data(request, parameters, await request.read())
+        try:
+            outcome = await self._invoker.invoke(function, data)
+        except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
+            return web.Response(status=500)
+        try:
+            return _response(function, outcome)
+        except (TypeError, ValueError):  # such as a status or a header that HTTP does not know
+            _LOG.exception("'%s' gave a response that cannot be sent", function.name)
+            return web.Response(status=500)
+
+    async def _stream(
+        self,
+        extension: WebExtension,
+        request: web.Request,
+        parameters: dict[str, str],
+        function: LoadedFunction,
+    ) -> web.StreamResponse:
+        """Answer by the web framework that the app is written for."""
+        data = request_data(request, parameters, b"")
+
+        async def invoke(native: Any) -> Any:
+            outcome = await self._invoker.invoke(
+                function, replace(data, datum=Datum(native, NATIVE))
+            )
+            return outcome.result.value if outcome.result else None
+
+        try:
+            return await extension.respond(request, parameters, invoke)
+        except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
+            return web.Response(status=500)
+
+
+def request_data(request: web.Request, parameters: dict[str, str], body: bytes) -> TriggerData:
+    """What an HTTP trigger hands to its function."""
+
+    def texts(pairs: Iterable[tuple[str, str]]) -> dict[str, Datum]:
+        joined: dict[str, str] = {}
+        for name, value in pairs:  # repeated names arrive joined, as from the real host
+            joined[name] = f"{joined[name]},{value}" if name in joined else value
+        return {name: Datum(value, "string") for name, value in joined.items()}
+
+    headers = [(name.lower(), value) for name, value in request.headers.items()]
+    value = {
+        "method": Datum(request.method, "string"),
+        "url": Datum(str(request.url), "string"),
+        "headers": texts(headers),
+        "query": texts(request.query.items()),
+        "params": texts(parameters.items()),
+        "body": Datum(body, "bytes"),
+    }
+    trace = TraceContext(
+        request.headers.get("traceparent", ""), request.headers.get("tracestate", "")
+    )
+
+    def binding_data() -> dict[str, Any]:
+        query = dict(request.query)
+        return {
+            **json_properties(body.decode(errors="replace")),
+            **query,
+            **parameters,
+            "Query": query,
+            "Headers": dict(headers),
+        }
+
+    return TriggerData(Datum(value, "http"), trace=trace, binding_data=binding_data)
+
+
+def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
+    # Whatever was returned, be it to another binding, unless the http output says otherwise.
+    datum = outcome.result
+    for binding in function.bindings_of(binding_kinds.HTTP):
+        datum = outcome.outputs.get(binding.name, datum)
+    match datum:
+        case None | Datum(type=None):
+            return web.Response(status=204)
+        case Datum(type="http", value=value):
+            return _http_response(cast("dict[str, Any]", value))
+        case Datum(value=str(text)):
+            return web.Response(text=text)
+        case Datum(value=bytes(body)):
+            return web.Response(body=body)
+        case _:
+            raise TypeError(f"a {datum.type!r} value is no HTTP response")
+
+
+def _http_response(value: dict[str, Any]) -> web.Response:
+    response = web.Response(status=int(value["status_code"].value), body=value["body"].value)
+    for name, header in value["headers"].items():
+        if name.lower() != "content-length":  # counted anew: a HEAD's may differ from its body
+            response.headers[name] = header.value
+    cookies = cast("list[SimpleCookie]", value["cookies"] or [])
+    for cookie in cookies:
+        for morsel in cookie.values():
+            response.headers.add("Set-Cookie", morsel.OutputString())
+    return response

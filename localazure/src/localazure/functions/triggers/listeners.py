@@ -1,0 +1,75 @@
+"""Triggers that wait for something by themselves, by kind; the others are called over HTTP.
+
+A further kind is an entry here and in `binding_kinds.TRIGGERS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Final, Protocol
+
+from localazure.functions.app import binding_kinds
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.configuration.host_json import HostOptions
+from localazure.functions.triggers.event_grid.trigger import event_data
+from localazure.functions.triggers.queue import trigger as queue_trigger
+from localazure.functions.triggers.queue.trigger import QueueTrigger
+from localazure.functions.triggers.service_bus import message as service_bus_message
+from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
+from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
+from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.sqlite.database import Database
+
+
+class Listener(Protocol):
+    """Waits for what triggers one function."""
+
+    async def start(self) -> None:
+        """Begin; what it waits for may be away as yet."""
+        ...
+
+    async def stop(self) -> None:
+        """Begin nothing new; what runs goes on."""
+        ...
+
+    async def finish(self) -> None:
+        """End, after the drain: cancel what still runs and release every resource."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What listeners need of the host."""
+
+    invoker: Invoker
+    options: HostOptions
+    settings: Mapping[str, str]
+    storage: StorageClients
+    database: Database
+    zone: tzinfo
+    """Whose wall clock NCRONTAB expressions are read on."""
+
+
+LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {
+    binding_kinds.TIMER_TRIGGER: lambda function, host: TimerTrigger(
+        function, host.invoker, host.database, zone=host.zone
+    ),
+    binding_kinds.SERVICE_BUS_TRIGGER: lambda function, host: ServiceBusTrigger(
+        function, host.invoker, host.options.service_bus, host.settings
+    ),
+    binding_kinds.QUEUE_TRIGGER: lambda function, host: QueueTrigger(
+        function, host.invoker, host.options.queues, host.storage
+    ),
+}
+
+BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
+    binding_kinds.TIMER_TRIGGER: lambda _: timer_data(None),
+    binding_kinds.EVENT_GRID_TRIGGER: lambda text: event_data(json.loads(text)),
+    binding_kinds.SERVICE_BUS_TRIGGER: service_bus_message.by_hand,
+    binding_kinds.QUEUE_TRIGGER: queue_trigger.by_hand,
+}
+"""Makes of a text that was given to /admin/functions/NAME what the trigger would hand over."""

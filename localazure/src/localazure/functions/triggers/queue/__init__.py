@@ -1,0 +1,1 @@
+"""Storage queue triggers."""

@@ -1,0 +1,251 @@
+"""Waits on a storage queue: receive, handle, delete; give back what failed, or set it aside.
+
+A message is handled at least once. It is hidden from others while it is at work, and shown again
+when this process dies: at the latest VISIBILITY_SECONDS later, as on Azure. One that fails for
+the last time goes to the poison queue first and is deleted only then.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from localazure.functions import logs
+from localazure.functions.configuration.host_json import QueueOptions
+from localazure.functions.triggers.queue.polling_delay import PollingDelay
+from localazure.storage_client.queue import ReceivedMessage, StorageQueue, decode
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.queue")
+
+# Of the real extension; renewed after half of it.
+VISIBILITY_SECONDS: Final = 600
+# To give back or settle what is at work when the host ends.
+SETTLE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """A message and what it says."""
+
+    message: ReceivedMessage
+    content: str | bytes
+
+
+Open = Callable[[], Awaitable[StorageQueue]]
+
+
+class QueueListener:
+    """One queue.
+
+    Args:
+        name: of the queue, for the log.
+        open_queue: gives the queue.
+        open_poison: gives the queue of what failed too often.
+        handle: does the work of a message; it failed if this raises.
+        options: host.json's `extensions.queues`.
+        chance: decides on the jitter of polling.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        open_queue: Open,
+        open_poison: Open,
+        handle: Callable[[Work], Awaitable[None]],
+        options: QueueOptions,
+        chance: random.Random,
+    ) -> None:
+        self._name = name
+        self._open_queue = open_queue
+        self._open_poison = open_poison
+        self._handle = handle
+        self._options = options
+        self._delay = PollingDelay(options.max_polling_interval.total_seconds(), chance)
+        self._stopping = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._running: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        """Those of the running whose work is done; a stop waits for them."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_cut_off = False
+
+    async def start(self) -> None:
+        """Begin to receive."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ask for no more messages; those at work go on."""
+        self._stopping.set()
+        self._has_room.set()
+        if self._task is not None:
+            await self._task
+
+    async def finish(self) -> None:
+        """End it; the host has drained. What is still at work is given back."""
+        for task in self._running - self._settling:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=SETTLE_SECONDS)
+
+    async def _run(self) -> None:
+        while not self._stopping.is_set():
+            await self._has_room.wait()
+            if self._stopping.is_set():
+                return
+            if await self._receive():
+                self._delay.found()
+            else:
+                await self._pause(self._delay.missed())
+
+    async def _receive(self) -> bool:
+        """Ask for messages once and begin with them; tells whether there were any."""
+        try:
+            queue = await self._open_queue()
+            messages = await queue.receive(self._options.batch_size, VISIBILITY_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever answers there: a trigger never gives up
+            self._report_fault(error)
+            return False
+        if self._is_cut_off:
+            self._is_cut_off = False
+            _LOG.info("receiving from the queue %s again", self._name)
+        for message in messages:
+            self._begin(queue, message)
+        return bool(messages)
+
+    def _report_fault(self, error: Exception) -> None:
+        # Polled every two seconds: one line for an outage, not one for each poll.
+        level = logging.DEBUG if self._is_cut_off else logging.WARNING
+        self._is_cut_off = True
+        _LOG.log(
+            level,
+            "cannot receive from the queue %s, trying on: %s: %s",
+            self._name,
+            type(error).__name__,
+            error,
+        )
+
+    def _begin(self, queue: StorageQueue, message: ReceivedMessage) -> None:
+        task = asyncio.create_task(self._process(queue, message))
+        self._running.add(task)
+        self._count()
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._settling.discard(task)
+        self._count()
+
+    def _count(self) -> None:
+        if len(self._running) <= self._options.new_batch_threshold or self._stopping.is_set():
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _process(self, queue: StorageQueue, message: ReceivedMessage) -> None:
+        hold = _Hold(queue, message)
+        try:
+            await self._settle(hold, is_done=await self._work(hold))
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):  # its time is over before long
+                await hold.show(0)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever answers there
+            _LOG.warning(
+                "cannot settle message %s of the queue %s, it will come again: %s",
+                message.id,
+                queue.name,
+                error,
+            )
+
+    async def _work(self, hold: _Hold) -> bool:
+        message = hold.message
+        if message.dequeue_count > self._options.max_dequeue_count:
+            return False  # a process died with it too often
+        try:
+            content = decode(message.text, is_base64=self._options.is_base64)
+        except ValueError as error:
+            _LOG.error(
+                "message %s of the queue %s is %s; host.json's extensions.queues.messageEncoding "
+                "says what senders use. It goes to the poison queue",
+                message.id,
+                hold.queue.name,
+                error,
+            )
+            hold.is_hopeless = True
+            return False
+        try:
+            async with hold.renewed():
+                await self._handle(Work(message, content))
+        except Exception:  # noqa: BLE001 - the invoker has logged it
+            return False
+        return True
+
+    async def _settle(self, hold: _Hold, *, is_done: bool) -> None:
+        # Without a pause since the work's end, so that no drain can come in between.
+        if (task := asyncio.current_task()) is not None:
+            self._settling.add(task)
+        message = hold.message
+        if is_done:
+            await hold.delete()
+        elif hold.is_hopeless or message.dequeue_count >= self._options.max_dequeue_count:
+            poison = await self._open_poison()
+            await poison.put(message.text)
+            await hold.delete()
+            _LOG.warning(
+                "message %s failed %d times; it is in the queue %s now",
+                message.id,
+                message.dequeue_count,
+                poison.name,
+            )
+        else:
+            await hold.show(int(self._options.visibility_timeout.total_seconds()))
+
+
+class _Hold:
+    """A message that is ours for now; its pop receipt changes with each renewal."""
+
+    def __init__(self, queue: StorageQueue, message: ReceivedMessage) -> None:
+        self.queue = queue
+        self.message = message
+        self.is_hopeless = False
+        self._pop_receipt = message.pop_receipt
+
+    @contextlib.asynccontextmanager
+    async def renewed(self) -> AsyncGenerator[None]:
+        """Keep it hidden meanwhile."""
+        renewal = asyncio.create_task(self._renew())
+        try:
+            yield
+        finally:
+            renewal.cancel()
+            await asyncio.wait({renewal})
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(VISIBILITY_SECONDS / 2)
+            try:
+                self._pop_receipt = await self.queue.hide(
+                    self.message.id, self._pop_receipt, VISIBILITY_SECONDS
+                )
+            except Exception as error:  # noqa: BLE001 - whatever answers there
+                _LOG.warning("cannot keep message %s hidden: %s", self.message.id, error)
+
+    async def show(self, after_seconds: int) -> None:
+        await self.queue.hide(self.message.id, self._pop_receipt, after_seconds)
+
+    async def delete(self) -> None:
+        await self.queue.delete(self.message.id, self._pop_receipt)

@@ -1,0 +1,104 @@
+"""Storage queue triggers: a function for each message of a queue.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from azure.functions.meta import Datum
+
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.bindings.expressions import json_properties
+from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.configuration.host_json import QueueOptions
+from localazure.functions.configuration.storage_connection import Service
+from localazure.functions.triggers.queue.listener import QueueListener, Work
+from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.storage_client.queue import ReceivedMessage, StorageQueue
+
+POISON_SUFFIX = "-poison"
+
+
+class QueueTrigger(QueueListener):
+    """One function on one queue."""
+
+    def __init__(
+        self,
+        function: LoadedFunction,
+        invoker: Invoker,
+        options: QueueOptions,
+        storage: StorageClients,
+    ) -> None:
+        """A trigger that is yet to be started.
+
+        Raises:
+            ValueError: the connection is not configured.
+        """
+        settings = function.trigger.settings
+        connection = str(settings.get("connection") or "")
+        storage.check(connection, Service.QUEUE)
+        # As the real host does; the service takes lower case only.
+        name = str(settings["queueName"]).lower()
+
+        async def open_queue() -> StorageQueue:
+            return await storage.queue(connection, name)
+
+        async def open_poison() -> StorageQueue:
+            return await storage.queue(connection, name + POISON_SUFFIX)
+
+        async def handle(work: Work) -> None:
+            await invoker.invoke(function, message_data(work))
+
+        super().__init__(
+            name,
+            open_queue=open_queue,
+            open_poison=open_poison,
+            handle=handle,
+            options=options,
+            chance=random.Random(),  # noqa: S311 - jitter is no secret
+        )
+
+
+def message_data(work: Work) -> TriggerData:
+    """What a queue trigger hands to its function."""
+    message, content = work.message, work.content
+    metadata = {
+        "Id": Datum(message.id, "string"),
+        "DequeueCount": Datum(message.dequeue_count, "int"),
+        "ExpirationTime": Datum(_iso(message.expires_at), "string"),
+        "InsertionTime": Datum(_iso(message.inserted_at), "string"),
+        "NextVisibleTime": Datum(_iso(message.next_visible_at), "string"),
+        "PopReceipt": Datum(message.pop_receipt, "string"),
+    }
+    text = content if isinstance(content, str) else ""
+
+    def binding_data() -> dict[str, Any]:
+        fields = {name: datum.value for name, datum in metadata.items()}
+        # What the message says wins, as in the real extension: {id} may be an order's.
+        return {**fields, "queueTrigger": text, **json_properties(text)}
+
+    kind = "string" if isinstance(content, str) else "bytes"
+    return TriggerData(Datum(content, kind), metadata, binding_data=binding_data)
+
+
+def by_hand(text: str) -> TriggerData:
+    """What a function is handed for a text that came from no queue."""
+    now = datetime.now(UTC)
+    message = ReceivedMessage(
+        id="by-hand",
+        text=text,
+        pop_receipt="",
+        dequeue_count=1,
+        inserted_at=now,
+        expires_at=now + timedelta(days=7),
+        next_visible_at=now,
+    )
+    return message_data(Work(message, text))
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

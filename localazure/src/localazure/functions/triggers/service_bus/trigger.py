@@ -1,0 +1,252 @@
+"""Service Bus triggers: peek-lock, complete when the function returned, abandon when it raised.
+
+A message is asked for only when the function may take it, so none lies locked here while another
+host could work on it (unless host.json's prefetchCount asks for that). The broker may be away, at
+the start or later: the trigger keeps trying.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.exceptions import ServiceBusError
+
+from localazure.functions import logs
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.configuration.connections import (
+    DEFAULT_SERVICE_BUS,
+    check_service_bus,
+    service_bus_client,
+)
+from localazure.functions.configuration.host_json import ServiceBusOptions
+from localazure.functions.triggers.service_bus import message as service_bus_message
+from localazure.functions.worker.invocation import Invoker, TriggerData
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
+
+# How long one wait for a message lasts, hence how long a stop may take with nothing to do.
+POLL_SECONDS: Final = 1.0
+SDK_RETRY_SECONDS: Final = 0.1
+FIRST_RETRY_SECONDS: Final = 0.5
+LONGEST_RETRY_SECONDS: Final = 15.0
+# To settle what is done, and then to close: the SDK takes up to a second for each of its links.
+CLOSE_SECONDS: Final = 5.0
+# A link whose connection broke at the wrong moment may never answer: it is given up after this.
+HUNG_SECONDS: Final = 10.0
+
+
+class ServiceBusTrigger:
+    """One function on one queue, or on one subscription of a topic."""
+
+    def __init__(
+        self,
+        function: LoadedFunction,
+        invoker: Invoker,
+        options: ServiceBusOptions,
+        settings: Mapping[str, str],
+    ) -> None:
+        """A trigger that is yet to be started.
+
+        Raises:
+            ValueError: the connection is not configured, or sessions are asked for.
+        """
+        binding = function.trigger.settings
+        if binding.get("isSessionsEnabled"):
+            raise ValueError("isSessionsEnabled: sessions are not covered by this host yet")
+        self._function = function
+        self._invoker = invoker
+        self._options = options
+        self._settings = settings
+        self._connection = str(binding.get("connection") or DEFAULT_SERVICE_BUS)
+        check_service_bus(self._connection, settings)
+        self._queue = binding.get("queueName")
+        self._topic = binding.get("topicName")
+        self._subscription = binding.get("subscriptionName")
+        self._is_batched = str(binding.get("cardinality", "")).lower() == "many"
+        self._stopping = asyncio.Event()
+        self._asks_no_more = asyncio.Event()
+        self._running: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        """Those of the running whose function is done; a stop waits for them."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def entity(self) -> str:
+        """What it receives from."""
+        return str(self._queue or f"{self._topic}/{self._subscription}")
+
+    async def start(self) -> None:
+        """Begin to receive."""
+        self._task = asyncio.create_task(self._run(), name=f"service bus {self._function.name}")
+
+    async def stop(self) -> None:
+        """Ask for no more messages; those at work go on, and are settled when they are done."""
+        self._stopping.set()
+        if self._task is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * POLL_SECONDS):
+                await self._asks_no_more.wait()
+
+    async def finish(self) -> None:
+        """End it; the host has drained. A message still at work is delivered again elsewhere."""
+        if self._task is None:
+            return
+        for task in {self._task, *self._running} - self._settling:
+            task.cancel()
+        await asyncio.wait({self._task, *self._settling}, timeout=CLOSE_SECONDS)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
+
+    async def _run(self) -> None:
+        """One connection after the other; each that breaks is given up for a new one."""
+        free = asyncio.Semaphore(self._options.max_concurrent_calls)
+        delay_seconds = 0.0
+        while not self._stopping.is_set():
+            link = _Link()
+            try:
+                await link.open(self._connection, self._settings, self._options, self._receiver)
+                await self._receive(link, free)
+            except Exception as error:  # noqa: BLE001 - whatever the SDK raises: a trigger never gives up
+                delay_seconds = 0.0 if link.has_received else delay_seconds
+                delay_seconds = min(delay_seconds * 2 or FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+                _LOG.warning(
+                    "cannot receive from %s, trying again in %.1f s: %s: %s",
+                    self.entity,
+                    delay_seconds,
+                    type(error).__name__,
+                    error,
+                )
+            finally:
+                # Messages at work settle through the link they came by; a new one need not wait.
+                closing = asyncio.create_task(link.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            await self._pause(delay_seconds)
+        self._asks_no_more.set()
+
+    def _receiver(self, client: ServiceBusClient) -> ServiceBusReceiver:
+        prefetch_count = self._options.prefetch_count
+        if self._queue:
+            return client.get_queue_receiver(str(self._queue), prefetch_count=prefetch_count)
+        return client.get_subscription_receiver(
+            str(self._topic), str(self._subscription), prefetch_count=prefetch_count
+        )
+
+    async def _receive(self, link: _Link, free: asyncio.Semaphore) -> None:
+        most = self._options.max_message_batch_size if self._is_batched else 1
+        while not self._stopping.is_set():
+            await free.acquire()
+            if self._stopping.is_set():  # it may have come while this waited
+                return
+            messages: list[ServiceBusReceivedMessage] = []
+            try:
+                async with asyncio.timeout(POLL_SECONDS + HUNG_SECONDS):
+                    messages = await link.receiver.receive_messages(
+                        most, max_wait_time=POLL_SECONDS
+                    )
+            finally:
+                if not messages:
+                    free.release()
+            if not link.has_received:
+                link.has_received = True
+                _LOG.info("'%s' receives from %s", self._function.name, self.entity)
+            if messages:
+                task = asyncio.create_task(self._handle(link, messages))
+                for tasks in (self._running, link.running):
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                task.add_done_callback(lambda _: free.release())
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _handle(self, link: _Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        receiver = link.receiver
+        if self._options.max_auto_lock_renewal:
+            for message in messages:
+                link.renewer.register(receiver, message)
+        make = service_bus_message.many if self._is_batched else _only
+        try:
+            await self._invoker.invoke(self._function, make(messages))
+        except Exception:  # noqa: BLE001 - the invoker has logged it
+            settle = receiver.abandon_message
+        else:
+            if not self._options.auto_complete_messages:
+                return
+            settle = receiver.complete_message
+        # Without a pause since the function's end, so that no drain can come in between.
+        if (task := asyncio.current_task()) is not None:
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+        for message in messages:
+            await self._settle(settle, message)
+
+    async def _settle(
+        self,
+        settle: Callable[[ServiceBusReceivedMessage], Awaitable[None]],
+        message: ServiceBusReceivedMessage,
+    ) -> None:
+        try:
+            await settle(message)
+        except (ServiceBusError, OSError, ValueError) as error:
+            # Its lock ends, and the broker delivers it again: at least once.
+            _LOG.warning(
+                "cannot settle message %s from %s, it will come again: %s",
+                message.message_id,
+                self.entity,
+                error,
+            )
+
+
+def _only(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
+    return service_bus_message.one(messages[0])
+
+
+class _Link:
+    """One receiver with all that it needs, and the messages at work that came by it."""
+
+    receiver: ServiceBusReceiver
+    renewer: AutoLockRenewer
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self.has_received = False
+        """Whether the broker has ever answered, be it that there is nothing."""
+        self._resources = contextlib.AsyncExitStack()
+
+    async def open(
+        self,
+        connection: str,
+        settings: Mapping[str, str],
+        options: ServiceBusOptions,
+        get_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
+    ) -> None:
+        enter = self._resources.enter_async_context
+        client = await enter(
+            # The trigger itself retries, and says so; the SDK's retries are to be short.
+            service_bus_client(connection, settings, retry_backoff_factor=SDK_RETRY_SECONDS)
+        )
+        self.receiver = await enter(get_receiver(client))
+        seconds = options.max_auto_lock_renewal.total_seconds()
+        self.renewer = AutoLockRenewer(max_lock_renewal_duration=seconds)
+        self._resources.push_async_callback(self.renewer.close)
+
+    async def close(self) -> None:
+        """Wait for what is at work, then close."""
+        await asyncio.gather(*self.running, return_exceptions=True)
+        try:
+            await self._resources.aclose()
+        except (ServiceBusError, OSError, ValueError) as error:
+            _LOG.debug("closing a link: %s", error)

@@ -1,0 +1,139 @@
+"""When a timer fires, and what is remembered of it over restarts: decisions without a clock.
+
+Source: the schedule monitor of https://github.com/Azure/azure-webjobs-sdk-extensions
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import Enum
+from typing import Final, Protocol
+
+from localazure.functions.configuration.timespan import parse_timespan
+from localazure.functions.triggers.timer.ncrontab import NCrontab
+
+# "Never" in the status of a timer that has not run: .NET's DateTime.MinValue.
+NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+_MINUTE: Final = timedelta(minutes=1)
+
+
+class Schedule(Protocol):
+    """Gives the occurrences of a timer."""
+
+    def next_after(self, moment: datetime) -> datetime:
+        """The first occurrence strictly after a moment; both in UTC."""
+        ...
+
+    @property
+    def is_sub_minute(self) -> bool:
+        """Whether it is too frequent for its status to be worth remembering."""
+        ...
+
+
+@dataclass(frozen=True)
+class CronSchedule:
+    """An NCRONTAB expression on the wall clock of a time zone."""
+
+    crontab: NCrontab
+    zone: tzinfo = UTC
+
+    def next_after(self, moment: datetime) -> datetime:
+        """The first occurrence strictly after a moment.
+
+        A wall clock time that a zone skips in spring fires as much later as was skipped; one
+        that it passes twice in autumn fires the first time only.
+        """
+        wall = moment.astimezone(self.zone).replace(tzinfo=None)
+        while True:
+            wall = self.crontab.next_after(wall)
+            occurrence = wall.replace(tzinfo=self.zone).astimezone(UTC)
+            if occurrence > moment:
+                return occurrence
+
+    @property
+    def is_sub_minute(self) -> bool:
+        """Whether it may occur more than once in a minute."""
+        return self.crontab.is_sub_minute
+
+
+@dataclass(frozen=True)
+class ConstantSchedule:
+    """A period, counted from the last occurrence."""
+
+    period: timedelta
+
+    def next_after(self, moment: datetime) -> datetime:
+        """A period later."""
+        return moment + self.period
+
+    @property
+    def is_sub_minute(self) -> bool:
+        """Whether the period is below a minute."""
+        return self.period < _MINUTE
+
+
+def parse_schedule(expression: str, zone: tzinfo = UTC) -> Schedule:
+    """Parse an NCRONTAB expression, or a period `hh:mm:ss`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if ":" in expression:
+        period = parse_timespan(expression)
+        if not period:
+            raise ValueError(f"schedule {expression!r}: a period must be above zero")
+        return ConstantSchedule(period)
+    return CronSchedule(NCrontab.parse(expression), zone)
+
+
+@dataclass(frozen=True)
+class TimerStatus:
+    """What is remembered of a timer. All in UTC."""
+
+    last: datetime
+    """When it last fired, NEVER before the first time."""
+    next: datetime
+    """When it is to fire next."""
+    last_updated: datetime
+    """The moment that `next` was reckoned from."""
+
+
+class Startup(Enum):
+    """Why a timer fires at once when the host starts."""
+
+    PAST_DUE = "past due"
+    RUN_ON_STARTUP = "run on startup"
+
+
+def at_start(
+    remembered: TimerStatus | None, now: datetime, schedule: Schedule, *, run_on_startup: bool
+) -> tuple[TimerStatus, Startup | None]:
+    """The status to go on with, and whether to fire at once.
+
+    A remembered `next` that the schedule does not give was made by another schedule: it is
+    reckoned anew, and missing it is no reason to fire.
+    """
+    status = remembered
+    if status is None:
+        status = TimerStatus(NEVER, schedule.next_after(now), now)
+    else:
+        reckoned_from = status.last if status.last != NEVER else status.last_updated
+        expected = schedule.next_after(reckoned_from)
+        if status.next != expected:
+            if now > expected:
+                expected, reckoned_from = schedule.next_after(now), now
+            status = TimerStatus(NEVER, expected, reckoned_from)
+    if now > status.next:
+        return status, Startup.PAST_DUE
+    return status, Startup.RUN_ON_STARTUP if run_on_startup else None
+
+
+def after_firing(
+    status: TimerStatus, fired_at: datetime, schedule: Schedule, startup: Startup | None
+) -> TimerStatus:
+    """The status once a timer has fired (and its function is done)."""
+    # Having fired a little early must not make it fire a second time for the same occurrence.
+    moment = max(fired_at, status.next) if startup is None else fired_at
+    return TimerStatus(moment, schedule.next_after(moment), moment)

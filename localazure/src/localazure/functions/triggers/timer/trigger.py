@@ -1,0 +1,171 @@
+"""Timer triggers: fires each by its schedule and remembers that in the state folder.
+
+Killed while the function runs, a timer is past due at the next start and fires again: at least
+once, as on Azure. A timer's runs never overlap.
+
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-timer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+
+from azure.functions.meta import Datum
+
+from localazure.functions import logs
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.triggers.timer.schedule import (
+    Schedule,
+    Startup,
+    TimerStatus,
+    after_firing,
+    at_start,
+    parse_schedule,
+)
+from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.sqlite.database import Database
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.timer")
+
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE timers (
+        function TEXT PRIMARY KEY,
+        last TEXT NOT NULL,
+        next TEXT NOT NULL,
+        last_updated TEXT NOT NULL
+    )
+    """,
+)
+
+# One sleep at most, so that a laptop that was suspended, or whose clock was set, is noticed.
+_LONGEST_SLEEP_SECONDS: Final = 60.0
+
+
+class TimerTrigger:
+    """One timer."""
+
+    def __init__(
+        self,
+        function: LoadedFunction,
+        invoker: Invoker,
+        database: Database,
+        *,
+        zone: tzinfo = UTC,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """A timer that is yet to be started.
+
+        Raises:
+            ValueError: the schedule is wrong, or never occurs.
+        """
+        settings = function.trigger.settings
+        self._function = function
+        self._invoker = invoker
+        self._database = database
+        self._schedule: Schedule = parse_schedule(str(settings["schedule"]), zone)
+        self._schedule.next_after(now())  # one that never occurs is refused here and now
+        self._run_on_startup = bool(settings.get("runOnStartup"))
+        self._is_remembered = (
+            settings.get("useMonitor", True) is not False and not self._schedule.is_sub_minute
+        )
+        self._now = now
+        self._sleep = sleep
+        self._stopping = False
+        self._is_firing = False
+        self._is_invoking = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Reckon the next occurrence and wait for it."""
+        status, startup = at_start(
+            self._remembered(), self._now(), self._schedule, run_on_startup=self._run_on_startup
+        )
+        await self._remember(status)
+        _LOG.info("timer '%s' is next due at %s", self._function.name, status.next.isoformat())
+        self._task = asyncio.create_task(
+            self._run(status, startup), name=f"timer {self._function.name}"
+        )
+
+    async def stop(self) -> None:
+        """Fire no more. A run in progress goes on, up to the host's drain, and is remembered."""
+        self._stopping = True
+        if self._task is not None and not self._is_firing:
+            self._task.cancel()
+
+    async def finish(self) -> None:
+        """End it; the host has drained. A run that is cut off is past due at the next start."""
+        if self._task is None:
+            return
+        if self._is_invoking:
+            self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self, status: TimerStatus, startup: Startup | None) -> None:
+        while not self._stopping:
+            if startup is None:
+                await self._wait_until(status.next)
+            fired_at = self._now()
+            self._is_firing = True
+            await self._fire(status, startup)
+            status = after_firing(status, fired_at, self._schedule, startup)
+            await self._remember(status)
+            self._is_firing = False
+            startup = None
+
+    async def _wait_until(self, moment: datetime) -> None:
+        while (left := (moment - self._now()).total_seconds()) > 0:
+            await self._sleep(min(left, _LONGEST_SLEEP_SECONDS))
+
+    async def _fire(self, status: TimerStatus, startup: Startup | None) -> None:
+        if startup is not None:
+            _LOG.info("timer '%s' fires at once: %s", self._function.name, startup.value)
+        data = timer_data(status, is_past_due=startup is Startup.PAST_DUE)
+        self._is_invoking = True
+        with contextlib.suppress(Exception):  # the invoker has logged it; the schedule goes on
+            await self._invoker.invoke_with_retries(self._function, data)
+        self._is_invoking = False
+
+    def _remembered(self) -> TimerStatus | None:
+        if not self._is_remembered:
+            return None
+        rows = self._database.read(
+            "SELECT last, next, last_updated FROM timers WHERE function = ?",
+            (self._function.name.lower(),),
+        )
+        return TimerStatus(*map(datetime.fromisoformat, rows[0])) if rows else None
+
+    async def _remember(self, status: TimerStatus) -> None:
+        if not self._is_remembered:
+            return
+        moments = (status.last, status.next, status.last_updated)
+        row = (self._function.name.lower(), *(moment.isoformat() for moment in moments))
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO timers VALUES (?, ?, ?, ?)", row)
+
+        await self._database.write(write)
+
+
+def timer_data(status: TimerStatus | None, *, is_past_due: bool = False) -> TriggerData:
+    """What a timer trigger hands to its function: the real host's TimerInfo."""
+    info = {
+        "Schedule": {"AdjustForDST": True},
+        "ScheduleStatus": status
+        and {
+            "Last": status.last.isoformat(),
+            "Next": status.next.isoformat(),
+            "LastUpdated": status.last_updated.isoformat(),
+        },
+        "IsPastDue": is_past_due,
+    }
+    return TriggerData(Datum(json.dumps(info), "json"))

@@ -1,0 +1,1 @@
+"""Runs functions: the Python worker's duties."""

@@ -1,0 +1,358 @@
+"""Runs one function once: decodes its trigger, calls it, encodes and sends what it gave.
+
+Where a function runs:
+
+* `async def` on the event loop.
+* Synchronous functions in a pool of threads, of the size that PYTHON_THREADPOOL_THREAD_COUNT says.
+* Entities in a pool of their own: they may block, but must not queue behind activities.
+* Orchestrators on the event loop's thread. On Azure they share the pool of the synchronous
+  functions, so blocking activities stall all replay. A replay is short and CPU-bound: a thread
+  would win no parallelism, but add two hand-overs of the GIL to each episode (a chain of five
+  activities at best took 11.0 ms so, 12.3 ms with a thread, on 2 cores). The price: an
+  orchestrator that blocks (which its contract forbids) stalls the host, hence the warning at
+  SLOW_REPLAY_SECONDS, and no functionTimeout can cut it off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from azure.functions.meta import Datum
+
+from localazure.functions import logs
+from localazure.functions.app import binding_kinds, converters, sdk_types
+from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.app.signature import RETURN, Binding
+from localazure.functions.app.user_traceback import users_traceback
+from localazure.functions.errors import FunctionExitError, FunctionTimeoutError
+from localazure.functions.http.web_extension import NATIVE
+from localazure.functions.worker.context import (
+    InvocationContext,
+    Output,
+    RetryContext,
+    TraceContext,
+)
+from localazure.functions.worker.thread_pool import WorkerPool
+
+_LOG = logging.getLogger(logs.HOST_LOGGER)
+
+# Replay of a long history takes a fraction of this; more is blocking code.
+SLOW_REPLAY_SECONDS: Final = 1.0
+
+# Of the real worker on Python 3.9 and later, by concurrent.futures.
+_DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+_ENTITY_THREADS: Final = 4
+
+BindingData = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TriggerData:
+    """What a trigger hands to a function."""
+
+    datum: Datum | None
+    metadata: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
+    trace: TraceContext = field(default_factory=TraceContext)
+    binding_data: BindingData = dict
+    """What expressions in the settings of other bindings may name; made when they do."""
+    argument: object = None
+    """What the trigger's parameter is given, where there is nothing to convert."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a function gave, encoded by its bindings."""
+
+    result: Datum | None
+    outputs: Mapping[str, Datum]
+
+
+SendOutput = Callable[[Binding, Datum, BindingData, str], Awaitable[None]]
+"""Sends a value; given the trigger's data, for binding expressions, and the function's name."""
+
+FetchInput = Callable[[Binding, BindingData, str], Awaitable[Datum]]
+"""Gets the value of an input; given the same."""
+
+
+class Invoker:
+    """Runs the functions of one app."""
+
+    def __init__(
+        self,
+        *,
+        timeout: timedelta | None,
+        client_binding: Callable[[], str],
+        fetch_input: FetchInput,
+        send_output: SendOutput,
+        chance: random.Random,
+        threads: int | None = None,
+    ) -> None:
+        """Ready to run.
+
+        Args:
+            timeout: host.json's functionTimeout, None for no limit.
+            client_binding: gives the JSON of durableClient inputs.
+            fetch_input: gets the value of an input other than trigger and durableClient.
+            send_output: sends a value of an output binding other than http.
+            chance: decides on the jitter of retries.
+            threads: synchronous functions at a time.
+        """
+        self._timeout = timeout
+        self._client_binding = client_binding
+        self._fetch_input = fetch_input
+        self._send_output = send_output
+        self._chance = chance
+        self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
+        self._entity_threads = WorkerPool("entity", _ENTITY_THREADS)
+        self.in_flight = 0
+        """Invocations at work that the durable engine does not wait for by itself."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def invoke(
+        self, function: LoadedFunction, data: TriggerData, retry: RetryContext | None = None
+    ) -> Outcome:
+        """Run a function once.
+
+        Raises:
+            FunctionTimeoutError: it ran longer than the limit.
+            FunctionExitError: it wanted to end the process.
+            Exception: whatever the function raised, or what converting its values did.
+        """
+        correlation = logs.Correlation(function.name)
+        token = logs.invocation.set(correlation)
+        self._count(function, 1)
+        # One orchestration is replayed many times: each of them would drown the rest.
+        is_noise = function.trigger.kind in {
+            binding_kinds.ORCHESTRATION_TRIGGER,
+            binding_kinds.ENTITY_TRIGGER,
+        }
+        level = logging.DEBUG if is_noise else logging.INFO
+        is_told = logs.is_written(f"Function.{function.name}", level)
+        if is_told:
+            _LOG.log(level, "Executing '%s'", function.name)
+        started = time.monotonic()
+        try:
+            outcome = await self._run(function, data, correlation, retry)
+        except BaseException as error:
+            _LOG.log(
+                # An orchestrator's failure is the engine's to report, once.
+                logging.DEBUG if is_noise else logging.ERROR,
+                "Executed '%s' (Failed, %d ms)\n%s",
+                function.name,
+                (time.monotonic() - started) * 1000,
+                users_traceback(error),
+            )
+            raise
+        else:
+            if is_told:
+                duration_ms = (time.monotonic() - started) * 1000
+                _LOG.log(level, "Executed '%s' (Succeeded, %d ms)", function.name, duration_ms)
+            return outcome
+        finally:
+            logs.invocation.reset(token)
+            self._count(function, -1)
+
+    async def invoke_with_retries(
+        self,
+        function: LoadedFunction,
+        data: TriggerData,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> Outcome:
+        """Run a function, and again by its retry policy while it fails; raises the last failure."""
+        policy = function.retry_policy
+        retry = 0
+        context = RetryContext(0, policy.max_retry_count if policy else 0)
+        while True:
+            try:
+                return await self.invoke(function, data, context)
+            except Exception as error:
+                retry += 1
+                delay = policy.delay_before(retry, self._chance) if policy else None
+                if policy is None or delay is None:
+                    raise
+                context = RetryContext(retry, policy.max_retry_count, error)
+                _LOG.warning("'%s' failed; retry %d in %s", function.name, retry, delay)
+                await sleep(delay.total_seconds())
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until nothing is in flight, for that long at most; tells whether nothing is."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.close()
+        self._entity_threads.close()
+
+    def _count(self, function: LoadedFunction, change: int) -> None:
+        if function.trigger.kind in binding_kinds.DURABLE_TRIGGERS:
+            return
+        self.in_flight += change
+        if self.in_flight:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    async def _run(
+        self,
+        function: LoadedFunction,
+        data: TriggerData,
+        correlation: logs.Correlation,
+        retry: RetryContext | None,
+    ) -> Outcome:
+        arguments = await self._decode_inputs(function, data)
+        outputs = {name: Output() for name in function.signature.outputs}
+        arguments.update(outputs)
+        context = None
+        if function.signature.takes_context:
+            context = arguments["context"] = InvocationContext(
+                correlation=correlation,
+                function_directory=str(function.directory),
+                trace=data.trace,
+                retry=retry or RetryContext(),
+            )
+        result = await self._call(function, arguments, context)
+        if data.datum is not None and data.datum.type == NATIVE:
+            returned = Datum(result, NATIVE)
+        else:
+            returned = _encode_result(function, result)
+        return await self._send_outputs(function, data.binding_data, returned, outputs)
+
+    async def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for binding in function.bindings:
+            if binding.is_output:
+                continue
+            metadata: Mapping[str, Datum] = {}
+            if binding is function.trigger and data.argument is not None:
+                arguments[binding.name] = data.argument
+                continue
+            if binding is function.trigger:
+                datum, metadata = data.datum, data.metadata
+            elif binding.kind == binding_kinds.DURABLE_CLIENT:
+                datum = Datum(self._client_binding(), "string")
+            else:
+                datum = await self._fetch_input(binding, data.binding_data, function.name)
+            if datum is not None and datum.type == NATIVE:
+                arguments[binding.name] = datum.value
+                continue
+            parameter = function.signature.inputs[binding.name]
+            if parameter.is_sdk_type and parameter.python_type and datum:
+                arguments[binding.name] = await self._threads.run(
+                    functools.partial(
+                        sdk_types.decode, parameter.converter, parameter.python_type, datum
+                    )
+                )
+                continue
+            arguments[binding.name] = converters.decode(
+                parameter.converter, datum or Datum(None, None), metadata
+            )
+        return arguments
+
+    async def _call(
+        self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
+    ) -> Any:
+        kind = function.trigger.kind
+        if kind == binding_kinds.ORCHESTRATION_TRIGGER and not function.is_async:
+            return self._replay(function, arguments)
+        limit = self._timeout.total_seconds() if self._timeout else None
+        timer = asyncio.timeout(limit)
+        try:
+            async with timer:
+                if function.is_async:
+                    _enter(context)
+                    return await function.call(**arguments)
+                pool = (
+                    self._entity_threads if kind == binding_kinds.ENTITY_TRIGGER else self._threads
+                )
+                return await pool.run(functools.partial(_call_sync, function, arguments, context))
+        except SystemExit as error:
+            raise FunctionExitError(
+                f"'{function.name}' called sys.exit({error.code!r}), which on Azure ends the "
+                "worker with all that it runs"
+            ) from error
+        except TimeoutError:
+            if not timer.expired():  # the function's own
+                raise
+            raise FunctionTimeoutError(
+                f"'{function.name}' ran longer than host.json's functionTimeout of {self._timeout}"
+                + ("" if function.is_async else "; its thread runs on, no thread can be stopped")
+            ) from None
+
+    def _replay(self, function: LoadedFunction, arguments: dict[str, Any]) -> Any:
+        started = time.monotonic()
+        try:
+            return function.call(**arguments)
+        finally:
+            seconds = time.monotonic() - started
+            if seconds > SLOW_REPLAY_SECONDS:
+                _LOG.warning(
+                    "orchestrator '%s' held up the host for %.1f s: an orchestrator must not "
+                    "block, and a long history is best cut by continue_as_new",
+                    function.name,
+                    seconds,
+                )
+
+    async def _send_outputs(
+        self,
+        function: LoadedFunction,
+        data: BindingData,
+        returned: Datum | None,
+        outputs: Mapping[str, Output],
+    ) -> Outcome:
+        encoded = {
+            name: converters.encode(parameter.converter, value, parameter.python_type)
+            for name, parameter in function.signature.outputs.items()
+            if (value := outputs[name].get()) is not None
+        }
+        for binding in function.bindings:
+            value = returned if binding.name == RETURN else encoded.get(binding.name)
+            if binding.is_output and binding.kind != binding_kinds.HTTP and value is not None:
+                await self._send_output(binding, value, data, function.name)
+        return Outcome(returned, encoded)
+
+
+def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
+    parameter = function.signature.result
+    if parameter is None and result is not None:
+        raise RuntimeError(
+            f"function '{function.name}' returned a value, but has no $return binding"
+        )
+    if parameter is None or _is_empty_message(function, result):
+        return None
+    return converters.encode(parameter.converter, result, parameter.python_type)
+
+
+def _is_empty_message(function: LoadedFunction, result: object) -> bool:
+    """A function that returns None to a $return other than http sends nothing."""
+    return result is None and any(
+        binding.name == RETURN and binding.kind != binding_kinds.HTTP
+        for binding in function.bindings
+    )
+
+
+def _call_sync(
+    function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
+) -> Any:
+    _enter(context)
+    return function.call(**arguments)
+
+
+def _enter(context: InvocationContext | None) -> None:
+    """Have a thread know which invocation it works for, where somebody can ask."""
+    if context is not None:
+        context.thread_local_storage.invocation_id = context.invocation_id

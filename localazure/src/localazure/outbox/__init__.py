@@ -1,0 +1,1 @@
+"""Publishes a part's durable outbox to Event Grid."""

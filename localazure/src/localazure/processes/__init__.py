@@ -1,0 +1,1 @@
+"""Processes of this machine: their lifetime, their locks, their ports."""

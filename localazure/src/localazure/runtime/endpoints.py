@@ -1,0 +1,43 @@
+"""`<state>/endpoints.json`: how any program reaches what is running here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localazure.eventgrid.configuration import load
+from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
+
+
+def describe_endpoints(environment: Environment) -> dict[str, Any]:
+    """The document, as README and docs/architecture.md describe it. It holds keys."""
+    keys = environment.keys
+    storage = environment.storage_connection_string()
+    topics = {
+        name: {"endpoint": environment.topic_endpoint(name), "key": keys.event_grid}
+        for name in load(environment).topics
+        if name not in (STORAGE_TOPIC, AZURE_ML_TOPIC)
+    }
+    return {
+        "functions": {
+            "base_url": environment.functions_url,
+            "master_key": keys.functions_master,
+            "function_key": keys.functions_host,
+            "system_key": keys.functions_system,
+        },
+        "blob": storage,
+        "queue": storage,
+        "table": storage,
+        "service_bus": environment.service_bus_connection_string,
+        "event_grid": {
+            **next(iter(topics.values()), {}),
+            "topics": topics,
+        },
+        "azure_ml": {
+            "arm_metadata_url": environment.app_settings["ARM_CLOUD_METADATA_URL"],
+            "ca_bundle": str(environment.ca_bundle),
+            "subscription_id": environment.subscription_id,
+            "resource_group": environment.resource_group,
+            "workspace": environment.workspace,
+        },
+        "app_settings": environment.app_settings,
+    }

@@ -1,0 +1,222 @@
+"""What every part of one running localazure knows before any of them has started.
+
+The supervisor draws up the environment once per state folder and writes it to
+`<state>/environment.json`; each part is a process that reads it. Ports and keys are drawn once
+and kept, so that URLs and connection strings that programs wrote down stay true over restarts.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from localazure.processes.ports import LOOPBACK, free_ports
+
+STORAGE_ACCOUNT = "devstoreaccount1"
+# The key that every storage emulator uses; published, hence no secret.
+# https://learn.microsoft.com/azure/storage/common/storage-use-azurite
+STORAGE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+SERVICE_BUS_KEY_NAME = "RootManageSharedAccessKey"
+
+STORAGE_TOPIC = "storage"
+AZURE_ML_TOPIC = "azure-ml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """One loopback TCP port per listener. Offsets from `--port-base` are fixed."""
+
+    functions: int
+    blob: int
+    queue: int
+    table: int
+    azurite_blob: int
+    service_bus: int
+    event_grid: int
+    azure_ml: int
+    identity: int
+
+    OFFSETS: ClassVar[dict[str, int]] = {
+        "functions": 1,
+        "blob": 10,
+        "queue": 11,
+        "table": 12,
+        "azurite_blob": 13,
+        "service_bus": 20,
+        "event_grid": 30,
+        "azure_ml": 40,
+        "identity": 41,
+    }
+
+    @classmethod
+    def from_base(cls, base: int) -> Self:
+        """All ports at their fixed offsets from base (7070 puts functions on func's own 7071)."""
+        return cls(**{name: base + offset for name, offset in cls.OFFSETS.items()})
+
+    @classmethod
+    def draw(cls) -> Self:
+        """Ports that nobody listens on now, see `localazure.processes.ports.free_ports`."""
+        drawn = free_ports(len(cls.OFFSETS))
+        return cls(**dict(zip(cls.OFFSETS, drawn, strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Secrets of one state folder, drawn when it is made."""
+
+    functions_master: str
+    functions_host: str
+    functions_system: str
+    event_grid: str
+    service_bus: str
+    identity_header: str
+
+    @classmethod
+    def draw(cls) -> Self:
+        """New random keys, 256 bits each, base64 where the service's SDK decodes them."""
+
+        def key() -> str:
+            return base64.b64encode(secrets.token_bytes(32)).decode()
+
+        return cls(
+            functions_master=secrets.token_urlsafe(32),
+            functions_host=secrets.token_urlsafe(32),
+            functions_system=secrets.token_urlsafe(32),
+            event_grid=key(),
+            service_bus=key(),
+            identity_header=secrets.token_urlsafe(32),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The whole of one localazure: where it keeps state, what it listens on, what it runs."""
+
+    state: Path
+    app: Path
+    ports: Ports
+    keys: Keys
+    service_bus_config: Path
+    event_grid_config: Path
+    azure_ml_config: Path
+    storage_config: Path
+    app_settings: dict[str, str]
+    """What the Functions host puts into its process environment before it imports the app."""
+    subscription_id: str = "00000000-0000-0000-0000-00000000a2e5"
+    resource_group: str = "local"
+    workspace: str = "local"
+    location: str = "localhost"
+
+    @classmethod
+    def draw(
+        cls, state: Path, *, app: Path, config: Path | None = None, ports: Ports | None = None
+    ) -> Self:
+        """A new environment, with keys of its own.
+
+        Args:
+            state: the folder for all state.
+            app: the app's folder.
+            config: where the parts' files are, each under its usual name; a file that is not
+                there says that there is nothing of its kind. By default `<app>/infra/local`.
+            ports: by default some that nobody listens on now.
+        """
+        files = config or app / "infra" / "local"
+        return cls(
+            state=state,
+            app=app,
+            ports=ports or Ports.draw(),
+            keys=Keys.draw(),
+            service_bus_config=files / "Config.json",
+            event_grid_config=files / "event-grid.json",
+            azure_ml_config=files / "azure-ml.json",
+            storage_config=files / "storage.json",
+            app_settings={},
+        )
+
+    def part_folder(self, part: str) -> Path:
+        """The folder that a part keeps its state in, made when missing."""
+        folder = self.state / part
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def functions_url(self) -> str:
+        """Base URL of the Functions host, without a trailing slash."""
+        return f"http://{LOOPBACK}:{self.ports.functions}"
+
+    def storage_connection_string(self, *, direct: bool = False) -> str:
+        """Connection string for the storage SDKs.
+
+        Args:
+            direct: go to Azurite past the proxy, so that no event is emitted; for the parts'
+                own bookkeeping only.
+        """
+        blob = self.ports.azurite_blob if direct else self.ports.blob
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={STORAGE_ACCOUNT};AccountKey={STORAGE_KEY};"
+            f"BlobEndpoint=http://{LOOPBACK}:{blob}/{STORAGE_ACCOUNT};"
+            f"QueueEndpoint=http://{LOOPBACK}:{self.ports.queue}/{STORAGE_ACCOUNT};"
+            f"TableEndpoint=http://{LOOPBACK}:{self.ports.table}/{STORAGE_ACCOUNT};"
+        )
+
+    @property
+    def service_bus_connection_string(self) -> str:
+        """Connection string for azure-servicebus, in the form of Microsoft's emulator."""
+        return (
+            f"Endpoint=sb://{LOOPBACK}:{self.ports.service_bus};"
+            f"SharedAccessKeyName={SERVICE_BUS_KEY_NAME};SharedAccessKey={self.keys.service_bus};"
+            "UseDevelopmentEmulator=true;"
+        )
+
+    def topic_endpoint(self, topic: str) -> str:
+        """Publish URL of an Event Grid topic, as EventGridPublisherClient takes it."""
+        return f"http://{LOOPBACK}:{self.ports.event_grid}/topics/{topic}/api/events"
+
+    @property
+    def azure_ml_url(self) -> str:
+        """Base URL of the ARM endpoint, without a trailing slash."""
+        return f"https://localhost:{self.ports.azure_ml}"
+
+    @property
+    def ca_bundle(self) -> Path:
+        """PEM file with certifi's roots and this state folder's own CA."""
+        return self.state / "ca" / "bundle.pem"
+
+    def save(self) -> None:
+        """Write to `<state>/environment.json`, readable by its owner only (it holds keys)."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        target = self.state / "environment.json"
+        scratch = target.with_suffix(".tmp")
+        document = dataclasses.asdict(self)
+        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(document, file, indent=2, default=str)
+        scratch.replace(target)
+
+    @classmethod
+    def load(cls, state: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError: nothing was ever started on that state folder.
+        """
+        document: dict[str, Any] = json.loads((state / "environment.json").read_text())
+        paths = (
+            "state",
+            "app",
+            "service_bus_config",
+            "event_grid_config",
+            "azure_ml_config",
+            "storage_config",
+        )
+        parsed: dict[str, Any] = {name: Path(document[name]) for name in paths}
+        parsed["ports"] = Ports(**document["ports"])
+        parsed["keys"] = Keys(**document["keys"])
+        return cls(**{**document, **parsed})

@@ -1,0 +1,74 @@
+"""Runs one part as a process of its own: `python -m localazure.runtime.part NAME STATE`.
+
+A part is a package `localazure.<name>` with `serve(environment)`, an async context manager that
+has the part listening once entered and everything durable once left. This module gives each of
+them the same life: logging, readiness, SIGTERM, and an end when the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from localazure.errors import shown_without_traceback
+from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
+from localazure.runtime.environment import Environment
+
+READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
+
+Serve = Callable[[Environment], contextlib.AbstractAsyncContextManager[None]]
+
+
+async def live(serve: Serve, environment: Environment) -> None:
+    """Serve until SIGTERM, SIGINT, or the end of stdin (the supervisor's lifeline)."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    if READY_FD_VARIABLE in os.environ:
+        loop.add_reader(sys.stdin.fileno(), _on_lifeline, stop)
+    async with serve(environment):
+        announce_ready()
+        await stop.wait()
+
+
+async def _live_and_end(serve: Serve, environment: Environment) -> None:
+    with ends_soon_after(within_seconds=LAST_SECONDS):
+        await live(serve, environment)
+
+
+def _on_lifeline(stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 1024):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop.set()
+
+
+def announce_ready() -> None:
+    """Tell the supervisor, if there is one, that this part answers."""
+    descriptor = os.environ.get(READY_FD_VARIABLE)
+    if descriptor is not None:
+        os.write(int(descriptor), b"ready\n")
+        os.close(int(descriptor))
+
+
+def main(name: str, state: Path) -> None:
+    """Run the part `name` on what the supervisor wrote to `<state>/environment.json`."""
+    logging.basicConfig(
+        level=os.environ.get("LOCALAZURE_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+    )
+    serve: Serve = importlib.import_module(f"localazure.{name}").serve
+    # Its last words go into its log, from where the supervisor shows them.
+    with shown_without_traceback():
+        asyncio.run(_live_and_end(serve, Environment.load(state)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

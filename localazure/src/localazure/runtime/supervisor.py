@@ -1,0 +1,321 @@
+"""The supervisor of `python -m localazure up`: draws up the environment, keeps every part running.
+
+1. Lock the state folder; a second `up` on it is refused with the first one's process id. The parts
+   hold the lock too, so that nobody starts a second set beside those that are still ending.
+2. Take ports and keys from the state folder, or draw them; name a port that is in use.
+3. Start every part as a process and wait until all are ready; the Functions host comes last, since
+   its triggers need the others.
+4. Write `endpoints.json`; a part that dies is started again, with growing pauses.
+5. On SIGINT or SIGTERM end the parts in reverse order, each gracefully, and leave no process.
+
+Should the supervisor itself be killed, its parts notice the end of their stdin and end too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from localazure.errors import StartError
+from localazure.processes import owner_lock
+from localazure.processes.lifetime import end
+from localazure.processes.owner_lock import OwnedElsewhere
+from localazure.runtime.app_settings import expand_app_settings
+from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.endpoints import describe_endpoints
+from localazure.runtime.environment import LOOPBACK, Environment, Keys, Ports
+from localazure.runtime.part import READY_FD_VARIABLE
+
+DEFAULT_PORT_BASE = 7070
+# In order of start; the Functions host last, and first to stop.
+PARTS = ("storage", "servicebus", "eventgrid", "machinelearning", "functions")
+READY_TIMEOUT_SECONDS = 60.0
+# A part ends its own children and drains; the Functions host has in-flight invocations.
+STOP_TIMEOUT_SECONDS = 20.0
+RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
+# A part that ran this long has recovered: its next death starts from the first pause again.
+HEALTHY_AFTER_SECONDS = 60.0
+LOCK_POLL_SECONDS = 0.1
+LOG_TAIL_LINES = 20
+# Listener → the part that wants its port.
+PART_OF_PORT = {
+    "functions": "functions",
+    "blob": "storage",
+    "queue": "storage",
+    "table": "storage",
+    "azurite_blob": "storage",
+    "service_bus": "servicebus",
+    "event_grid": "eventgrid",
+    "azure_ml": "machinelearning",
+    "identity": "machinelearning",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line asks for. Paths of files are relative to the app's folder."""
+
+    app: Path
+    state: Path
+    port_base: int | None
+    """None keeps the state folder's ports, or draws the default ones; 0 takes free ones."""
+    storage_config: Path
+    service_bus_config: Path
+    event_grid_config: Path
+    azure_ml_config: Path
+    app_settings: Path
+
+
+@contextlib.asynccontextmanager
+async def lock_state(state: Path, say: Callable[[str], None]) -> AsyncGenerator[int]:
+    """Own a state folder for as long as the context lasts, or a process that inherits the lock.
+
+    Where its owner was killed and the parts are still ending, it waits for them.
+
+    Yields:
+        The descriptor that holds the lock.
+
+    Raises:
+        StartError: another process owns it.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+    is_told = False
+    while True:
+        try:
+            file = owner_lock.acquire(state / "lock")
+            break
+        except OwnedElsewhere as error:
+            if error.owner is None or is_alive(error.owner) or time.monotonic() > deadline:
+                raise StartError(
+                    f"state folder {state} is in use by process {error.owner or '(unknown)'}: "
+                    "stop that one, or give another folder with --state"
+                ) from None
+            if not is_told:
+                say(f"process {error.owner} was killed; waiting for its parts to end")
+                is_told = True
+            await asyncio.sleep(LOCK_POLL_SECONDS)
+    with file:
+        yield file.fileno()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and only not yet reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def draw_environment(options: Options) -> Environment:
+    """The environment that the state folder remembers, brought in line with the command line.
+
+    Raises:
+        StartError: a port is in use; the message names it and the part that wants it.
+        AppSettingsError: the app-settings file is malformed.
+    """
+    try:
+        known = Environment.load(options.state)
+    except FileNotFoundError:
+        known = None
+    if options.port_base is not None:
+        ports = Ports.from_base(options.port_base) if options.port_base else Ports.draw()
+    else:
+        ports = known.ports if known else Ports.from_base(DEFAULT_PORT_BASE)
+    _refuse_ports_in_use(ports)
+    environment = Environment(
+        state=options.state,
+        app=options.app,
+        ports=ports,
+        keys=known.keys if known else Keys.draw(),
+        storage_config=options.storage_config,
+        service_bus_config=options.service_bus_config,
+        event_grid_config=options.event_grid_config,
+        azure_ml_config=options.azure_ml_config,
+        app_settings={},
+    )
+    return replace(environment, app_settings=expand_app_settings(environment, options.app_settings))
+
+
+def _refuse_ports_in_use(ports: Ports) -> None:
+    for name, port in asdict(ports).items():
+        try:
+            socket.create_server((LOOPBACK, port)).close()
+        except OSError as error:
+            raise StartError(
+                f"{PART_OF_PORT[name]} cannot have port {port} (for {name}): "
+                f"{os.strerror(error.errno or 0)}; "
+                "end what listens there, or give another --port-base (0 takes free ports)"
+            ) from None
+
+
+class PartProcess:
+    """One part's process, as the supervisor sees it."""
+
+    def __init__(self, name: str, state: Path, lock: int) -> None:
+        self.name = name
+        self._state = state
+        self._lock = lock
+        self._process: asyncio.subprocess.Process | None = None
+        self._log_start_bytes = 0
+
+    @property
+    def log_path(self) -> Path:
+        """Where its output goes."""
+        return self._state / "logs" / f"{self.name}.log"
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready.
+
+        Raises:
+            StartError: it ended, or was not ready in time; the message holds its last words.
+        """
+        self.log_path.parent.mkdir(exist_ok=True)
+        ready, announce = os.pipe()
+        with self.log_path.open("ab") as log:
+            self._log_start_bytes = log.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "localazure.runtime.part", self.name, str(self._state)),
+                stdin=asyncio.subprocess.PIPE,  # its end is how the part learns that we are gone
+                stdout=log,
+                stderr=log,
+                pass_fds=(announce, self._lock),
+                env={**os.environ, READY_FD_VARIABLE: str(announce), "PYTHONUNBUFFERED": "1"},
+                # Ctrl-C is for the supervisor, which then ends the parts in order.
+                start_new_session=True,
+            )
+        os.close(announce)
+        if not await _read_ready(ready):
+            await self.stop()
+            raise StartError(f"{self.name} did not start:\n{self.last_words()}")
+
+    async def ended(self) -> int:
+        """Wait for its end; the exit status, negative for a signal."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """End it: SIGTERM, and SIGKILL when it does not come to an end."""
+        if self._process is not None:
+            await end(self._process, within_seconds=STOP_TIMEOUT_SECONDS)
+
+    def last_words(self) -> str:
+        """The end of what it has logged since it was started last."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start_bytes)
+            lines = log.read().decode(errors="replace").splitlines()
+        if len(lines) > LOG_TAIL_LINES:
+            lines = [f"(more in {self.log_path})", *lines[-LOG_TAIL_LINES:]]
+        return "\n".join(lines)
+
+
+async def _read_ready(descriptor: int) -> bool:
+    """True when the part wrote to its end of the pipe, False when it died or hung."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
+    )
+    try:
+        return bool(await asyncio.wait_for(reader.read(1), READY_TIMEOUT_SECONDS))
+    except TimeoutError:
+        return False
+    finally:
+        transport.close()
+
+
+@contextlib.asynccontextmanager
+async def running(
+    options: Options, say: Callable[[str], None]
+) -> AsyncGenerator[tuple[Environment, asyncio.Task[None]]]:
+    """All parts, ready, for as long as the context lasts.
+
+    Yields:
+        The environment, and a task that keeps the parts running and fails with a `StartError` when
+        one of them cannot be brought back.
+
+    Raises:
+        StartError: see `lock_state`, `draw_environment` and `PartProcess.start`.
+    """
+    async with lock_state(options.state, say) as lock:
+        environment = draw_environment(options)
+        ensure_certificates(environment)
+        environment.save()
+        endpoints = options.state / "endpoints.json"
+        endpoints.unlink(missing_ok=True)
+        parts = [PartProcess(name, options.state, lock) for name in PARTS]
+        try:
+            *first, last = parts
+            async with asyncio.TaskGroup() as group:
+                for part in first:
+                    group.create_task(_start(part, say))
+            await _start(last, say)
+            _write_private(endpoints, describe_endpoints(environment))
+            keeper = asyncio.create_task(_keep_running(parts, say))
+            try:
+                yield environment, keeper
+            finally:
+                keeper.cancel()
+                await asyncio.gather(keeper, return_exceptions=True)
+        except* StartError as errors:
+            raise StartError("\n".join(str(error) for error in errors.exceptions)) from None
+        finally:
+            for part in reversed(parts):
+                await part.stop()
+            endpoints.unlink(missing_ok=True)
+
+
+async def _start(part: PartProcess, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    await part.start()
+    say(f"{part.name} is ready ({time.monotonic() - began:.1f} s)")
+
+
+def _write_private(path: Path, document: object) -> None:
+    """Write whole and only then under its name: whoever waits for the file reads all of it."""
+    scratch = path.with_suffix(".tmp")
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(document, file, indent=2)
+    scratch.replace(path)
+
+
+async def _keep_running(parts: list[PartProcess], say: Callable[[str], None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            group.create_task(keep_part_running(part, say))
+
+
+async def keep_part_running(part: PartProcess, say: Callable[[str], None]) -> None:
+    """Start a part again whenever it has ended, until cancelled.
+
+    Raises:
+        StartError: it died more often than there are pauses, without a healthy time in between.
+    """
+    deaths = 0
+    while True:
+        began = time.monotonic()
+        status = await part.ended()
+        if time.monotonic() - began > HEALTHY_AFTER_SECONDS:
+            deaths = 0
+        if deaths == len(RESTART_PAUSES_SECONDS):
+            raise StartError(f"{part.name} keeps dying:\n{part.last_words()}")
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        say(f"{part.name} ended ({how}): starting it again")
+        await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
+        deaths += 1
+        try:
+            await _start(part, say)
+        except StartError as error:
+            say(str(error))  # one more death: `ended` returns at once

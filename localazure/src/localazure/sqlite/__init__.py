@@ -1,0 +1,1 @@
+"""SQLite with group commit: the parts' durable state."""

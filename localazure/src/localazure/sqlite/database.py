@@ -1,0 +1,261 @@
+"""SQLite with group commit: many small durable transactions for the price of a few fsyncs.
+
+One thread owns the only writing connection. It takes every transaction that waits, runs each in a
+savepoint of its own (unless it is alone), commits them together, and only then tells their callers:
+a transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
+kill -9).
+
+A file has one owner at a time: its users keep in memory what they know to be in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from localazure.errors import StartError
+from localazure.processes import owner_lock
+from localazure.processes.owner_lock import OwnedElsewhere
+from localazure.sqlite.crash_points import COMMIT_AFTER, COMMIT_BEFORE, COMMIT_WITHIN, crash_point
+
+T = TypeVar("T")
+Transaction = Callable[[sqlite3.Connection], T]
+_Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, "Lane | None"]
+
+# How long a transaction that nobody waits for may itself wait for company.
+PATIENCE_SECONDS = 0.002
+
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+# Bounds how long the first of a burst waits for the last of it.
+MAX_TRANSACTIONS_PER_COMMIT = 1000
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in WAL mode that fsyncs every commit, transactions opened by hand."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA busy_timeout=10000")
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
+    """Bring the schema up to date: `migrations[n]` is the SQL that leads from version n to n+1.
+
+    Raises:
+        DatabaseUnusable: a later version wrote it.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(migrations):
+        (_, _, file) = connection.execute("PRAGMA database_list").fetchone()
+        raise DatabaseUnusable(
+            f"{file} has schema {version}, and this version knows {len(migrations)}: use the "
+            "version that wrote it, or give this one a state folder of its own"
+        )
+    for number, script in enumerate(migrations[version:], start=version + 1):
+        connection.executescript(f"BEGIN;\n{script}\n;PRAGMA user_version={number};\nCOMMIT;")
+
+
+class Refused(Exception):
+    """What a transaction that changed nothing tells its caller; whatever follows it may go on."""
+
+
+class LaneBroken(Exception):
+    """An earlier transaction of the same lane failed, so that this one was not run."""
+
+
+class Lane:
+    """Transactions that are handed in before the ones that they build upon are durable.
+
+    A transaction is never durable without those that were handed in before it, as long as all of
+    them succeed. Once one fails (anything but `Refused`), none of the later ones of its lane is
+    run, so that this holds even then. The lane stays broken; what follows takes another one.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+
+class DatabaseInUse(StartError):
+    """Another process, or another part of this one, has the file open for writing."""
+
+
+class DatabaseUnusable(StartError):
+    """The file is damaged, or was written by a later version; it is left as it is."""
+
+
+class Database:
+    """One SQLite file, written by group commit and read at once from the event loop.
+
+    Args:
+        path: the file; it and its folder are made when missing. `<path>.lock` names its owner.
+        migrations: see `migrate`.
+
+    Raises:
+        DatabaseInUse: it has another owner; names it and says what to do.
+        DatabaseUnusable: it cannot be read by this version, or at all.
+    """
+
+    def __init__(self, path: Path, migrations: Sequence[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock = owner_lock.acquire(path.with_name(f"{path.name}.lock"))
+        except OwnedElsewhere as error:
+            raise DatabaseInUse(
+                f"{path} is {error}: stop that one, or give this one a state folder of its own"
+            ) from None
+        try:
+            self._writer = connect(path)
+            migrate(self._writer, migrations)
+            self._reader = connect(path)
+        except BaseException as error:
+            self._lock.close()
+            if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
+                raise DatabaseUnusable(
+                    f"{path} is damaged ({error}): move it away, with {path.name}-wal beside it, "
+                    "to begin with an empty one"
+                ) from error
+            raise
+        self._closed = False
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._patient: list[_Job] = []
+        self._patience: asyncio.TimerHandle | None = None
+        self._thread = threading.Thread(target=self._commit_batches, name=f"commit {path.name}")
+        self._thread.start()
+
+    async def write(self, transaction: Transaction[T]) -> T:
+        """Run a transaction and return its result once it is durable.
+
+        An exception that it raises undoes it alone and is raised here; transactions that share
+        its commit are not touched.
+        """
+        return await self.submit(transaction)
+
+    def submit(
+        self, transaction: Transaction[T], lane: Lane | None = None, *, is_patient: bool = False
+    ) -> asyncio.Future[T]:
+        """Hand a transaction in; the future is what `write` would return or raise.
+
+        Transactions are run in the order in which they are handed in.
+
+        Args:
+            transaction: what to run.
+            lane: what it builds upon.
+            is_patient: nobody waits for it, so that it may be committed together with the next
+                one, PATIENCE_SECONDS later at most. From one event loop only.
+        """
+        if self._closed:  # nobody would ever answer
+            raise sqlite3.ProgrammingError("the database is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        job = (transaction, future, loop, lane)
+        if is_patient:
+            self._patient.append(job)
+            if self._patience is None:
+                self._patience = loop.call_later(PATIENCE_SECONDS, self._flush)
+        else:
+            self._flush()
+            self._jobs.put(job)
+        return future
+
+    def _flush(self) -> None:
+        for job in self._patient:
+            self._jobs.put(job)
+        self._patient.clear()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
+        """Rows of a query over everything committed so far. Short queries only: it blocks."""
+        return self._reader.execute(sql, parameters).fetchall()
+
+    def close(self) -> None:
+        """Finish what was handed in, then close. Blocks until it is on disk."""
+        self._closed = True
+        self._flush()
+        self._jobs.put(None)
+        self._thread.join()
+        self._reader.close()
+        self._writer.close()
+        self._lock.close()
+
+    def _commit_batches(self) -> None:
+        while (first := self._jobs.get()) is not None:
+            batch = [first]
+            closing = False
+            while len(batch) < MAX_TRANSACTIONS_PER_COMMIT and not self._jobs.empty():
+                job = self._jobs.get()
+                if job is None:
+                    closing = True
+                    break
+                batch.append(job)
+            self._commit(batch)
+            if closing:
+                return
+
+    def _commit(self, batch: list[_Job]) -> None:
+        outcomes: list[tuple[_Job, Any, BaseException | None]] = []
+        try:
+            crash_point(COMMIT_BEFORE)
+            self._writer.execute("BEGIN IMMEDIATE")
+            is_shared = len(batch) > 1
+            outcomes = [self._run(job, is_shared=is_shared) for job in batch]
+            crash_point(COMMIT_WITHIN)
+            if self._writer.in_transaction:
+                self._writer.execute("COMMIT")
+            crash_point(COMMIT_AFTER)
+        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            outcomes = [(job, None, error) for job in batch]
+            for *_, lane in batch:
+                if lane is not None:
+                    lane.error = lane.error or error
+        # One wake-up for a run of callers of the same loop, not one each.
+        loops = {job[2] for job, _, _ in outcomes}
+        for loop in loops:
+            mine = [outcome for outcome in outcomes if outcome[0][2] is loop]
+            try:
+                loop.call_soon_threadsafe(_resolve, mine)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                continue
+
+    def _run(self, job: _Job, *, is_shared: bool) -> tuple[_Job, Any, BaseException | None]:
+        transaction, *_, lane = job
+        if lane is not None and lane.error is not None:
+            return job, None, LaneBroken(f"an earlier transaction failed: {lane.error}")
+        if is_shared:
+            self._writer.execute("SAVEPOINT one")
+        try:
+            result = transaction(self._writer)
+        except Exception as error:
+            if not self._writer.in_transaction:
+                raise  # a full disk, say: SQLite itself has undone the whole batch
+            self._writer.execute("ROLLBACK TO one" if is_shared else "ROLLBACK")
+            if is_shared:
+                self._writer.execute("RELEASE one")
+            if lane is not None and not isinstance(error, Refused):
+                lane.error = error
+            return job, None, error
+        if is_shared:
+            self._writer.execute("RELEASE one")
+        return job, result, None
+
+
+def _resolve(outcomes: list[tuple[_Job, Any, BaseException | None]]) -> None:
+    for (_, future, *_), result, error in outcomes:
+        if future.cancelled():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
