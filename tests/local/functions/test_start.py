@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from azure.durable_functions.models.utils import http_utils
 
 from localazure.functions.errors import AppLoadError
 from localazure.functions.host import run_app, start_host
@@ -407,3 +408,33 @@ async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
     told = {one.getMessage(): vars(one)["correlation"] for one in caplog.records}
     assert told["before"] == ""
     assert told["after"] == f"[hello {invocation_id}] "
+
+
+DURABLE = """
+import azure.durable_functions as df
+
+durable = df.Blueprint()
+
+@durable.activity_trigger(input_name="name")
+def hello(name: str) -> str: ...
+
+app.register_functions(durable)
+"""
+
+
+async def test_a_durable_sdk_that_is_not_supported_is_named(tmp_path: Path, free_port: int) -> None:
+    app = write_app(tmp_path / "app", DURABLE)
+    about = app / ".python_packages/lib/site-packages/azure_functions_durable-2.0.0rc3.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Name: azure-functions-durable\nVersion: 2.0.0rc3\n")
+
+    with pytest.raises(AppLoadError, match=r"azure-functions-durable 2\.0\.0rc3.* 1\.2\.9 to 1\.7"):
+        await start(app, tmp_path / "state", port=free_port)
+
+
+async def test_a_durable_sdk_that_keeps_no_http_session_is_stopped(
+    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(http_utils, "_close_session")  # as before version 1.5
+
+    await start(write_app(tmp_path / "app", DURABLE), tmp_path / "state", port=free_port)

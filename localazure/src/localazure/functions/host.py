@@ -39,6 +39,7 @@ from localazure.functions.http.access_keys import KeyRing, OpenDoor
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.throttle import HttpThrottle
 from localazure.functions.triggers import listeners, registry
+from localazure.functions.triggers.durable import sdk_version
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.listeners import Surroundings
 from localazure.functions.triggers.timer import trigger as timer_trigger
@@ -83,7 +84,8 @@ class Host:
             cors: which web pages may call.
 
         Raises:
-            AppLoadError: a setting of the app as a whole is wrong.
+            AppLoadError: a setting of the app as a whole is wrong, or its Durable Functions SDK
+                is one that this host does not support.
         """
         self.functions = functions
         self._options = options
@@ -120,6 +122,7 @@ class Host:
                 ),
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
+                sdk_version.require_supported_version()
                 # An app without durable functions needs neither the engine nor its SDK.
                 from localazure.functions.triggers.durable.functions import DurableFunctions  # noqa: PLC0415 - see above
 

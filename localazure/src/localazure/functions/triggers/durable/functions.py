@@ -101,7 +101,9 @@ class DurableFunctions:
         """Stop the engine; what it has not finished goes on at the next start."""
         await self.extension.stop(drain_seconds)
         # The SDK keeps one session a process and never closes it; it is bound to this event loop.
-        await http_utils._close_session()  # noqa: SLF001 - there is no public way  # pyright: ignore[reportPrivateUsage]
+        # There is no public way to close it. Versions before 1.5 keep none.
+        if close := getattr(http_utils, "_close_session", None):
+            await close()
 
     def _names(self, kind: str) -> list[str]:
         return [one.durable_name for one in self._functions.values() if one.trigger.kind == kind]
