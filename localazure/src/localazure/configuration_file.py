@@ -1,0 +1,199 @@
+"""Reads a JSON configuration file into a pydantic model; every error names file, line, key, value.
+
+Comments (`//`, `/* */`) and trailing commas are allowed, as in the files of the Functions tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from localazure.errors import ConfigurationError
+
+Step = str | int
+M = TypeVar("M", bound=BaseModel)
+
+_LONGEST_VALUE = 200
+# A string is matched first, so that `//` inside it (every URL) is not a comment.
+_STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+_SEPARATORS = re.compile(r"[ \t\n\r,:]*")
+_UNKNOWN_KEY = "unknown_key"
+
+
+class ConfigurationModel(BaseModel):
+    """An object of a configuration file.
+
+    Keys are camelCase, null is the same as a missing key, and an unknown key is an error.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        document = {
+            name: member
+            for name, member in cast("dict[str, Any]", value).items()
+            if member is not None
+        }
+        if cls.model_config.get("extra") is not None:
+            return document  # the model itself says what becomes of other keys
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        for name in document:
+            if name not in known and name not in cls.model_fields:
+                raise PydanticCustomError(
+                    _UNKNOWN_KEY,
+                    "unknown key; known are {known}",
+                    {"key": name, "known": ", ".join(known)},
+                )
+        return document
+
+
+def read_json(path: Path) -> tuple[str, Any]:
+    """The text of a file, comments blanked, and the JSON value in it.
+
+    Raises:
+        ConfigurationError: the file is not JSON; names file, line and column.
+        FileNotFoundError: there is no such file.
+    """
+    text = without_comments(path.read_text(encoding="utf-8-sig"))
+    try:
+        return text, json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(
+            f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})"
+        ) from None
+
+
+def read_configuration(path: Path, model: type[M], *, shows_values: bool = True) -> M:
+    """Read a file into a model.
+
+    Args:
+        path: a JSON file.
+        model: what the file must hold.
+        shows_values: False where values may be secrets.
+
+    Raises:
+        ConfigurationError: the file is not JSON or does not fit the model.
+        FileNotFoundError: there is no such file.
+    """
+    text, document = read_json(path)
+    return validate(document, model, origin=str(path), text=text, shows_values=shows_values)
+
+
+def validate(
+    document: Any, model: type[M], *, origin: str, text: str = "", shows_values: bool = True
+) -> M:
+    """Validate a parsed document.
+
+    Args:
+        document: the JSON value.
+        model: what it must be.
+        origin: names the file, or another source, in errors.
+        text: the file's text, for line numbers; empty where there is none.
+        shows_values: False where values may be secrets.
+
+    Raises:
+        ConfigurationError: one line for each error: `FILE:LINE: KEY: MESSAGE, found VALUE`.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as invalid:
+        errors = [
+            _described(error, document, origin, text, shows_values=shows_values)
+            for error in invalid.errors(include_url=False)
+        ]
+        raise ConfigurationError("\n".join(errors)) from None
+
+
+def without_comments(text: str) -> str:
+    """JSON text with comments and trailing commas blanked; all lines keep their numbers."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[1] or re.sub(r"[^\n]", " ", match[0])
+
+    return _STRING_OR_TRAILING_COMMA.sub(blank, _STRING_OR_COMMENT.sub(blank, text))
+
+
+def line_of(text: str, location: Sequence[Step]) -> int:
+    """The line, from 1, on which a value begins; of an object's member, the line of its key.
+
+    Args:
+        text: valid JSON.
+        location: keys and indices from the root; the lookup ends at the first that is not there.
+    """
+    decode = json.JSONDecoder().raw_decode
+    found = position = _skip(text, 0)
+    for step in location:
+        is_object = text[position] == "{"
+        position = _skip(text, position + 1)
+        index = 0
+        while text[position] not in "}]":
+            start, key = position, cast("Step", index)
+            if is_object:
+                key, position = decode(text, position)
+                position = _skip(text, position)
+            if key == step:
+                found = start
+                break
+            _, position = decode(text, position)
+            position = _skip(text, position)
+            index += 1
+        else:
+            break
+        if text[position] not in "{[":
+            break
+    return text.count("\n", 0, found) + 1
+
+
+def _skip(text: str, position: int) -> int:
+    """The position after white space, commas and colons."""
+    match = _SEPARATORS.match(text, position)
+    assert match is not None  # the pattern matches the empty string
+    return match.end()
+
+
+def _described(
+    error: ErrorDetails, document: Any, origin: str, text: str, *, shows_values: bool
+) -> str:
+    steps = list(error["loc"])
+    context = error.get("ctx", {})
+    if error["type"] == _UNKNOWN_KEY:
+        steps.append(context["key"])
+    location, value = _resolve(document, steps)
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if error["type"] == "missing":
+        message = f"{steps[-1]!r} is missing"
+    elif shows_values:
+        message += f", found {json.dumps(value, default=str)[:_LONGEST_VALUE]}"
+    line = f":{line_of(text, location)}" if text else ""
+    return f"{origin}{line}: {_shown(location) or 'top level'}: {message}"
+
+
+def _resolve(document: Any, steps: Sequence[Step]) -> tuple[list[Step], Any]:
+    """The steps that the document has, and the value there: pydantic's tags of unions are not."""
+    location: list[Step] = []
+    value = document
+    for step in steps:
+        is_member = isinstance(value, dict) and step in value
+        is_item = isinstance(value, list) and isinstance(step, int)
+        if is_member or is_item:
+            value = cast("Any", value)[step]
+            location.append(step)
+    return location, value
+
+
+def _shown(location: Sequence[Step]) -> str:
+    shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    return shown.removeprefix(".")
