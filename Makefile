@@ -68,7 +68,7 @@ bench: setup $(PEERS)/installed
 
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: $(STAMPS)/python
-	@$(BIN)/python -m tests.crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) $(AZURITE)/node_modules .localazure build

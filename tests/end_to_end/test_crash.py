@@ -16,9 +16,9 @@ import pytest
 from demo.cloud import Cloud, Run, connect
 from demo.digits import digit_files
 from demo.waiting import eventually
+from harness.runtime import ROOT, Runtime, processes_of, running, still_running, until
 from tests.end_to_end.audience import Audience, audience
 from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
-from tests.local.up.runtime import ROOT, Runtime, processes_of, running, still_running, until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -16,8 +16,8 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
+from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
-from tests.local.part_process import PartProcess
 
 ROOT = Path(__file__).parents[3]
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="

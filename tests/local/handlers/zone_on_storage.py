@@ -19,6 +19,7 @@ from handlers.landing_zone.batch_records import record_window
 from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.manifests import freeze_manifest, quarantine_files
 from handlers.triggers.explain import explain
+from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 from orchestrations.contracts import (
     ClaimDataset,
@@ -31,7 +32,6 @@ from orchestrations.contracts import (
 )
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
-from tests.local.part_process import PartProcess
 from tests.unit.orchestrations.examples import PIPELINE
 
 WORKSPACE_CONTAINER = "workspace"

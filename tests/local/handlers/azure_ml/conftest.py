@@ -12,10 +12,10 @@ import pytest
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
+from harness.part_process import PartProcess
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
-from tests.local.part_process import PartProcess
 
 with warnings.catch_warnings():
     # azure.ai.ml defines schemas in ways that marshmallow announces the end of.

@@ -13,8 +13,8 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import Message, message_queues
+from harness.part_process import PartProcess
 from tests.local.handlers.world_with_messaging import Namespace, World, make_environment
-from tests.local.part_process import PartProcess
 
 
 def a_message(message_id: str, body: str = "{}", **more: object) -> Message:

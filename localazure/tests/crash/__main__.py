@@ -1,0 +1,119 @@
+"""Kills the host again and again and checks that nothing is lost: `make crash`.
+
+In localazure/tests: `python -m crash [--kills N] [--seed N]`.
+
+The seed draws how every host is killed, so that a run is repeated as closely as processes can be.
+Exit status 1 when anything was lost, doubled or wrong; the state is then kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from crash.campaign import Round, Tally
+
+KILLS_PER_ROUND = 25
+MAX_SHOWN_FAULTS = 20
+
+
+class Progress:
+    """One line that moves on a terminal; elsewhere a line for each round."""
+
+    def __init__(self, kills: int) -> None:
+        self._wanted = kills
+        self._done = 0
+        self._began = time.monotonic()
+
+    def kill(self) -> None:
+        """One more host is dead and its store has been checked."""
+        self._done += 1
+        if sys.stdout.isatty():
+            print(f"\r{self._line()}", end="", flush=True)
+        elif self._done % KILLS_PER_ROUND == 0:
+            print(self._line(), flush=True)
+
+    def end(self) -> None:
+        """Leave the line that moved."""
+        if sys.stdout.isatty():
+            print()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def _line(self) -> str:
+        return f"{self._done}/{self._wanted} kills, {self._done / self.seconds:.1f} a second"
+
+
+async def campaign(kills: int, seed: int, folder: Path, progress: Progress) -> Tally:
+    """Rounds of so many kills each, as many at once as there are processors."""
+    at_once = asyncio.Semaphore(os.cpu_count() or 1)
+    total = Tally()
+
+    async def play(number: int, share: int) -> None:
+        async with at_once:
+            if total.faults:
+                return  # whoever looks for the reason wants no more state to look at
+            chance = random.Random(f"{seed}/{number}")
+            round_ = Round(folder / f"round-{number}", chance, share, progress.kill)
+            total.add(await round_.run())
+
+    shares = [KILLS_PER_ROUND] * (kills // KILLS_PER_ROUND)
+    if kills % KILLS_PER_ROUND:
+        shares.append(kills % KILLS_PER_ROUND)
+    await asyncio.gather(*(play(number, share) for number, share in enumerate(shares)))
+    return total
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m crash", description=__doc__)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, help="of an earlier run (default: drawn)")
+    arguments = parser.parse_args()
+    seed: int = random.SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
+    print(f"seed {seed} (SEED={seed} draws the same kills)", flush=True)
+    folder = Path(tempfile.mkdtemp(prefix="landfall-crash-"))
+    progress = Progress(arguments.kills)
+    tally = asyncio.run(campaign(arguments.kills, seed, folder, progress))
+    progress.end()
+    _show(tally, progress.seconds)
+    if tally.faults:
+        print(f"state, journals and logs are kept in {folder}; seed {seed}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def _show(tally: Tally, seconds: float) -> None:
+    print(f"{tally.kills.total()} kills in {seconds:.0f} s:")
+    for kind, count in sorted(tally.kills.items()):
+        print(f"  {count:4} {kind}")
+    print(f"{tally.instances} orchestrations, sub-orchestrations included")
+    print(
+        f"{tally.activities} activities; {tally.begun_again} times one began again, "
+        "each time before its end had been recorded"
+    )
+    print(
+        f"{tally.checks} checks of the whole store, integrity_check among them; "
+        f"{tally.power_losses} more as after a loss of power"
+    )
+    if not tally.faults:
+        print("nothing lost, nothing doubled, every result right")
+        return
+    print(f"{len(tally.faults)} FAULTS:")
+    for fault in tally.faults[:MAX_SHOWN_FAULTS]:
+        print(f"  {fault}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

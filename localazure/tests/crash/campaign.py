@@ -1,0 +1,309 @@
+"""A round: one state folder, many hosts on it that die one after the other, and one that lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from crash import invariants
+from crash.client import Client, Refused
+from crash.host import Folder, Life
+from crash.invariants import Snapshot
+from localazure.functions.durable.store.store import Store
+from localazure.sqlite.crash_points import COMMIT_POINTS
+from localazure.sqlite.database import DatabaseUnusable
+
+# Points of the functions of `app/function_app.py`, beside those of the store.
+APP_POINTS: Final = ("activity:began", "activity:returned", "orchestrator", "entity")
+RANDOM: Final = "at any time"
+DRAINING: Final = "in a drain"
+KINDS: Final = (*COMMIT_POINTS, *APP_POINTS, RANDOM, RANDOM, DRAINING)
+
+DEADLINE_SECONDS: Final = 60.0
+# Half of the kills come soon after the start, where a host takes up what the last one left.
+_SOON_PASSES: Final = 4
+_LATE_PASSES: Final = 40
+_RANDOM_SECONDS: Final = 0.4
+_DRAIN_SECONDS: Final = 0.03
+# SQLite's write-ahead log: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+_LOG_HEADER_BYTES: Final = 32
+_FRAME_BYTES: Final = 24 + 4096
+# As many frames are written back to the database (PRAGMA wal_autocheckpoint).
+_WRITTEN_BACK_FRAMES: Final = 1000
+
+
+@dataclass(frozen=True)
+class Kill:
+    """How a host is to die: at the so-manieth pass of a point, or after so many seconds."""
+
+    kind: str
+    passes: int = 0
+    seconds: float = 0.0
+    """After the start of the process, or after SIGTERM where it is killed in its drain."""
+
+
+def draw_kills(chance: random.Random, count: int) -> list[Kill]:
+    """Kills of every kind in equal parts, in random order."""
+    kinds = [KINDS[number % len(KINDS)] for number in range(count)]
+    chance.shuffle(kinds)
+    return [_draw(chance, kind) for kind in kinds]
+
+
+def _draw(chance: random.Random, kind: str) -> Kill:
+    if kind == RANDOM:
+        return Kill(kind, seconds=chance.uniform(0, _RANDOM_SECONDS))
+    if kind == DRAINING:
+        return Kill(kind, seconds=chance.uniform(0, _DRAIN_SECONDS))
+    most = chance.choice((_SOON_PASSES, _LATE_PASSES))
+    return Kill(kind, passes=chance.randint(1, most))
+
+
+@dataclass
+class Tally:
+    """What one or several rounds came to."""
+
+    kills: Counter[str] = field(default_factory=Counter[str])
+    instances: int = 0
+    activities: int = 0
+    begun_again: int = 0
+    """How often an activity began once more: its end had not been recorded before the kill."""
+    checks: int = 0
+    power_losses: int = 0
+    faults: list[str] = field(default_factory=list[str])
+
+    def add(self, other: Tally) -> None:
+        """Take in another round's."""
+        self.kills += other.kills
+        self.instances += other.instances
+        self.activities += other.activities
+        self.begun_again += other.begun_again
+        self.checks += other.checks
+        self.power_losses += other.power_losses
+        self.faults += other.faults
+
+
+class Round:
+    """One task hub that goes through many deaths.
+
+    Args:
+        path: folder of its own, made here.
+        chance: draws the kills.
+        kills: how many.
+        on_kill: is told of each one.
+    """
+
+    def __init__(
+        self, path: Path, chance: random.Random, kills: int, on_kill: Callable[[], None]
+    ) -> None:
+        self.tally = Tally()
+        self._folder = Folder(path)
+        self._chance = chance
+        self._kills = draw_kills(chance, kills)
+        self._on_kill = on_kill
+        self._client = Client()
+        self._ended: set[str] = set()
+        self._journal_read = 0
+        self._closed_log = b""
+
+    async def run(self) -> Tally:
+        """Kill, check, and at last let one host live and see that everything ended right."""
+        self._folder.make()
+        for kill in self._kills:
+            try:
+                await self._die(kill)
+            except TimeoutError:
+                self._fault(kill, f"it was not reached within {DEADLINE_SECONDS:.0f} s")
+                return self.tally
+            self.tally.kills[kill.kind] += 1
+            self._check(kill)
+            self._on_kill()
+            if self.tally.faults:
+                return self.tally
+        await self._live()
+        return self.tally
+
+    async def _die(self, kill: Kill) -> None:
+        """One life with its death; again while it ended before it could be killed."""
+        while True:
+            label = kill.kind if kill.passes else None
+            life = Life(self._folder, label, kill.passes)
+            using = asyncio.create_task(self._use(life, kill))
+            try:
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    if kill.kind == RANDOM:
+                        await asyncio.sleep(kill.seconds)
+                        life.kill()
+                    elif kill.kind == DRAINING:
+                        await asyncio.sleep(self._chance.uniform(0.1, _RANDOM_SECONDS))
+                        life.end()
+                        await asyncio.sleep(kill.seconds)
+                        life.kill()
+                    code = await life.wait()
+            finally:
+                life.kill()
+                using.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await using
+            if code == -signal.SIGKILL:
+                return
+            if kill.kind != DRAINING or code not in (0, -signal.SIGTERM):
+                self._fault(kill, f"the host ended by itself with status {code}")
+                return
+
+    async def _use(self, life: Life, kill: Kill) -> None:
+        if await life.ready():
+            try:
+                await self._client.use(life.base_url)
+            except Refused as error:
+                self._fault(kill, str(error))
+                life.kill()
+
+    def _check(self, kill: Kill) -> None:
+        """What holds after every death."""
+        lines = self._new_lines()
+        for label in invariants.begun_after_their_end(lines, self._ended):
+            self._fault(kill, f"{label} began again although its end was recorded")
+        snapshot = self._snapshot()
+        for fault in snapshot.faults:
+            self._fault(kill, fault)
+        self._ended |= snapshot.ended
+        self.tally.checks += 1
+        self._check_power_loss(kill)
+
+    def _check_power_loss(self, kill: Kill) -> None:
+        """What a disk may keep that lost its power: any number of commits, the first ones."""
+        path = self._folder.state / "durable.db-wal"
+        log = path.read_bytes() if path.exists() else b""
+        # A disk has all of a log that is being written back: when it is full, or at the end.
+        if kill.kind == DRAINING:
+            self._closed_log = _salt(log)
+        frames = _frames(log)
+        if 0 < frames < _WRITTEN_BACK_FRAMES and _salt(log) != self._closed_log:
+            cut = self._chance.randrange(_LOG_HEADER_BYTES + frames * _FRAME_BYTES)
+            for fault in self._snapshot(cut).faults:
+                self._fault(kill, f"with the log cut at byte {cut}: {fault}")
+            self.tally.power_losses += 1
+
+    async def _live(self) -> None:
+        """The last host ends everything, drains, and leaves nothing behind."""
+        kill = Kill("the end")
+        life = Life(self._folder)
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                if not await life.ready():
+                    self._fault(kill, "the last host did not start")
+                    return
+                await self._client.finish(life.base_url)
+                life.end()
+                code = await life.wait()
+        except TimeoutError:
+            life.kill()
+            await life.wait()
+            self._fault(kill, "not everything came to its end")
+        else:
+            if code != 0:
+                self._fault(kill, f"SIGTERM ended the last host with status {code}")
+        self._check(kill)
+        snapshot = self._snapshot()
+        expected = {
+            one.instance_id: (one.scenario.status, one.scenario.output)
+            for one in self._client.started
+        }
+        for fault in invariants.wrong_results(snapshot.instances, expected):
+            self._fault(kill, fault)
+        if not snapshot.is_idle:
+            self._fault(kill, "something is left in inbox, activities or timers")
+        if not self._ended:
+            self._fault(kill, "no end of an activity was ever seen: the check is blind")
+        self._check_entities(kill)
+        self._count(snapshot)
+
+    def _check_entities(self, kill: Kill) -> None:
+        store = self._copy()
+        shared = int(store.entity_state("@counter@all") or 0)
+        signals = int(store.entity_state("@counter@client") or 0)
+        store.close()
+        wanted = sum(one.scenario.shared_additions for one in self._client.started)
+        if shared != wanted:
+            self._fault(kill, f"the shared entity counted {shared} operations, not {wanted}")
+        least, most = self._client.signals_answered, self._client.signals_sent
+        if not least <= signals <= most:
+            self._fault(
+                kill, f"the client's entity counted {signals} signals: {least} of {most} answered"
+            )
+
+    def _count(self, snapshot: Snapshot) -> None:
+        began = Counter(
+            line.removeprefix("began ")
+            for line in self._folder.journal.read_text().splitlines()
+            if line.startswith("began ") and "/never" not in line and "/second" not in line
+        )
+        self.tally.instances = len(snapshot.instances)
+        self.tally.activities = len(began)
+        self.tally.begun_again = began.total() - len(began)
+
+    def _snapshot(self, cut: int | None = None) -> Snapshot:
+        try:
+            with contextlib.closing(self._copy(cut)) as store:
+                snapshot = invariants.inspect(store)
+        except (sqlite3.DatabaseError, DatabaseUnusable) as error:
+            return Snapshot(faults=[f"it cannot be read: {error}"])
+        with contextlib.closing(sqlite3.connect(self._copied)) as connection:
+            ((verdict,),) = connection.execute("PRAGMA integrity_check")
+        if verdict != "ok":
+            snapshot.faults.append(f"integrity_check: {verdict}")
+        return snapshot
+
+    @property
+    def _copied(self) -> Path:
+        return self._folder.path / "copy" / "durable.db"
+
+    def _copy(self, cut: int | None = None) -> Store:
+        """The store as the host left it: to read it in place would recover it for the next.
+
+        Args:
+            cut: bytes of the write-ahead log that are there, None: all.
+        """
+        shutil.rmtree(self._copied.parent, ignore_errors=True)
+        self._copied.parent.mkdir()
+        for part in self._folder.state.glob("durable.db*"):
+            if not part.name.endswith((".lock", "-shm")):
+                shutil.copy(part, self._copied.parent)
+        if cut is not None:
+            os.truncate(f"{self._copied}-wal", cut)
+        return Store(self._copied)
+
+    def _new_lines(self) -> list[str]:
+        with self._folder.journal.open() as journal:
+            journal.seek(self._journal_read)
+            text = journal.read()
+        self._journal_read += len(text)
+        return text.splitlines()
+
+    def _fault(self, kill: Kill, text: str) -> None:
+        number = self.tally.kills.total()
+        self.tally.faults.append(f"{self._folder.path.name}, kill {number} ({kill}): {text}")
+
+
+def _salt(log: bytes) -> bytes:
+    """What tells a log from the one that was there before it was written back."""
+    return log[16:24]
+
+
+def _frames(log: bytes) -> int:
+    """How many frames of a log are in use: those that have the header's salt."""
+    salt = _salt(log)
+    count, place = 0, _LOG_HEADER_BYTES
+    while len(log) >= place + _FRAME_BYTES and log[place + 8 : place + 16] == salt:
+        count, place = count + 1, place + _FRAME_BYTES
+    return count

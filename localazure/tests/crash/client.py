@@ -1,0 +1,142 @@
+"""The client of the hosts that die: starts orchestrations, sends what they wait for, keeps count.
+
+It knows nothing of the deaths but that a request gets no answer. What was answered must be kept;
+what was not may have happened or not, and is asked for again where that does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+
+from crash.host import KEYS
+from crash.scenarios import MEND, OPERATIONS, PAYLOAD, SCENARIOS, Scenario
+
+POLL_SECONDS: Final = 0.02
+_API: Final = "/runtime/webhooks/durabletask"
+_KEY: Final = {"code": KEYS.system}
+_LIVE: Final = "Pending,Running,Suspended"
+# As long as fewer than this are under way, more are started: there is always something to kill.
+MIN_UNDER_WAY: Final = len(SCENARIOS)
+
+
+class Refused(Exception):
+    """The host answered what it must not answer."""
+
+
+@dataclass
+class Started:
+    """One orchestration that the client asked for."""
+
+    instance_id: str
+    scenario: Scenario
+    is_answered: bool = False
+    steps_done: int = 0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the client has nothing more to do for it."""
+        return self.is_answered and self.steps_done == len(self.scenario.steps)
+
+
+class Client:
+    """One client over many lives of a host."""
+
+    def __init__(self) -> None:
+        self.started: list[Started] = []
+        self.signals_sent = 0
+        self.signals_answered = 0
+
+    async def use(self, base_url: str) -> None:
+        """Keep the host busy until it answers no more.
+
+        Raises:
+            Refused: it answered something else than it must.
+        """
+        try:
+            async with aiohttp.ClientSession(base_url) as http:
+                await self._take_up(http)
+                while True:
+                    if len(await self._under_way(http)) < MIN_UNDER_WAY:
+                        await self._start_one_of_each(http)
+                    await asyncio.gather(self._signal(http), *self._steps(http))
+                    await asyncio.sleep(POLL_SECONDS)
+        except aiohttp.ClientError:
+            return
+
+    async def finish(self, base_url: str) -> None:
+        """See everything to its end; nothing new is started."""
+        async with aiohttp.ClientSession(base_url) as http:
+            await self._take_up(http)
+            while not all(one.is_served for one in self.started) or await self._under_way(http):
+                await asyncio.gather(*self._steps(http))
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _take_up(self, http: aiohttp.ClientSession) -> None:
+        """Ask again for what was not answered, unless it happened all the same."""
+        for one in self.started:
+            if not one.is_answered:
+                async with http.get(f"{_API}/instances/{one.instance_id}", params=_KEY) as reply:
+                    one.is_answered = reply.status in (200, 202)
+        await self._start([one for one in self.started if not one.is_answered], http)
+
+    async def _start_one_of_each(self, http: aiohttp.ClientSession) -> None:
+        number = len(self.started) // len(SCENARIOS)
+        new = [Started(f"{name}-{number}", scenario) for name, scenario in SCENARIOS.items()]
+        self.started += new
+        await self._start(new, http)
+
+    async def _start(self, some: list[Started], http: aiohttp.ClientSession) -> None:
+        async def start(one: Started) -> None:
+            name = one.instance_id.partition("-")[0]
+            await _post(http, f"/orchestrators/{name}/{one.instance_id}", None, {202})
+            one.is_answered = True
+
+        await asyncio.gather(*map(start, some))
+
+    def _steps(self, http: aiohttp.ClientSession) -> list[Any]:
+        async def take_next(one: Started) -> None:
+            step = one.scenario.steps[one.steps_done]
+            instance = f"/instances/{one.instance_id}"
+            # 410: an earlier attempt that was not answered has ended it.
+            if step == MEND:
+                if not await self._mend(http, instance):
+                    return
+            elif step in OPERATIONS:
+                await _post(http, f"{instance}/{step}", None, {202, 410}, reason="enough")
+            else:
+                await _post(http, f"{instance}/raiseEvent/{step}", PAYLOAD, {202, 410})
+            one.steps_done += 1
+
+        return [take_next(one) for one in self.started if one.is_answered and not one.is_served]
+
+    async def _mend(self, http: aiohttp.ClientSession, instance: str) -> bool:
+        """Rewind an instance if it has failed; whether it has completed."""
+        async with http.get(_API + instance, params=_KEY) as reply:
+            status = (await reply.json())["runtimeStatus"]
+        if status == "Failed":
+            await _post(http, f"{instance}/rewind", None, {202}, reason="mended")
+        return status == "Completed"
+
+    async def _signal(self, http: aiohttp.ClientSession) -> None:
+        self.signals_sent += 1  # the SDK, too, sends JSON within a JSON string
+        await _post(http, "/entities/counter/client", "1", {202}, op="add")
+        self.signals_answered += 1
+
+    async def _under_way(self, http: aiohttp.ClientSession) -> list[Any]:
+        query = {**_KEY, "runtimeStatus": _LIVE, "top": "1000", "showInput": "false"}
+        async with http.get(f"{_API}/instances", params=query) as reply:
+            return await reply.json()
+
+
+async def _post(
+    http: aiohttp.ClientSession, path: str, body: object, good: set[int], **query: str
+) -> None:
+    async with http.post(_API + path, params={**_KEY, **query}, json=body) as reply:
+        if reply.status not in good and reply.status != 503:
+            raise Refused(f"{path} was answered {reply.status}: {await reply.text()}")
+        if reply.status == 503:  # it is draining, and will not take this up
+            raise aiohttp.ServerDisconnectedError

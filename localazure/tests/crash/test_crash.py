@@ -1,0 +1,70 @@
+"""The short form of `make crash`, and the drain that the long form kills."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from crash.host import KEYS, Folder, Life
+from localazure.functions.durable.store.store import Store
+
+TESTS = Path(__file__).parents[1]
+API = "/runtime/webhooks/durabletask"
+DEADLINE_SECONDS = 60.0
+
+
+def test_nothing_is_lost_in_twenty_deaths() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "crash", "--kills", "20", "--seed", "7"],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "20 kills" in run.stdout
+    assert "nothing lost, nothing doubled, every result right" in run.stdout
+
+
+async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "drained")
+    folder.make()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        first = Life(folder)
+        assert await first.ready()
+        async with aiohttp.ClientSession(first.base_url) as http:
+            assert await status_of(http, "POST", "orchestrators/patient/p") == 202
+            while folder.journal.read_text() != "began p/0/held\n":
+                await asyncio.sleep(0.01)
+            first.end()
+            while await status_of(http, "GET", "instances/p") != 503:
+                await asyncio.sleep(0.01)
+            assert await status_of(http, "POST", "orchestrators/chain/late") == 503
+        folder.release.touch()
+        assert await first.wait() == 0
+        store = Store(folder.database)
+        try:
+            assert not store.activities()
+            (message,) = store.inbox()
+            assert message.event["Result"] == "2"
+            assert store.instance("late") is None
+        finally:
+            store.close()
+        second = Life(folder)
+        assert await second.ready()
+        async with aiohttp.ClientSession(second.base_url) as http:
+            while await status_of(http, "GET", "instances/p") != 200:  # 202: it still runs
+                await asyncio.sleep(0.01)
+        second.end()
+        assert await second.wait() == 0
+    assert folder.journal.read_text() == "began p/0/held\nreturned p/0/held\n"
+
+
+async def status_of(http: aiohttp.ClientSession, method: str, path: str) -> int:
+    async with http.request(method, f"{API}/{path}", params={"code": KEYS.system}) as reply:
+        return reply.status

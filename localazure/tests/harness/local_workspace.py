@@ -1,0 +1,117 @@
+"""What tests of the running workspace work with: parts as processes, an SDK client, a topic."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, TypeVar
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from harness.part_process import PartProcess
+from localazure.runtime.environment import Environment
+
+T = TypeVar("T")
+SDK_WARNINGS = pytest.mark.filterwarnings(
+    # azure-ai-ml's schemas use what marshmallow 4 will not have.
+    "ignore::marshmallow.warnings.RemovedInMarshmallow4Warning"
+)
+
+AZURE_ML = {
+    "datastores": [{"name": "landing", "containerName": "landing"}],
+    "quota": {"Standard_Scarce": 1, "Standard_None": 0},
+    "provisioningSeconds": 0.2,
+}
+
+
+def until(condition: Callable[[], T | None], *, seconds: float = 40.0) -> T:
+    """Poll what another process does, until it is so."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not so within {seconds} s")
+        time.sleep(0.2)
+
+
+@dataclass
+class EventGridTopic:
+    """Takes what is published to a topic, as Event Grid's publish endpoint answers it."""
+
+    port: int
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    keys: set[str | None] = field(default_factory=set[str | None])
+
+    @contextmanager
+    def open(self) -> Generator[EventGridTopic]:
+        topic = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path.startswith("/topics/azure-ml/"):
+                    topic.events.extend(json.loads(body))
+                    topic.keys.add(self.headers["aeg-sas-key"])
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - inherited
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+@dataclass
+class Local:
+    """Everything that a test needs."""
+
+    environment: Environment
+    ml: Any
+    """The MLClient; its entities are typed as wide unions, which say little here."""
+    blobs: BlobServiceClient
+    workspace: PartProcess
+    storage: PartProcess
+    topic: EventGridTopic
+
+    def read_blob(self, container: str, path: str) -> bytes:
+        return self.blobs.get_blob_client(container, path).download_blob().readall()
+
+    def list_blobs(self, container: str, prefix: str) -> list[str]:
+        found = self.blobs.get_container_client(container).list_blobs(name_starts_with=prefix)
+        return sorted(blob.name.removeprefix(prefix) for blob in found)
+
+    def status(self, job: str) -> str:
+        status = self.ml.jobs.get(job).status
+        assert status is not None
+        return status
+
+    def wait_for(self, job: str, *statuses: str) -> str:
+        def reached() -> str | None:
+            status = self.status(job)
+            ended = status in {"Completed", "Failed", "Canceled"}
+            assert status in statuses or not ended, f"{job} is {status}: {self.log(job)}"
+            return status if status in statuses else None
+
+        return until(reached)
+
+    def log(self, job: str) -> str:
+        folder = f"ExperimentRun/dcid.{job}/user_logs/"
+        names = self.list_blobs("azureml", folder)
+        return "\n".join(self.read_blob("azureml", folder + name).decode() for name in names)

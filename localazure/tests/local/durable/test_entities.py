@@ -1,0 +1,128 @@
+"""Entities: the SDK's client, orchestrators and entity functions against the running engine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import azure.durable_functions as df
+import pytest
+
+from harness.tiny_app import RunningHub, TinyApp, running
+from localazure.functions.durable.engine.invocation import Trigger
+
+Context = df.DurableOrchestrationContext
+COUNTER = df.EntityId("Counter", "k")
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+
+    @app.entity
+    def counter(context: Any) -> None:
+        value = context.get_state(list)
+        match context.operation_name:
+            case "add":
+                value = [*value, context.get_input()]
+            case "get":
+                context.set_result(value)
+            case "fail":
+                raise ValueError("no such thing")
+            case "delete":
+                context.destruct_on_exit()
+                return
+            case unknown:
+                raise AssertionError(unknown)
+        context.set_state(value)
+
+    return app
+
+
+async def state(hub: RunningHub, expected: Any) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            response = await hub.client.read_entity_state(COUNTER)
+            if response.entity_state == expected and response.entity_exists:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def test_signals_arrive_in_order_and_survive_a_restart(tmp_path: Path) -> None:
+    app = make_app()
+    async with running(app, tmp_path) as hub:
+        assert not (await hub.client.read_entity_state(COUNTER)).entity_exists
+        for n in range(1, 20):
+            await hub.client.signal_entity(COUNTER, "add", n)
+        await state(hub, list(range(1, 20)))
+    async with running(app, tmp_path) as hub:
+        await state(hub, list(range(1, 20)))
+        await hub.client.signal_entity(COUNTER, "delete")
+        async with asyncio.timeout(10):
+            while (await hub.client.read_entity_state(COUNTER)).entity_exists:
+                await asyncio.sleep(0.005)
+
+
+async def test_orchestrators_call_and_signal(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def using(context: Context) -> Any:
+        for n in range(3):
+            context.signal_entity(COUNTER, "add", n)
+        yield context.call_entity(COUNTER, "add", 99)
+        values = yield context.call_entity(COUNTER, "get")
+        try:
+            yield context.call_entity(COUNTER, "fail")
+        except Exception as error:  # noqa: BLE001 - the SDK raises nothing narrower
+            return [values, str(error)]
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("using")
+    assert status.output == [[0, 1, 2, 99], "no such thing"]
+
+
+async def test_many_callers_one_batch_at_a_time(tmp_path: Path) -> None:
+    app = make_app()
+    busy = 0
+    invoke = app.invoke
+
+    async def watched(name: str, trigger: Trigger) -> str | None:
+        nonlocal busy
+        if name != "counter":
+            return await invoke(name, trigger)
+        busy += 1
+        assert busy == 1
+        await asyncio.sleep(0)
+        try:
+            return await invoke(name, trigger)
+        finally:
+            busy -= 1
+
+    app.invoke = watched
+
+    @app.orchestrator
+    def adding(context: Context) -> Any:
+        for _ in range(3):
+            yield context.call_entity(COUNTER, "add", context.get_input())
+
+    async with running(app, tmp_path) as hub:
+        ids = [await hub.client.start_new("adding", client_input=n) for n in range(10)]
+        for instance_id in ids:
+            assert (await hub.until(instance_id)).runtime_status.value == "Completed"
+        response = await hub.client.read_entity_state(COUNTER)
+    assert sorted(response.entity_state) == sorted(list(range(10)) * 3)
+
+
+async def test_unknown_entity(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def lost(context: Context) -> Any:
+        yield context.call_entity(df.EntityId("nobody", "k"), "get")
+
+    async with running(app, tmp_path) as hub:
+        with pytest.raises(Exception, match="400"):
+            await hub.client.signal_entity(df.EntityId("nobody", "k"), "get")
+        status = await hub.run("lost")
+    assert "The function 'nobody' doesn't exist" in status.output

@@ -1,0 +1,396 @@
+"""Managing instances: with the SDK's client, and over the public HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import azure.durable_functions as df
+import pytest
+
+from harness.tiny_app import SYSTEM_KEY, TinyApp, eventually, running
+from localazure.functions.durable.engine.instance import Instance
+from localazure.functions.durable.store.store import Store
+
+Context = df.DurableOrchestrationContext
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+
+    @app.activity
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.orchestrator
+    def waiting(context: Context) -> Any:
+        name = yield context.wait_for_external_event("go")
+        return [name, (yield context.call_activity("double", 21))]
+
+    @app.orchestrator
+    def simple(context: Context) -> Any:
+        return (yield context.call_activity("double", 1))
+
+    return app
+
+
+async def test_start_on_a_live_id_and_on_a_finished_one(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        await hub.client.start_new("waiting", "one")
+        await hub.until("one", "Running")
+        with pytest.raises(
+            Exception, match="An Orchestration instance with the status Running already exists"
+        ):
+            await hub.client.start_new("waiting", "one")
+        await hub.client.raise_event("one", "go", 1)
+        await hub.until("one")
+        await hub.client.start_new("simple", "one")
+        status = await hub.until("one", history=True)
+    assert (status.name, status.output) == ("simple", 2)
+    assert [event["EventType"] for event in status.historyEvents] == [
+        "ExecutionStarted",
+        "TaskCompleted",
+        "ExecutionCompleted",
+    ]
+    assert status.historyEvents[1]["FunctionName"] == "double"
+    assert status.historyEvents[1]["Result"] == 2
+
+
+@pytest.mark.parametrize("bad", ["@entity@like", "x" * 101, "a%23b"])
+async def test_instance_ids_that_azure_refuses(tmp_path: Path, bad: str) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        with pytest.raises(Exception, match="nstance IDs must"):
+            await hub.client.start_new("simple", bad)
+
+
+async def test_terminate_reaches_sub_orchestrations(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def outer(context: Context) -> Any:
+        yield context.call_sub_orchestrator("waiting", instance_id="inner")
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("outer", "outer")
+        await eventually(lambda: app.count("waiting") == 1)
+        await hub.client.terminate("outer", "enough of it")
+        outer_status, inner_status = await hub.until("outer"), await hub.until("inner")
+        await hub.client.terminate("outer", "again")  # 410, which the SDK takes for done
+        with pytest.raises(Exception, match="No instance"):
+            await hub.client.terminate("nobody", "x")
+    for status in (outer_status, inner_status):
+        assert (status.runtime_status.value, status.output) == ("Terminated", "enough of it")
+
+
+async def test_suspend_holds_events_back_until_resume(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        await hub.client.start_new("waiting", "one")
+        await hub.until("one", "Running")
+        await hub.client.suspend("one", "lunch")
+        await hub.until("one", "Suspended")
+        await hub.client.raise_event("one", "go", "x")
+        await hub.client.suspend("one", "still lunch")
+        assert (await hub.until("one", "Suspended")).output is None
+        await hub.client.resume("one", "back")
+        status = await hub.until("one")
+    assert status.output == ['"x"', 42]
+
+
+async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Path) -> None:
+    app = make_app()
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("waiting", "one")
+        await hub.client.suspend("one", "lunch")
+        await hub.until("one", "Suspended")
+        await hub.client.raise_event("one", "go", "x")
+    async with running(app, tmp_path) as hub:
+        assert (await hub.until("one", "Suspended")).output is None
+        await hub.client.resume("one", "back")
+        assert (await hub.until("one")).output == ['"x"', 42]
+
+
+async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
+    app = make_app()
+    broken = True
+
+    @app.activity
+    def fragile(number: int) -> int:
+        if broken and number == 2:
+            raise OSError("disk on fire")
+        return number
+
+    @app.orchestrator
+    def inner(context: Context) -> Any:
+        return (yield context.call_activity_with_retry("fragile", df.RetryOptions(5, 2), 2))
+
+    @app.orchestrator
+    def outer(context: Context) -> Any:
+        first = yield context.call_activity("fragile", 1)
+        rest = yield context.task_all(
+            [context.call_activity("double", 5), context.call_sub_orchestrator("inner", 0, "in")]
+        )
+        return [first, *rest]
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("outer", "out")
+        assert "disk on fire" in (await hub.until("out")).output
+        broken = False
+        await hub.client.rewind("out", "extinguished")
+        status = await hub.until("out", "Completed")
+        assert status.output == [1, 10, 2]
+        assert app.count("double") == 1  # what had succeeded was not done again
+        with pytest.raises(Exception, match="only supported on failed"):
+            await hub.client.rewind("out", "again")
+        with pytest.raises(Exception, match="No instance"):
+            await hub.client.rewind("nobody", "x")
+
+
+async def test_a_rewind_is_one_transaction(tmp_path: Path) -> None:
+    """Else a child may end while its parent has still failed, and its end reaches nobody."""
+    app = make_app()
+    broken = True
+
+    @app.activity
+    def fragile(number: int) -> int:
+        if broken:
+            raise OSError("disk on fire")
+        return number
+
+    @app.orchestrator
+    def inner(context: Context) -> Any:
+        return (yield context.call_activity("fragile", context.get_input()))
+
+    @app.orchestrator
+    def outer(context: Context) -> Any:
+        names = [f"in-{number}" for number in range(30)]
+        return (
+            yield context.task_all(
+                [context.call_sub_orchestrator("inner", n, name) for n, name in enumerate(names)]
+            )
+        )
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("outer", "out")
+        assert "disk on fire" in (await hub.until("out")).output
+        broken = False
+        answers = await asyncio.gather(
+            *(hub.client.rewind("out", "extinguished") for _ in range(2)), return_exceptions=True
+        )
+        # The second one finds it running: that is its asker's affair and no failure of the store.
+        assert sum(answer is None for answer in answers) == 1
+        assert (await hub.until("out", "Completed")).output == list(range(30))
+
+
+async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
+    """Code that is not deterministic fails an instance with steps under way; then it is mended."""
+    app = make_app()
+    gate, is_broken = asyncio.Event(), True
+
+    @app.activity
+    async def gated(number: int) -> int:
+        await gate.wait()
+        return number
+
+    @app.orchestrator
+    def inner(context: Context) -> Any:
+        return (yield context.wait_for_external_event("in"))
+
+    @app.orchestrator
+    def changing(context: Context) -> Any:
+        if is_broken and app.count("changing") > 1:
+            yield context.create_timer(context.current_utc_datetime)
+        return (
+            yield context.task_all(
+                [
+                    context.call_activity("gated", 1),
+                    context.create_timer(context.current_utc_datetime + timedelta(days=1)),
+                    context.call_sub_orchestrator("inner", None, "in"),
+                    context.wait_for_external_event("go"),
+                ]
+            )
+        )
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("changing", "c")
+        await eventually(lambda: app.count("gated") == 1)
+        await hub.until("in", "Running")
+        await hub.client.raise_event("c", "go", 1)
+        assert "Non-Deterministic" in (await hub.until("c")).output
+        gate.set()
+        await hub.client.raise_event("in", "in", 2)
+        await hub.until("in")  # its parent does not hear of it
+        is_broken = False
+        await hub.client.rewind("c", "mended")
+        hub.clock.offset += timedelta(days=2)
+        hub.extension.fire_timers()
+        status = await hub.until("c", "Completed")
+    assert status.output[0] == 1
+    assert status.output[2:] == ["2", "1"]
+
+
+async def test_lists_and_purges_are_done_in_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localazure.functions.durable.store.store.PAGE_SIZE", 3)
+    lengths: list[int] = []
+    query = Store.query
+
+    def watched(self: Store, *arguments: Any, **named: Any) -> list[Instance]:
+        found = query(self, *arguments, **named)
+        lengths.append(len(found))
+        return found
+
+    monkeypatch.setattr(Store, "query", watched)
+    async with running(make_app(), tmp_path) as hub:
+        await hub.client.start_new("waiting", "lives")
+        ids = [await hub.client.start_new("simple", f"o{number}") for number in range(7)]
+        for instance_id in ids:
+            await hub.until(instance_id)
+        everything = await hub.client.get_status_all()
+        assert sorted(one.instance_id for one in everything) == ["lives", *ids]
+        assert not await hub.client.get_status_by(created_time_to=datetime(2020, 1, 1, tzinfo=UTC))
+        purged = await hub.client.purge_instance_history_by(
+            created_time_from=datetime(2020, 1, 1, tzinfo=UTC)
+        )
+        assert purged.instances_deleted == 7
+        (left,) = await hub.client.get_status_all()
+        assert left.instance_id == "lives"
+    assert max(lengths) == 3
+
+
+async def test_restart(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        await hub.client.start_new("simple", "one")
+        await hub.until("one")
+        answer = await hub.client.restart("one")
+        assert (await hub.until(answer["id"])).output == 2
+        assert answer["id"] != "one"
+        same = await hub.client.restart("one", restart_with_new_instance_id=False)
+        assert same["id"] == "one"
+        assert (await hub.until("one")).output == 2
+        with pytest.raises(Exception, match="No instance"):
+            await hub.client.restart("nobody")
+
+
+async def test_purge(tmp_path: Path) -> None:
+    begun = datetime.now(UTC) - timedelta(minutes=1)
+    async with running(make_app(), tmp_path) as hub:
+        for name in ("one", "two", "three"):
+            await hub.client.start_new("simple", name)
+            await hub.until(name)
+        await hub.client.start_new("waiting", "live")
+        assert (await hub.client.purge_instance_history("one")).instances_deleted == 1
+        assert (await hub.client.purge_instance_history("one")).instances_deleted == 0
+        with pytest.raises(Exception, match="412"):
+            await hub.client.purge_instance_history("live")
+        assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 2
+        assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 0
+        left = await hub.client.get_status_all()
+    assert [status.instance_id for status in left] == ["live"]
+
+
+async def test_queries(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        for n in range(3):
+            await hub.client.start_new("simple", f"done-{n}")
+            await hub.until(f"done-{n}")
+        await hub.client.start_new("waiting", "live-1")
+        await hub.until("live-1", "Running")
+
+        async def ids(**conditions: Any) -> list[str]:
+            found = await hub.client.get_status_by(**conditions)
+            return [status.instance_id for status in found]
+
+        assert len(await hub.client.get_status_all()) == 4
+        running_only = [df.OrchestrationRuntimeStatus.Running]
+        assert await ids(runtime_status=running_only) == ["live-1"]
+        assert await ids(instance_id_prefix="done-") == ["done-0", "done-1", "done-2"]
+        hour = timedelta(hours=1)
+        assert await ids(created_time_from=datetime.now(UTC) + hour) == []
+        assert len(await ids(created_time_to=datetime.now(UTC) + hour)) == 4
+
+
+async def test_a_missing_instance_has_no_status(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        assert not await hub.client.get_status("nobody")
+
+
+async def test_public_api_pages_and_wants_its_key(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
+        url = f"{hub.base_url}/runtime/webhooks/durabletask"
+        for refused in ("", "?code=wrong"):
+            async with http.get(f"{url}/instances{refused}") as answer:
+                assert answer.status == 401
+        headers = {"x-functions-key": SYSTEM_KEY}
+        for n in range(5):
+            async with http.post(
+                f"{url}/orchestrators/simple/i{n}", headers=headers, data="3"
+            ) as answer:
+                assert answer.status == 202
+                assert answer.headers["Retry-After"] == "10"
+                assert (await answer.json())["id"] == f"i{n}"
+            await hub.until(f"i{n}")
+        seen: list[str] = []
+        token = ""
+        for _ in range(3):
+            async with http.get(
+                f"{url}/instances?top=2&runtimeStatus=Completed,Failed",
+                headers={**headers, "x-ms-continuation-token": token},
+            ) as answer:
+                seen += [line["instanceId"] for line in await answer.json()]
+                token = answer.headers["x-ms-continuation-token"]
+        async with http.get(f"{url}/instances?top=many", headers=headers) as answer:
+            assert answer.status == 400
+        assert (seen, token) == ([f"i{n}" for n in range(5)], "")
+
+
+async def test_links_of_a_start_work_as_they_are(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
+        instance_id = await hub.client.start_new("waiting", "one")
+        links = hub.client.create_http_management_payload(instance_id)
+        async with http.get(links["statusQueryGetUri"]) as answer:
+            assert answer.status == 202
+            assert answer.headers["Retry-After"] == "5"
+        event = links["sendEventPostUri"].replace("{eventName}", "go")
+        async with http.post(event, data="plain", headers={"Content-Type": "text/plain"}) as answer:
+            assert answer.status == 400
+        async with http.post(event, json={"once": "encoded"}) as answer:
+            assert answer.status == 202
+        await hub.until(instance_id)
+        async with http.get(links["statusQueryGetUri"] + "&showInput=false") as answer:
+            assert answer.status == 200
+            assert (await answer.json())["output"] == [{"once": "encoded"}, 42]
+        async with http.delete(links["purgeHistoryDeleteUri"]) as answer:
+            assert await answer.json() == {"instancesDeleted": 1}
+        assert quote(SYSTEM_KEY, safe="") in links["statusQueryGetUri"]
+
+
+async def test_wait_for_completion(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        instance_id = await hub.client.start_new("simple")
+        response = await hub.client.wait_for_completion_or_create_check_status_response(
+            None, instance_id, 10_000, 10
+        )
+    assert (response.status_code, json.loads(response.get_body())) == (200, 2)
+
+
+async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def broken(_: Context) -> Any:
+        raise ValueError("broken")
+
+    async with running(app, tmp_path) as hub, aiohttp.ClientSession() as http:
+        status = await hub.run("broken", instance_id="b")
+        assert status.output == "Orchestrator function 'broken' failed: ValueError: broken"
+        url = f"{hub.base_url}/durabletask/instances/b"
+        async with http.get(url) as answer:
+            assert answer.status == 200
+        async with http.get(f"{url}?returnInternalServerErrorOnFailure=true") as answer:
+            assert answer.status == 500

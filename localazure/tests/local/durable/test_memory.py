@@ -1,0 +1,89 @@
+"""What an instance leaves in memory when it has finished: nothing."""
+
+# The engine's insides are the subject.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import azure.durable_functions as df
+import pytest
+
+from harness.tiny_app import TinyApp, eventually, running
+from localazure.functions.durable.runtime import instance_cache
+
+Context = df.DurableOrchestrationContext
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+    counter = df.EntityId("count", "k")
+
+    @app.activity
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.activity
+    def fail(number: int) -> None:
+        raise ValueError(number)
+
+    @app.entity
+    def count(context: Any) -> None:
+        context.set_state(context.get_state(lambda: 0) + 1)
+
+    @app.orchestrator
+    def mixed(context: Context) -> Any:
+        timer: Any = context.create_timer(context.current_utc_datetime + timedelta(days=1))
+        yield context.task_any([context.call_activity("double", 1), timer])
+        timer.cancel()
+        yield context.task_all([context.call_activity("double", n) for n in range(3)])
+        yield context.call_entity(counter, "add")
+        return "done"
+
+    @app.orchestrator
+    def again(context: Context) -> Any:
+        yield context.call_activity("double", 1)
+        if context.get_input() is None:
+            context.continue_as_new(1)
+
+    @app.orchestrator
+    def failing(context: Context) -> Any:
+        yield context.call_activity_with_retry("fail", df.RetryOptions(1, 2), 1)
+
+    @app.orchestrator
+    def parent(context: Context) -> Any:
+        yield context.create_timer(context.current_utc_datetime + timedelta(days=1))
+        yield context.call_sub_orchestrator("parent")
+
+    return app
+
+
+async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance_cache, "MAX_CACHED_CHARACTERS", 1)  # every episode reads the store
+    async with running(make_app(), tmp_path) as hub:
+        names = ("mixed", "again", "failing", "parent")
+        ids = [await hub.client.start_new(name, f"{name}-{n}") for n in range(5) for name in names]
+        for n in range(5):
+            await hub.client.raise_event(f"parent-{n}", "unheard", 1)
+            await hub.client.terminate(f"parent-{n}", "enough")
+        ends = Counter([(await hub.until(one)).runtime_status.value for one in ids])
+        assert ends == {"Completed": 10, "Failed": 5, "Terminated": 5}
+        dispatcher = hub.extension._dispatcher
+        queues = [
+            dispatcher._orchestrations,
+            dispatcher._entity_queue,
+            dispatcher._activities._queue,
+        ]
+        await eventually(lambda: not any(queue._running for queue in queues))
+        for queue in queues:
+            assert not any((queue._ready, queue._queued, queue._again, queue._later))
+        assert not dispatcher._mail._waiting
+        assert not dispatcher._activities._scheduled
+        assert not dispatcher._activities._ended
+        assert len(dispatcher._timers) == 0
+        assert not dispatcher._live._cached
+        assert dispatcher._live._characters == 0

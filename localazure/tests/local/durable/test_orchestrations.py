@@ -1,0 +1,424 @@
+"""The SDK's own client and orchestrators against the running engine."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import azure.durable_functions as df
+import pytest
+
+from harness.tiny_app import TinyApp, eventually, running
+
+Context = df.DurableOrchestrationContext
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+
+    @app.activity
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.activity
+    def boom(text: str) -> None:
+        raise ValueError(text)
+
+    return app
+
+
+async def test_chain(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def chain(context: Context) -> Any:
+        number = context.get_input()
+        for _ in range(5):
+            number = yield context.call_activity("double", number)
+        return {"number": number}
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("chain", 3)
+    assert status.runtime_status.value == "Completed"
+    assert status.output == {"number": 96}
+    assert app.count("double") == 5
+    assert status.input_ == "3"
+
+
+async def test_fan_out_keeps_order(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def fan_out(context: Context) -> Any:
+        return (yield context.task_all([context.call_activity("double", n) for n in range(50)]))
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("fan_out")
+    assert status.output == [2 * n for n in range(50)]
+
+
+async def test_failure_text(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def failing(context: Context) -> Any:
+        yield context.call_activity("boom", "no luck")
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("failing")
+    assert status.runtime_status.value == "Failed"
+    assert status.output.startswith(
+        "Orchestrator function 'failing' failed: Activity function 'boom' failed: "
+        "ValueError: no luck"
+    )
+
+
+async def test_failure_is_caught(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def careful(context: Context) -> Any:
+        try:
+            yield context.call_activity("boom", "x")
+        except Exception as error:  # noqa: BLE001 - the SDK raises nothing narrower
+            return (yield context.call_activity("double", len(str(error)) > 0))
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("careful")
+    assert (status.runtime_status.value, status.output) == ("Completed", 2)
+
+
+@pytest.mark.parametrize(("good_attempt", "expected"), [(3, "Completed"), (9, "Failed")])
+async def test_retry(tmp_path: Path, good_attempt: int, expected: str) -> None:
+    app = make_app()
+    attempts = 0
+
+    @app.activity
+    def flaky(_: None) -> str:
+        nonlocal attempts
+        attempts += 1
+        if attempts < good_attempt:
+            raise RuntimeError("not yet")
+        return "done"
+
+    @app.orchestrator
+    def retrying(context: Context) -> Any:
+        options = df.RetryOptions(5, 4)
+        first = yield context.call_activity_with_retry("flaky", options)
+        return [first, (yield context.call_activity("double", 4))]
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("retrying")
+    assert status.runtime_status.value == expected
+    assert attempts == min(good_attempt, 4)
+    if expected == "Completed":
+        assert status.output == ["done", 8]
+
+
+async def test_timer_waits_and_cancelled_timer_does_not(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def timed(context: Context) -> Any:
+        begun = context.current_utc_datetime
+        yield context.create_timer(begun + timedelta(milliseconds=50))
+        waited = context.current_utc_datetime - begun
+        timeout: Any = context.create_timer(context.current_utc_datetime + timedelta(days=1))
+        task = context.call_activity("double", 1)
+        winner = yield context.task_any([task, timeout])
+        assert winner is task
+        timeout.cancel()
+        return waited.total_seconds()
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("timed")
+    assert status.output >= 0.05
+
+
+async def test_uncancelled_timer_keeps_the_instance_running(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def forgetful(context: Context) -> Any:
+        timer = context.create_timer(context.current_utc_datetime + timedelta(days=1))
+        winner = yield context.task_any([context.call_activity("double", 1), timer])
+        context.set_custom_status("has its result")
+        return winner.result
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("forgetful")
+        async with asyncio.timeout(10):
+            while True:
+                status = await hub.until(instance_id, "Running", "Pending", "Completed")
+                if status.custom_status == "has its result":
+                    break
+                await asyncio.sleep(0.005)
+        assert status.runtime_status.value == "Running"
+        hub.clock.offset += timedelta(days=1)
+        hub.extension.fire_timers()
+        status = await hub.until(instance_id)
+    assert (status.runtime_status.value, status.output) == ("Completed", 2)
+
+
+async def test_external_event_waits_and_is_buffered(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def listening(context: Context) -> Any:
+        first = yield context.wait_for_external_event("go")
+        yield context.call_activity("double", 1)
+        early = yield context.wait_for_external_event("early")
+        return [first, early]
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("listening")
+        await hub.until(instance_id, "Running")
+        await hub.client.raise_event(instance_id, "early", {"n": 2})
+        await hub.client.raise_event(instance_id, "go", [1])
+        status = await hub.until(instance_id)
+        assert status.output == ["[1]", '{"n": 2}']  # the SDK sends JSON inside a JSON string
+        with pytest.raises(Exception, match="is gone"):
+            await hub.client.raise_event(instance_id, "go", 1)
+        with pytest.raises(Exception, match="No instance"):
+            await hub.client.raise_event("nobody", "go", 1)
+
+
+async def test_reused_event_task_with_fresh_timers(tmp_path: Path) -> None:
+    """One wait yielded in several task_any: the SDK names it in the first one only."""
+    app = make_app()
+
+    @app.orchestrator
+    def watching(context: Context) -> Any:
+        event = context.wait_for_external_event("done")
+        polls = 0
+        while True:
+            timer: Any = context.create_timer(
+                context.current_utc_datetime + timedelta(milliseconds=20 if polls < 2 else 10**8)
+            )
+            winner = yield context.task_any([event, timer])
+            if winner is event:
+                timer.cancel()
+                break
+            polls += 1
+        return [polls, (yield context.call_activity("double", polls))]
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("watching")
+        async with asyncio.timeout(10):
+            while app.count("watching") < 3:
+                await asyncio.sleep(0.005)
+        await hub.client.raise_event(instance_id, "done", "x")
+        status = await hub.until(instance_id)
+    assert status.output == [2, 4]
+
+
+async def test_sub_orchestrations(tmp_path: Path) -> None:
+    app = make_app()
+    seen: list[tuple[str, str]] = []
+
+    @app.orchestrator
+    def child(context: Context) -> Any:
+        seen.append((context.instance_id, context.parent_instance_id))
+        if context.get_input() == 13:
+            raise ValueError("unlucky")
+        return (yield context.call_activity("double", context.get_input()))
+
+    @app.orchestrator
+    def parent(context: Context) -> Any:
+        results = yield context.task_all(
+            [
+                context.call_sub_orchestrator("child", 1, instance_id="named"),
+                context.call_sub_orchestrator("child", 2),
+            ]
+        )
+        try:
+            yield context.call_sub_orchestrator_with_retry(
+                "child", df.RetryOptions(5, 2), 13, instance_id="unlucky"
+            )
+        except Exception as error:  # noqa: BLE001 - the SDK raises nothing narrower
+            return [*results, str(error)]
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("parent", instance_id="the-parent")
+        assert (await hub.until("named")).output == 2
+        assert (await hub.until("unlucky")).runtime_status.value == "Failed"
+    assert status.output[:2] == [2, 4]
+    assert status.output[2].startswith("Orchestrator function 'child' failed: unlucky")
+    assert ("named", "the-parent") in seen
+
+
+async def test_sub_orchestration_fails_its_parent(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def child(context: Context) -> Any:
+        yield context.call_activity("boom", "deep")
+
+    @app.orchestrator
+    def parent(context: Context) -> Any:
+        yield context.call_sub_orchestrator("child")
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("parent")
+    assert status.output.startswith(
+        "Orchestrator function 'parent' failed: Orchestrator function 'child' failed: "
+        "Activity function 'boom' failed: ValueError: deep"
+    )
+
+
+async def test_continue_as_new(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def counting(context: Context) -> Any:
+        number: Any = context.get_input()
+        if number == 4:
+            return (yield context.wait_for_external_event("late"))
+        yield context.call_activity("double", number)
+        context.set_custom_status(number)
+        context.continue_as_new(number + 1)
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("counting", client_input=0)
+        async with asyncio.timeout(10):
+            while app.count("double") < 4:
+                await asyncio.sleep(0.005)
+        await hub.client.raise_event(instance_id, "late", 1)
+        status = await hub.until(instance_id, history=True)
+    assert (status.output, status.custom_status) == ("1", 3)
+    kinds = [event["EventType"] for event in status.historyEvents]
+    assert kinds == ["ExecutionStarted", "EventRaised", "ExecutionCompleted"]
+
+
+async def test_siblings_of_a_failed_task_are_awaited(tmp_path: Path) -> None:
+    app = make_app()
+    gate = asyncio.Event()
+
+    @app.activity
+    async def slow(_: None) -> str:
+        await gate.wait()
+        return "slow"
+
+    @app.orchestrator
+    def mixed(context: Context) -> Any:
+        context.set_custom_status("begun")
+        yield context.task_all(
+            [context.call_activity("boom", "x"), context.call_activity("slow", None)]
+        )
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("mixed")
+        async with asyncio.timeout(10):
+            while app.count("mixed") < 2:  # the failure has been replayed
+                await asyncio.sleep(0.005)
+        await hub.until(instance_id, "Running")  # what is shown is what is durable
+        gate.set()
+        status = await hub.until(instance_id)
+    assert status.runtime_status.value == "Failed"
+
+
+async def test_determinism_failure_names_the_steps(tmp_path: Path) -> None:
+    app = make_app()
+    names = iter(["double", "boom"])
+
+    @app.orchestrator
+    def fickle(context: Context) -> Any:
+        yield context.call_activity(next(names), 1)
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("fickle")
+    assert status.runtime_status.value == "Failed"
+    assert "history records activity 'double' as step 0" in status.output
+    assert "replay has activity 'boom' there" in status.output
+
+
+async def test_unknown_functions(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def lost(context: Context) -> Any:
+        yield context.call_activity("nowhere", 1)
+
+    async with running(app, tmp_path) as hub:
+        with pytest.raises(Exception, match="known orchestrator functions: 'lost'"):
+            await hub.client.start_new("nothing")
+        status = await hub.run("LOST")
+    assert "The function 'nowhere' doesn't exist" in status.output
+
+
+async def test_large_payloads(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.activity
+    def echo(value: str) -> str:
+        return value
+
+    @app.orchestrator
+    def large(context: Context) -> Any:
+        return (yield context.call_activity("echo", context.get_input()))
+
+    text = "x" * 800_000
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("large", text)
+    assert status.output == text
+
+
+async def test_a_timer_longer_than_the_real_host_keeps_messages(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def patient(context: Context) -> Any:
+        begun = context.current_utc_datetime
+        yield context.create_timer(begun + timedelta(days=10))
+        return (context.current_utc_datetime - begun).days
+
+    async with running(app, tmp_path) as hub:
+        instance_id = await hub.client.start_new("patient")
+        for days in (4, 8):
+            episodes = 1 if days == 4 else 2
+            await eventually(lambda: app.count("patient") == episodes)  # noqa: B023 - awaited here
+            await hub.until(instance_id, "Running")
+            hub.clock.offset += timedelta(days=days)
+            hub.extension.fire_timers()
+        assert (await hub.until(instance_id)).output == 12
+
+
+async def test_a_sub_orchestration_cannot_take_a_live_id(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def parent(context: Context) -> Any:
+        yield context.call_sub_orchestrator("parent", instance_id="the-parent")
+
+    async with running(app, tmp_path) as hub:
+        status = await hub.run("parent", instance_id="the-parent")
+    assert status.runtime_status.value == "Failed"
+    assert "the instance id 'the-parent' is in use" in status.output
+
+
+async def test_a_late_activity_does_not_reach_the_next_execution(tmp_path: Path) -> None:
+    app = make_app()
+    gates = [asyncio.Event(), asyncio.Event()]
+
+    @app.activity
+    async def gated(number: int) -> int:
+        await gates[number].wait()
+        return number
+
+    @app.orchestrator
+    def once(context: Context) -> Any:
+        return (yield context.call_activity("gated", context.get_input()))
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("once", "same", 0)
+        await eventually(lambda: app.count("gated") == 1)
+        await hub.client.terminate("same", "too slow")
+        await hub.until("same", "Terminated")
+        await hub.client.start_new("once", "same", 1)
+        await eventually(lambda: app.count("gated") == 2)
+        gates[0].set()
+        await asyncio.sleep(0)
+        gates[1].set()
+        assert (await hub.until("same")).output == 1

@@ -1,0 +1,113 @@
+"""Starts that answer when the instance has ended: the public HTTP API's create-and-wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import azure.durable_functions as df
+import pytest
+
+from harness.tiny_app import RunningHub, TinyApp, running
+
+Context = df.DurableOrchestrationContext
+# Whoever looked for the end once a minute would be too late for the tests' own limit.
+LONG = ("3600", "60")
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+
+    @app.activity
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.orchestrator
+    def simple(context: Context) -> Any:
+        return (yield context.call_activity("double", 1))
+
+    @app.orchestrator
+    def failing(_: Context) -> Any:
+        raise ValueError("as told")
+
+    @app.orchestrator
+    def waiting(context: Context) -> Any:
+        return (yield context.wait_for_external_event("go"))
+
+    @app.orchestrator
+    def starting_anew(context: Context) -> Any:
+        rounds = int(context.get_input() or 0)
+        doubled = yield context.call_activity("double", rounds)
+        if rounds < 3:
+            context.continue_as_new(rounds + 1)
+            return None
+        return doubled
+
+    return app
+
+
+def url(hub: RunningHub, name: str, timeout: str, interval: str) -> str:
+    created = json.loads(hub.extension.client_binding())["creationUrls"]
+    return (
+        created["createAndWaitOnNewInstancePostUri"]
+        .replace("{functionName}[/{instanceId}]", name)
+        .replace("{timeoutInSeconds}", timeout)
+        .replace("{intervalInSeconds}", interval)
+    )
+
+
+@pytest.mark.parametrize(("name", "output"), [("simple", 2), ("starting_anew", 6)])
+async def test_the_output_is_the_answer_as_soon_as_it_is_there(
+    name: str, output: int, tmp_path: Path
+) -> None:
+    async with (
+        running(make_app(), tmp_path) as hub,
+        aiohttp.ClientSession() as http,
+        http.post(url(hub, name, *LONG)) as response,
+    ):
+        assert (response.status, await response.json()) == (200, output)
+
+
+async def test_a_failure_is_described(tmp_path: Path) -> None:
+    async with (
+        running(make_app(), tmp_path) as hub,
+        aiohttp.ClientSession() as http,
+        http.post(url(hub, "failing", *LONG)) as response,
+    ):
+        assert response.status == 200
+        assert (await response.json())["runtimeStatus"] == "Failed"
+
+
+async def test_an_end_that_comes_from_outside_is_told(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
+        started = asyncio.create_task(http.post(url(hub, "waiting/one", *LONG)))
+        await hub.until("one", "Running", "Pending")
+        await hub.client.terminate("one", "enough")
+        async with await started as response:
+            described = await response.json()
+        assert (described["runtimeStatus"], described["output"]) == ("Terminated", "enough")
+
+
+async def test_in_time_or_with_links(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
+        async with http.post(url(hub, "waiting/one", "0.05", "0.05")) as response:
+            assert response.status == 202
+            assert response.headers["Location"] == (await response.json())["statusQueryGetUri"]
+        await hub.client.raise_event("one", "go", "now")
+        await hub.until("one", "Completed")
+
+
+@pytest.mark.parametrize(
+    ("patience", "interval"), [("1", "2"), ("soon", "1"), ("inf", "1"), ("nan", "nan")]
+)
+async def test_times_that_make_no_sense_are_refused(
+    patience: str, interval: str, tmp_path: Path
+) -> None:
+    app = make_app()
+    async with running(app, tmp_path) as hub, aiohttp.ClientSession() as http:
+        async with http.post(url(hub, "waiting", patience, interval)) as response:
+            assert response.status == 400
+        assert app.invoked == []

@@ -1,0 +1,56 @@
+"""The way of a blob: storage, Event Grid, a function; with this repository's own settings."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from azure.storage.blob.aio import ContainerClient
+
+from localazure import eventgrid, storage
+from localazure.runtime.environment import Environment
+
+LOCAL = Path(__file__).parents[4] / "infra" / "local"
+
+
+async def test_blob_that_lands_reaches_the_function_that_starts_later(
+    environment: Environment,
+) -> None:
+    environment = dataclasses.replace(
+        environment,
+        storage_config=LOCAL / "storage.json",
+        event_grid_config=LOCAL / "event-grid.json",
+    )
+    got: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+    async def on_event(request: web.Request) -> web.Response:
+        assert request.headers["aeg-event-type"] == "Notification"
+        await got.put((request.query["functionName"], await request.json()))
+        return web.Response(status=202)
+
+    application = web.Application()
+    application.router.add_post("/runtime/webhooks/EventGrid", on_event)
+    runner = web.AppRunner(application, access_log=None)
+    connection = environment.storage_connection_string()
+    # The order in which parts start does not matter: here it is the least handy one.
+    async with (
+        storage.serve(environment),
+        ContainerClient.from_connection_string(connection, "landing") as landing,
+        ContainerClient.from_connection_string(connection, "landfall") as landfall,
+    ):
+        await landfall.upload_blob("digits/not-new-data", b"x")
+        await landing.upload_blob("digits/7/0001.png", b"png")
+        await landing.delete_blob("digits/7/0001.png")
+        async with eventgrid.serve(environment):
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", environment.ports.functions).start()
+            function, (event,) = await asyncio.wait_for(got.get(), 30)
+    await runner.cleanup()
+    assert function == "on_blob_event"
+    assert event["eventType"] == "Microsoft.Storage.BlobCreated"
+    assert event["subject"] == ("/blobServices/default/containers/landing/blobs/digits/7/0001.png")
+    assert event["data"]["contentLength"] == 3
+    assert got.empty()

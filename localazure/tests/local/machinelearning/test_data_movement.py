@@ -1,0 +1,187 @@
+"""What moves between a job's folders and the blobs, against the real storage."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from harness.local_workspace import Local
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blobs import BlobStore
+from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
+from localazure.machinelearning.log_upload import LogUpload
+from localazure.machinelearning.output_sync import BLOCK_BYTES, OutputSync
+from localazure.machinelearning.sync_plan import FileState
+
+
+@pytest.fixture
+def store(local: Local) -> Generator[BlobStore]:
+    opened = BlobStore(local.environment.storage_connection_string())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def target() -> BlobPath:
+    return BlobPath("landing", f"moves/{uuid.uuid4().hex}")
+
+
+def names(store: BlobStore, target: BlobPath) -> list[str]:
+    return sorted(file.path for file in store.list(target))
+
+
+def content(store: BlobStore, target: BlobPath, path: str) -> bytes:
+    blob = store.container(target.container).get_blob_client(target.child(path).path)
+    return blob.download_blob().readall()
+
+
+def put(store: BlobStore, target: BlobPath, path: str, data: bytes) -> None:
+    blob = store.container(target.container).get_blob_client(target.child(path).path)
+    blob.upload_blob(data, overwrite=True)
+
+
+def opened(store: BlobStore, target: BlobPath, folder: Path) -> OutputSync:
+    return OutputSync(store, target, folder / "out", folder / "state" / "out.json")
+
+
+def test_a_file_that_is_being_written_is_left_for_later(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    sync = opened(store, target, tmp_path)
+    with (tmp_path / "out" / "model").open("w") as file:
+        for part in ("one ", "two "):
+            file.write(part)
+            file.flush()
+            sync.push(is_final=False)
+            assert names(store, target) == []
+    sync.push(is_final=False)
+    assert content(store, target, "model") == b"one two "
+    (tmp_path / "out" / "model").unlink()
+    (tmp_path / "out" / "sub").mkdir()
+    (tmp_path / "out" / "sub" / "new").write_text("")
+    sync.push(is_final=True)
+    assert names(store, target) == ["sub/new"]
+
+
+@pytest.mark.parametrize("size", [3, BLOCK_BYTES + 1])
+def test_a_file_that_changes_while_it_is_read_leaves_the_blob_as_it_was(
+    store: BlobStore, target: BlobPath, tmp_path: Path, size: int
+) -> None:
+    sync = opened(store, target, tmp_path)
+    file = tmp_path / "out" / "model"
+    file.write_bytes(b"a" * size)
+    sync.push(is_final=True)
+    seen = file.stat()
+    file.write_bytes(b"b" * size)
+    # As if the scan had come before the write, and the upload after it.
+    stale = FileState(seen.st_size, seen.st_mtime_ns, seen.st_ino)
+    sync._upload("model", stale)  # pyright: ignore[reportPrivateUsage] - a race cannot be timed
+    assert content(store, target, "model") == b"a" * size
+    sync.push(is_final=True)
+    assert content(store, target, "model") == b"b" * size
+
+
+def test_an_attempt_after_a_crash_keeps_what_the_one_before_left(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    put(store, target, "theirs", b"1")
+    first = opened(store, target, tmp_path)
+    first.bring_down()
+    assert (tmp_path / "out" / "theirs").read_bytes() == b"1"
+    (tmp_path / "out" / "ours").write_text("saved, not uploaded")
+    put(store, target, "theirs", b"2")
+    second = opened(store, target, tmp_path)
+    second.push(is_final=True)
+    second.bring_down()
+    assert content(store, target, "ours") == b"saved, not uploaded"
+    assert (tmp_path / "out" / "theirs").read_bytes() == b"2"
+    assert names(store, target) == ["ours", "theirs"]
+
+
+def test_what_was_deleted_there_is_gone_here(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    put(store, target, "a", b"1")
+    opened(store, target, tmp_path).bring_down()
+    store.container(target.container).delete_blob(target.child("a").path)
+    opened(store, target, tmp_path).bring_down()
+    assert not (tmp_path / "out" / "a").exists()
+
+
+def test_links_and_neighbours_are_left_alone(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    put(store, target, "neighbour", b"1")
+    sync = OutputSync(store, target, tmp_path / "out", tmp_path / "s" / "out.json", only="report")
+    sync.bring_down()
+    assert not (tmp_path / "out" / "neighbour").exists()
+    (tmp_path / "out" / "report").write_text("r")
+    (tmp_path / "out" / "other").write_text("o")
+    (tmp_path / "out" / "link").symlink_to("/etc/hostname")
+    sync.push(is_final=True)
+    assert names(store, target) == ["neighbour", "report"]
+
+
+def test_the_same_content_is_downloaded_once(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    put(store, target, "7/a", b"seven")
+    put(store, target, "empty", b"")
+    put(store, BlobPath(target.container, f"{target.path}-other"), "b", b"not ours")
+    cache = BlobCache(tmp_path / "cache", store)
+    assert cache.materialize(target, tmp_path / "one", is_mount=True) == 2
+    cache.materialize(target, tmp_path / "two", is_mount=True)
+    cache.materialize(target, tmp_path / "copy", is_mount=False)
+    first, second = tmp_path / "one" / "7" / "a", tmp_path / "two" / "7" / "a"
+    assert first.stat().st_ino == second.stat().st_ino
+    assert first.stat().st_mode & 0o222 == 0
+    copy = tmp_path / "copy" / "7" / "a"
+    copy.write_text("mine")
+    assert first.read_bytes() == b"seven"
+    put(store, target, "7/a", b"changed")
+    cache.materialize(target, tmp_path / "two", is_mount=True)
+    assert (first.read_bytes(), second.read_bytes()) == (b"seven", b"changed")
+
+
+def test_a_cached_file_that_was_tampered_with_is_fetched_again(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    put(store, target, "a", b"good")
+    cache = BlobCache(tmp_path / "cache", store)
+    cache.materialize(target, tmp_path / "one", is_mount=True)
+    (tmp_path / "one" / "a").chmod(0o600)
+    (tmp_path / "one" / "a").write_text("evil")
+    cache.materialize(target, tmp_path / "two", is_mount=True)
+    assert (tmp_path / "two" / "a").read_bytes() == b"good"
+
+
+def test_a_single_blob_and_nothing_at_all(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    put(store, target, "a.txt", b"1")
+    cache = BlobCache(tmp_path / "cache", store)
+    assert cache.materialize(target.child("a.txt"), tmp_path / "one", is_mount=True) == 1
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.txt"]
+    with pytest.raises(SourceNotFoundError, match="holds nothing"):
+        cache.materialize(target.child("absent"), tmp_path / "two", is_mount=True)
+
+
+def test_logs_are_appended_and_never_twice(
+    store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    log = tmp_path / "std_log.txt"
+    log.write_text("one\n")
+    LogUpload(store, target, tmp_path).push(is_final=False)
+    with log.open("a") as file:
+        file.write("two\n")
+    again = LogUpload(store, target, tmp_path)  # after a crash: it asks how far it had come
+    again.push(is_final=False)
+    # As if the answer to the last append had been lost.
+    again._shipped["std_log.txt"] = 4  # pyright: ignore[reportPrivateUsage] - nor provoked
+    with log.open("a") as file:
+        file.write("three\n")
+    again.push(is_final=True)
+    assert content(store, target, "std_log.txt") == b"one\ntwo\nthree\n"

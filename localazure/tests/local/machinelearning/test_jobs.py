@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.ai.ml import Input, MpiDistribution, Output, PyTorchDistribution, command
+from azure.ai.ml.entities import AmlCompute, CommandJobLimits, Data, Model
+from azure.ai.ml.exceptions import JobException
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+
+from harness.local_workspace import SDK_WARNINGS, Local, until
+
+pytestmark = SDK_WARNINGS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(local: Local) -> str:
+    local.ml.compute.begin_create_or_update(
+        AmlCompute(
+            name="cpu",
+            size="Standard_D2",
+            min_instances=0,
+            max_instances=4,
+            idle_time_before_scale_down=60,
+        )
+    ).result()
+    return "cpu"
+
+
+def submit(local: Local, name: str, text: str, **fields: Any) -> None:
+    job = command(
+        name=name,
+        command=text,
+        environment="azureml:torch:1",
+        compute="cpu",
+        experiment_name="digits",
+        **fields,
+    )
+    assert local.ml.jobs.create_or_update(job).name == name
+
+
+def test_a_job_reads_its_inputs_and_leaves_its_outputs(local: Local, tmp_path: Path) -> None:
+    landing = local.blobs.get_container_client("landing")
+    landing.upload_blob("digits/7/a.txt", b"seven", overwrite=True)
+    landing.upload_blob("digits-of-others/b.txt", b"not ours", overwrite=True)
+    data = local.ml.data.create_or_update(
+        Data(
+            name="digits",
+            version="1",
+            type="uri_folder",
+            path="azureml://datastores/landing/paths/digits/",
+        )
+    )
+    local.ml.models.create_or_update(
+        Model(
+            name="champion",
+            version="1",
+            type="custom_model",
+            path="azureml://datastores/landing/paths/digits/7",
+        )
+    )
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(
+        "import sys, pathlib\n"
+        "data, model, file, copy, results = map(pathlib.Path, sys.argv[1:6])\n"
+        "found = sorted(p.relative_to(data).as_posix() for p in data.rglob('*') if p.is_file())\n"
+        "assert found == ['7/a.txt'], found\n"
+        "assert (data / '7' / 'a.txt').stat().st_mode & 0o222 == 0, 'a mount is read-only'\n"
+        "assert (model / 'a.txt').read_text() == 'seven'\n"
+        "assert file.read_text() == 'seven', file\n"
+        "(copy / '7' / 'a.txt').write_text('mine')\n"
+        "(results / 'model').mkdir()\n"
+        "text = (data / '7' / 'a.txt').read_text()\n"
+        "(results / 'model' / 'out.txt').write_text(text + sys.argv[6])\n"
+        "pathlib.Path('outputs', 'metric.txt').write_text('1')\n"
+    )
+    containers = {found.name for found in local.blobs.list_containers()}
+    for name in ("reads", "reads-again"):
+        submit(
+            local,
+            name,
+            "python train.py ${{inputs.data}} ${{inputs.model}} ${{inputs.file}} ${{inputs.copy}} "
+            "${{outputs.results}} ${{inputs.epochs}} $[[--seed ${{inputs.seed}}]]",
+            code=str(code),
+            inputs={
+                "data": Input(type="uri_folder", path=f"azureml:{data.name}:{data.version}"),
+                "model": Input(type="custom_model", path="azureml:champion:1"),
+                "file": Input(
+                    type="uri_file",
+                    path=f"{local.blobs.url}landing/digits/7/a.txt",
+                ),
+                "copy": Input(
+                    type="uri_folder",
+                    path="azureml://datastores/landing/paths/digits/",
+                    mode="download",
+                ),
+                "epochs": 3,
+            },
+            outputs={"results": Output(type="uri_folder")},
+        )
+    for name in ("reads", "reads-again"):
+        local.wait_for(name, "Completed")
+        out = local.read_blob("azureml-blobstore", f"azureml/{name}/results/model/out.txt")
+        assert out == b"seven3"
+        assert local.read_blob("azureml", f"ExperimentRun/dcid.{name}/outputs/metric.txt") == b"1"
+    assert landing.download_blob("digits/7/a.txt").readall() == b"seven"
+    new = {found.name for found in local.blobs.list_containers()} - containers
+    assert len([name for name in new if name.startswith("code-")]) == 1, "code goes up once"
+
+
+def test_an_output_of_one_job_is_an_input_of_the_next(local: Local) -> None:
+    results = {"results": Output(path="azureml://datastores/landing/paths/runs/1/")}
+    submit(local, "first", "echo -n 5 > ${{outputs.results}}/loss", outputs=results)
+    local.wait_for("first", "Completed")
+    path = "azureml://jobs/first/outputs/results/paths/loss"
+    submit(
+        local,
+        "second",
+        "cp ${{inputs.loss}} ${{outputs.copy}}/",
+        inputs={"loss": Input(type="uri_file", path=path)},
+        outputs={"copy": Output()},
+    )
+    local.wait_for("second", "Completed")
+    assert local.read_blob("landing", "runs/1/loss") == b"5"
+    assert local.read_blob("azureml-blobstore", "azureml/second/copy/loss") == b"5"
+
+
+def test_an_output_shows_what_was_there_and_deletions_are_kept(local: Local) -> None:
+    target = {"state": Output(path="azureml://datastores/landing/paths/state/", mode="rw_mount")}
+    landing = local.blobs.get_container_client("landing")
+    landing.upload_blob("state/old", b"1")
+    landing.upload_blob("state/stays", b"2")
+    submit(local, "updates", "cd ${{outputs.state}} && mv old new", outputs=target)
+    local.wait_for("updates", "Completed")
+    assert local.list_blobs("landing", "state/") == ["new", "stays"]
+
+
+def test_the_ranks_of_a_distributed_job_know_each_other_and_are_streamed(
+    local: Local, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show = "import json, os; print('seen', json.dumps(dict(os.environ)))"
+    submit(
+        local,
+        "ranks",
+        f'python -c "{show}"',
+        instance_count=2,
+        distribution=PyTorchDistribution(process_count_per_instance=2),
+        environment_variables={"NCCL_DEBUG": "WARN"},
+        outputs={"results": Output()},
+        inputs={"epochs": 3},
+    )
+    local.ml.jobs.stream("ranks")
+    assert "Streaming user_logs/std_log_process_00.txt" in capsys.readouterr().out
+    seen: list[dict[str, str]] = []
+    for rank in range(4):
+        path = f"ExperimentRun/dcid.ranks/user_logs/std_log_process_{rank:02}.txt"
+        seen.append(json.loads(local.read_blob("azureml", path).decode().removeprefix("seen ")))
+    fields = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    assert [[int(entry[field]) for field in fields] for entry in seen] == [
+        [0, 0, 0, 4, 2],
+        [1, 1, 0, 4, 2],
+        [2, 0, 1, 4, 2],
+        [3, 1, 1, 4, 2],
+    ]
+    first = seen[0]
+    assert len({(entry["MASTER_ADDR"], entry["MASTER_PORT"]) for entry in seen}) == 1
+    assert first["AZUREML_RUN_ID"] == "ranks"
+    assert first["AZUREML_ARM_WORKSPACE_NAME"] == local.environment.workspace
+    assert first["AZURE_ML_INPUT_epochs"] == "3"
+    assert first["AZURE_ML_OUTPUT_results"].endswith("/ranks/outputs/results")
+    assert first["MLFLOW_RUN_ID"] == "ranks"
+    assert first["NCCL_DEBUG"] == "WARN"
+    assert first["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert "AZUREML_CR_NODE_RANK" in first
+    assert "LOCALAZURE_READY_FD" not in first
+
+
+def test_torch_ranks_find_each_other(local: Local) -> None:
+    reduce = (
+        "import datetime, torch, torch.distributed as dist; "
+        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=60)); "
+        "x = torch.tensor([float(dist.get_rank() + 1)]); dist.all_reduce(x); "
+        "print('sum', x.item()); dist.destroy_process_group()"
+    )
+    submit(
+        local,
+        "torch",
+        f'python -c "{reduce}"',
+        instance_count=2,
+        distribution=PyTorchDistribution(process_count_per_instance=1),
+    )
+    local.wait_for("torch", "Completed")
+    assert local.log("torch").count("sum 3.0") == 2
+
+
+def test_a_rank_that_dies_ends_the_others_and_is_named(local: Local) -> None:
+    submit(
+        local,
+        "dies",
+        "if [ $RANK = 1 ]; then echo saved > ${{outputs.results}}/file; kill -9 $$; fi; sleep 600",
+        instance_count=2,
+        distribution=PyTorchDistribution(process_count_per_instance=1),
+        outputs={"results": Output()},
+    )
+    local.wait_for("dies", "Failed")
+    with pytest.raises(JobException, match="rank 1 on node 1 was ended by SIGKILL"):
+        local.ml.jobs.stream("dies")
+    assert local.read_blob("azureml-blobstore", "azureml/dies/results/file") == b"saved\n"
+
+
+def test_a_cancelled_job_may_save_itself(local: Local) -> None:
+    submit(
+        local,
+        "cancelled",
+        "trap 'echo saved > ${{outputs.results}}/file; exit 0' TERM; "
+        "echo started; while true; do sleep 0.1; done",
+        outputs={"results": Output()},
+    )
+    local.wait_for("cancelled", "Running")
+    until(lambda: "started" in local.log("cancelled"))
+    local.ml.jobs.begin_cancel("cancelled").result()
+    local.wait_for("cancelled", "Canceled")
+    assert local.read_blob("azureml-blobstore", "azureml/cancelled/results/file") == b"saved\n"
+    local.ml.jobs.begin_cancel("cancelled").result()
+    assert local.status("cancelled") == "Canceled"
+
+
+def test_a_job_ends_at_its_timeout(local: Local) -> None:
+    submit(local, "late", "sleep 600", limits=CommandJobLimits(timeout=1))
+    local.wait_for("late", "Canceled")
+
+
+def test_a_job_of_missing_data_fails_and_says_which(local: Local) -> None:
+    missing = Input(type="uri_folder", path="azureml://datastores/landing/paths/nothing/")
+    submit(local, "missing", "ls ${{inputs.data}}", inputs={"data": missing})
+    local.wait_for("missing", "Failed")
+    with pytest.raises(JobException, match=r"input 'data'.*'nothing'"):
+        local.ml.jobs.stream("missing")
+
+
+def test_a_name_is_submitted_once(local: Local) -> None:
+    count = "echo x >> ${{outputs.results}}/runs"
+    results = {"results": Output(path="azureml://datastores/landing/paths/once/")}
+    for _ in range(2):
+        submit(local, "once", count, outputs=results)
+    local.wait_for("once", "Completed")
+    submit(local, "once", count, outputs=results)
+    got = local.ml.jobs.get("once")
+    got.tags = {"seen": "yes"}
+    local.ml.jobs.create_or_update(got)
+    assert local.ml.jobs.get("once").tags == {"seen": "yes"}
+    assert local.read_blob("landing", "once/runs") == b"x\n"
+    with pytest.raises(ResourceExistsError, match="command cannot change"):
+        submit(local, "once", "echo other", outputs=results)
+    assert "once" in [job.name for job in local.ml.jobs.list()]
+    assert [job.name for job in local.ml.jobs.list(tag="seen")] == ["once"]
+
+
+def test_what_cannot_run_is_refused(local: Local) -> None:
+    with pytest.raises(HttpResponseError, match=r"no output 'nothing'"):
+        submit(local, "bad", "echo ${{outputs.nothing}}")
+    with pytest.raises(ResourceNotFoundError, match="absent:1"):
+        submit(local, "bad", "ls", inputs={"data": Input(path="azureml:absent:1")})
+    with pytest.raises(HttpResponseError, match="bad name"):
+        submit(local, "bad name", "ls")
+    with pytest.raises(ResourceNotFoundError):
+        local.ml.jobs.get("bad")
+
+
+# requirements-dev.txt brings Open MPI where there is a wheel of it: Linux and macOS.
+@pytest.mark.skipif(
+    shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None,
+    reason="this machine has no mpirun",
+)
+def test_the_ranks_of_an_mpi_job_write_their_own_logs(local: Local) -> None:
+    submit(
+        local,
+        "mpi-ranks",
+        "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE",
+        instance_count=2,
+        distribution=MpiDistribution(process_count_per_instance=2),
+    )
+    local.wait_for("mpi-ranks", "Completed")
+    for rank in range(4):
+        path = f"ExperimentRun/dcid.mpi-ranks/user_logs/std_log_process_{rank:02}.txt"
+        assert local.read_blob("azureml", path) == f"rank {rank} of 4\n".encode()
+
+
+def test_runs_are_told_of_in_events(local: Local) -> None:
+    submit(local, "told", "true", tags={"pipeline": "digits"})
+    local.wait_for("told", "Completed")
+
+    def events() -> list[dict[str, Any]]:
+        return [entry for entry in local.topic.events if entry["data"].get("runId") == "told"]
+
+    until(lambda: events() and events()[-1]["eventType"].endswith("RunCompleted"))
+    statuses = [entry["data"].get("runStatus") for entry in events()]
+    assert [status for status in statuses if status != "Provisioning"] == [
+        "Queued",
+        "Preparing",
+        "Running",
+        "Finalizing",
+        "Completed",
+        None,
+    ]
+    assert all(entry["subject"] == "experiments/digits/runs/told" for entry in events())
+    assert events()[-1]["data"]["runTags"] == {"pipeline": "digits"}
+    assert local.topic.keys == {local.environment.keys.event_grid}

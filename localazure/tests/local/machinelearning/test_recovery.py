@@ -1,0 +1,194 @@
+"""What survives when processes are killed: jobs, their outputs, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+from azure.ai.ml import Output, PyTorchDistribution, command
+from azure.ai.ml.entities import AmlCompute
+from azure.identity import DefaultAzureCredential
+
+from harness.local_workspace import SDK_WARNINGS, Local, until
+from harness.part_process import PartProcess
+from localazure.machinelearning.processes import FOLDER_VARIABLE
+
+pytestmark = SDK_WARNINGS
+
+# Counts in its output, one line a start, and ends only when it has been started twice. It runs
+# below a shell, in a session of its own, as torchrun's workers do.
+TRAIN = (
+    "echo start $RANK >> ${{outputs.state}}/starts.$RANK; "
+    "setsid sleep 600 & "
+    "echo on $RANK; "
+    "if [ $(wc -l < ${{outputs.state}}/starts.$RANK) -lt 2 ]; then sleep 600; fi; exit 0"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cluster(local: Local) -> None:
+    for name, tier in (("spot", "low_priority"), ("dedicated", "dedicated")):
+        local.ml.compute.begin_create_or_update(
+            AmlCompute(
+                name=name,
+                size="Standard_D2",
+                tier=tier,
+                min_instances=0,
+                max_instances=2,
+                idle_time_before_scale_down=60,
+            )
+        ).result()
+
+
+def start(local: Local, name: str, compute: str) -> None:
+    job = command(
+        name=name,
+        command=TRAIN,
+        environment="azureml:torch:1",
+        compute=compute,
+        instance_count=2,
+        distribution=PyTorchDistribution(process_count_per_instance=1),
+        outputs={"state": Output(path=f"azureml://datastores/landing/paths/{name}/")},
+    )
+    local.ml.jobs.create_or_update(job)
+    local.wait_for(name, "Running")
+    until(lambda: all(f"on {rank}" in local.log(name) for rank in range(2)))
+
+
+def processes(local: Local, name: str) -> list[psutil.Process]:
+    folder = local.environment.state.resolve() / "machinelearning" / "jobs" / name
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it may end between any two looks at it
+            mark = process.environ().get(FOLDER_VARIABLE)
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
+            if mark is not None and Path(mark) == folder and is_alive:
+                found.append(process)
+    return found
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Nothing of one that has ended meanwhile."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def runner(local: Local, name: str) -> psutil.Process:
+    return next(
+        entry
+        for entry in processes(local, name)
+        if "localazure.machinelearning.runner" in command_line(entry)
+    )
+
+
+def assert_resumed(local: Local, name: str) -> None:
+    """It went on where it was: in the same outputs, with the same logs, and cleaned up."""
+    local.wait_for(name, "Completed")
+    for rank in range(2):
+        assert local.read_blob("landing", f"{name}/starts.{rank}") == f"start {rank}\n".encode() * 2
+        assert local.log(name).count(f"on {rank}") == 2
+    until(lambda: not processes(local, name))
+
+
+def preempt(local: Local, compute: str, node: int) -> requests.Response:
+    token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
+    return requests.post(
+        f"{local.environment.azure_ml_url}/admin/computes/{compute}/nodes/{node}/preempt",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=10,
+    )
+
+
+@contextmanager
+def restarting(part: PartProcess, signum: signal.Signals) -> Generator[None]:
+    """End a part, and start it again after the block."""
+    part.end(signum)
+    try:
+        yield
+    finally:
+        part.start()
+
+
+def test_a_preempted_job_is_queued_again(local: Local) -> None:
+    start(local, "preempted", "spot")
+    response = preempt(local, "spot", 1)
+    assert (response.status_code, response.json()) == (202, {"job": "preempted"})
+    assert_resumed(local, "preempted")
+
+
+def test_a_dedicated_node_is_not_preempted(local: Local) -> None:
+    response = preempt(local, "dedicated", 0)
+    assert response.status_code == 409
+    assert response.json()["error"]["code"] == "NotPreemptible"
+
+
+def test_a_job_whose_runner_is_killed_is_queued_again(local: Local) -> None:
+    start(local, "orphaned", "dedicated")
+    runner(local, "orphaned").kill()
+    assert_resumed(local, "orphaned")
+
+
+def test_a_rank_that_is_killed_fails_the_job(local: Local) -> None:
+    start(local, "wounded", "dedicated")
+    rank = next(
+        entry for entry in processes(local, "wounded") if entry.environ().get("RANK") == "1"
+        and entry.cmdline()[0] == "/bin/bash"
+    )  # fmt: skip
+    rank.kill()
+    local.wait_for("wounded", "Failed")
+    until(lambda: not processes(local, "wounded"))
+
+
+def test_nothing_is_lost_when_the_workspace_is_killed(local: Local) -> None:
+    start(local, "survivor", "dedicated")
+    with restarting(local.workspace, signal.SIGKILL):
+        until(lambda: not processes(local, "survivor"))
+    assert_resumed(local, "survivor")
+    assert local.ml.compute.get("dedicated").max_instances == 2
+
+
+def test_nothing_is_left_when_workspace_and_runner_are_killed_at_once(local: Local) -> None:
+    start(local, "both", "dedicated")
+    pids = [runner(local, "both").pid, local.workspace.pid]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    with restarting(local.workspace, signal.SIGKILL):
+        os.kill(pids[0], signal.SIGKILL)
+    assert_resumed(local, "both")
+
+
+def test_a_workspace_that_is_stopped_takes_its_jobs_along(local: Local) -> None:
+    start(local, "stopped", "dedicated")
+    with restarting(local.workspace, signal.SIGTERM):
+        assert not processes(local, "stopped")
+    assert_resumed(local, "stopped")
+
+
+def test_an_ended_job_waits_for_storage_and_is_not_run_again(local: Local, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = command(
+        name="patient",
+        command=f"until [ -e {go} ]; do sleep 0.1; done; echo x >> ${{{{outputs.state}}}}/runs",
+        environment="azureml:torch:1",
+        compute="dedicated",
+        outputs={"state": Output(path="azureml://datastores/landing/paths/patient/")},
+    )
+    local.ml.jobs.create_or_update(job)
+    local.wait_for("patient", "Running")
+    with restarting(local.storage, signal.SIGKILL):
+        go.touch()
+        local.wait_for("patient", "Finalizing")
+        runner(local, "patient").kill()
+        until(
+            lambda: any("runner" in " ".join(command_line(p)) for p in processes(local, "patient"))
+        )
+        assert local.status("patient") == "Finalizing"
+    local.wait_for("patient", "Completed")
+    assert local.read_blob("landing", "patient/runs") == b"x\n"

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+import requests
+from azure.ai.ml import MLClient, command
+from azure.ai.ml.entities import AmlCompute, Data, Environment, Model
+from azure.core.exceptions import (
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+)
+from azure.identity import DefaultAzureCredential
+
+from harness.local_workspace import SDK_WARNINGS, Local, until
+from localazure.runtime.environment import STORAGE_ACCOUNT
+
+pytestmark = SDK_WARNINGS
+
+
+def cluster(name: str, **fields: Any) -> AmlCompute:
+    settings: dict[str, Any] = {
+        "size": "Standard_D2",
+        "min_instances": 0,
+        "max_instances": 1,
+        **fields,
+    }
+    return AmlCompute(name=name, idle_time_before_scale_down=1, **settings)
+
+
+def details(local: Local, name: str) -> dict[str, Any]:
+    """What GET shows of a cluster; the SDK's entity leaves the nodes out."""
+    token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
+    entry = local.ml.compute.get(name)
+    response = requests.get(
+        f"{local.environment.azure_ml_url}{entry.id}",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=10,
+    )
+    return response.json()["properties"]["properties"]
+
+
+def test_the_workspace_is_found_and_no_other(local: Local) -> None:
+    found = local.ml.workspaces.get(local.environment.workspace)
+    assert found.name == local.environment.workspace
+    other = MLClient(
+        DefaultAzureCredential(),
+        local.environment.subscription_id,
+        local.environment.resource_group,
+        "other",
+    )
+    with pytest.raises(ResourceNotFoundError, match="'other' was not found"):
+        other.compute.get("cpu")
+
+
+def test_only_bearers_of_a_token_pass(local: Local) -> None:
+    url = f"{local.environment.azure_ml_url}/subscriptions/x"
+    for headers in ({}, {"Authorization": "Bearer a.b.c"}, {"Authorization": "Basic eDp5"}):
+        response = requests.get(url, headers=headers, timeout=10)
+        assert response.status_code == 401
+        assert response.json()["error"]["code"] == "AuthenticationFailed"
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_only_who_knows_the_header_gets_a_token(local: Local) -> None:
+    url = f"http://127.0.0.1:{local.environment.ports.identity}/msi/token?resource=https://x"
+    response = requests.get(url, headers={"X-IDENTITY-HEADER": "guessed"}, timeout=10)
+    assert response.status_code == 401
+
+
+def test_python_itself_trusts_the_certificate(local: Local) -> None:
+    url = f"{local.environment.azure_ml_url}/metadata/endpoints?api-version=2019-05-01"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert json.loads(answer.read())[0]["name"] == "LocalCloud"
+
+
+def test_datastores(local: Local) -> None:
+    default = local.ml.datastores.get_default()
+    assert (default.name, default.container_name) == ("workspaceblobstore", "azureml-blobstore")
+    names = {entry.name for entry in local.ml.datastores.list()}
+    assert names >= {"workspaceblobstore", "workspaceartifactstore", "landing"}
+    landing = local.ml.datastores.get("landing", include_secrets=True)
+    assert landing.account_name == STORAGE_ACCOUNT
+    assert landing.credentials.account_key
+    landing.name, landing.container_name = "second", "second"
+    local.ml.datastores.create_or_update(landing)
+    assert local.ml.datastores.get("second").container_name == "second"
+    local.ml.datastores.delete("second")
+    with pytest.raises(ResourceNotFoundError):
+        local.ml.datastores.get("second")
+    with pytest.raises(HttpResponseError, match="belongs to the workspace"):
+        local.ml.datastores.delete("landing")
+
+
+def test_a_data_version_never_changes(local: Local) -> None:
+    def put(version: str | None, path: str, **fields: Any) -> Data:
+        data = Data(
+            name="crops",
+            version=version,
+            type="uri_folder",
+            path=f"azureml://datastores/landing/paths/{path}",
+            **fields,
+        )
+        return local.ml.data.create_or_update(data)
+
+    assert put("3", "a/", tags={"rows": "1"}).version == "3"
+    assert put("3", "a/", tags={"rows": "2"}).tags == {"rows": "2"}
+    with pytest.raises(ResourceExistsError, match="dataUri cannot change"):
+        put("3", "b/")
+    assert put(None, "b/").version == "4"
+    latest = local.ml.data.get("crops", label="latest")
+    assert (latest.version, latest.path.endswith("/paths/b/")) == ("4", True)
+    assert [entry.version for entry in local.ml.data.list(name="crops")] == ["4", "3"]
+    local.ml.data.archive(name="crops", version="3")
+    assert [entry.version for entry in local.ml.data.list(name="crops")] == ["4"]
+    assert local.ml.data.get("crops", version="3").tags == {"rows": "2"}
+
+
+def test_models_are_versioned_and_announced(local: Local) -> None:
+    for version in ("7", "8"):
+        model = Model(
+            name="digits",
+            version=version,
+            type="custom_model",
+            path="azureml://jobs/run/outputs/results/paths/model",
+            tags={"loss": "0.1"},
+            properties={"run": "run-1"},
+        )
+        assert local.ml.models.create_or_update(model).version == version
+    assert local.ml.models.get("digits", label="latest").version == "8"
+    assert local.ml.models.get("digits", version="7").properties["run"] == "run-1"
+    assert [entry.version for entry in local.ml.models.list(name="digits")] == ["8", "7"]
+    with pytest.raises(ResourceNotFoundError):
+        local.ml.models.get("digits", version="9")
+
+    def registered() -> list[dict[str, Any]]:
+        kind = "Microsoft.MachineLearningServices.ModelRegistered"
+        return [entry for entry in local.topic.events if entry["eventType"] == kind]
+
+    until(lambda: len([e for e in registered() if e["data"]["ModelName"] == "digits"]) == 2)
+    event = next(entry for entry in registered() if entry["subject"] == "models/digits:8")
+    assert event["data"]["ModelTags"] == {"loss": "0.1"}
+
+
+def test_environments(local: Local) -> None:
+    made = local.ml.environments.create_or_update(
+        Environment(name="torch", version="1", image="example/torch:2")
+    )
+    assert made.id.endswith("/environments/torch/versions/1")
+    assert local.ml.environments.get("torch", label="latest").image == "example/torch:2"
+    with pytest.raises(ResourceExistsError, match="image cannot change"):
+        local.ml.environments.create_or_update(
+            Environment(name="torch", version="1", image="example/torch:3")
+        )
+
+
+def test_a_cluster_grows_for_a_job_and_shrinks_to_nothing(local: Local) -> None:
+    local.ml.compute.begin_create_or_update(cluster("elastic")).result()
+    assert details(local, "elastic")["currentNodeCount"] == 0
+    job = command(
+        name="waits", command="sleep 600", environment="azureml:torch:1", compute="elastic",
+        instance_count=2,
+    )  # fmt: skip
+    local.ml.jobs.create_or_update(job)
+    assert local.status("waits") == "Queued", "the cluster may have one node only"
+    grown = local.ml.compute.get("elastic")
+    assert (grown.size, grown.max_instances) == ("Standard_D2", 1)
+    grown.max_instances = 2
+    local.ml.compute.begin_update(grown).result()
+    local.wait_for("waits", "Running")
+    counts = details(local, "elastic")
+    assert counts["nodeStateCounts"]["runningNodeCount"] == 2
+    assert counts["allocationState"] == "Steady"
+    nodes = [vars(node) for node in local.ml.compute.list_nodes("elastic")]
+    assert [node["runId"] for node in nodes] == ["waits", "waits"]
+    local.ml.jobs.begin_cancel("waits").result()
+    local.wait_for("waits", "Canceled")
+    until(lambda: details(local, "elastic")["currentNodeCount"] == 0)
+    local.ml.compute.begin_delete("elastic").result()
+    with pytest.raises(ResourceNotFoundError):
+        local.ml.compute.get("elastic")
+
+
+def test_a_deleted_cluster_takes_its_jobs_along(local: Local) -> None:
+    local.ml.compute.begin_create_or_update(cluster("short-lived")).result()
+    for name in ("runs", "queued"):
+        job = command(
+            name=name, command="sleep 600", environment="azureml:torch:1", compute="short-lived"
+        )
+        local.ml.jobs.create_or_update(job)
+    local.wait_for("runs", "Running")
+    local.ml.compute.begin_delete("short-lived").result()
+    local.wait_for("runs", "Failed")
+    local.wait_for("queued", "Failed")
+
+
+def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
+    scarce = cluster("scarce", size="Standard_Scarce", max_instances=2)
+    local.ml.compute.begin_create_or_update(scarce).result()
+    job = command(
+        name="hungry", command="true", environment="azureml:torch:1", compute="scarce",
+        instance_count=2,
+    )  # fmt: skip
+    local.ml.jobs.create_or_update(job)
+    until(lambda: details(local, "scarce")["errors"])
+    assert details(local, "scarce")["errors"][0]["error"]["code"] == "ClusterCoreQuotaReached"
+    assert local.status("hungry") == "Queued"
+    usage = {
+        entry.name["value"]: entry for entry in local.ml.compute.list_usage(location="localhost")
+    }
+    assert usage["standard_scarce"].limit == 1
+    local.ml.jobs.begin_cancel("hungry").result()
+    assert local.status("hungry") == "Canceled"
+    for name, size, minimum in (("more", "Standard_Scarce", 2), ("none", "Standard_None", 0)):
+        refused = cluster(name, size=size, min_instances=minimum, max_instances=2)
+        with pytest.raises(HttpResponseError, match="ask for more quota"):
+            local.ml.compute.begin_create_or_update(refused).result()
+
+
+def test_what_is_not_covered_says_so(local: Local) -> None:
+    token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
+    workspace = local.ml.workspaces.get(local.environment.workspace).id
+    response = requests.get(
+        f"{local.environment.azure_ml_url}{workspace}/onlineEndpoints",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=10,
+    )
+    assert response.status_code == 404
+    assert "the local workspace has no GET" in response.json()["error"]["message"]

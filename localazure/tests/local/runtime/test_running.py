@@ -1,0 +1,138 @@
+"""A runtime that is up: its endpoints, its sockets, a second one beside it, parts that die."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.runtime import ROOT, Runtime, running, until
+from local.runtime.conftest import make_app
+from localazure.runtime.supervisor import PARTS
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runtime]:
+    folder = tmp_path_factory.mktemp("up")
+    with running(make_app(folder / "app"), folder / "state", "--port-base", "0") as runtime:
+        runtime.endpoints()
+        yield runtime
+
+
+@pytest.fixture
+def endpoints(runtime: Runtime) -> dict[str, Any]:
+    return runtime.endpoints()
+
+
+def hello(endpoints: dict[str, Any], key: str) -> tuple[int, bytes]:
+    request = urllib.request.Request(
+        f"{endpoints['functions']['base_url']}/api/hello", headers={"x-functions-key": key}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read()
+    except urllib.error.URLError as error:
+        return 0, str(error).encode()
+
+
+def test_functions_in_error_are_named(runtime: Runtime) -> None:
+    fault = (
+        "The 'never' function is in error: schedule of timer: %NOT_SET% refers to an app setting"
+    )
+    assert runtime.output.count(fault) == 1
+
+
+def test_endpoints_tell_how_to_reach_every_part(endpoints: dict[str, Any]) -> None:
+    assert endpoints.keys() == {
+        *("functions", "blob", "queue", "table", "service_bus", "event_grid", "azure_ml"),
+        "app_settings",
+    }
+    functions = endpoints["functions"]
+    assert functions.keys() == {"base_url", "master_key", "function_key", "system_key"}
+    assert len({functions[key] for key in ("master_key", "function_key", "system_key")}) == 3
+    for service in ("Blob", "Queue", "Table"):
+        assert f"{service}Endpoint=http://127.0.0.1:" in endpoints[service.lower()]
+    assert endpoints["service_bus"].startswith("Endpoint=sb://127.0.0.1:")
+    assert endpoints["event_grid"]["endpoint"].endswith("/topics/news/api/events")
+    assert endpoints["event_grid"]["key"] == endpoints["app_settings"]["News__key"]
+    assert endpoints["azure_ml"].keys() == {
+        *("arm_metadata_url", "ca_bundle", "subscription_id", "resource_group", "workspace"),
+    }
+    assert endpoints["app_settings"]["News__endpoint"] == endpoints["event_grid"]["endpoint"]
+
+
+def test_the_app_answers_those_who_have_its_key(endpoints: dict[str, Any]) -> None:
+    assert hello(endpoints, endpoints["functions"]["function_key"]) == (200, b"hello")
+    assert hello(endpoints, "no key")[0] == 401
+
+
+@pytest.mark.parametrize("name", ["endpoints.json", "environment.json", "ca/ca-key.pem"])
+def test_what_holds_secrets_is_its_owners_alone(runtime: Runtime, name: str) -> None:
+    assert stat.S_IMODE((runtime.state / name).stat().st_mode) == 0o600
+
+
+def test_no_secret_is_logged(runtime: Runtime) -> None:
+    keys = json.loads((runtime.state / "environment.json").read_text())["keys"]
+    logs = [runtime.log, *(runtime.state / "logs").iterdir()]
+    assert len(logs) == 1 + len(PARTS)
+    for log in logs:
+        text = log.read_text("utf-8", "replace")
+        assert not [name for name, key in keys.items() if key in text], log
+
+
+def test_everything_listens_on_loopback_only(runtime: Runtime) -> None:
+    processes = runtime.processes()
+    assert {runtime.part(name) for name in PARTS} < set(processes)
+    listening = {
+        socket.laddr.port: socket.laddr.ip
+        for process in processes
+        for socket in process.net_connections("inet")
+        if socket.status == psutil.CONN_LISTEN
+    }
+    ports = json.loads((runtime.state / "environment.json").read_text())["ports"]
+    assert set(ports.values()) <= listening.keys()
+    assert not [each for each in listening.items() if not ipaddress.ip_address(each[1]).is_loopback]
+
+
+def test_a_second_up_is_refused_with_the_process_id_of_the_first(runtime: Runtime) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "localazure", "up", "--state", str(runtime.state)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert second.stderr == (
+        f"localazure: state folder {runtime.state} is in use by process {runtime.pid}: "
+        "stop that one, or give another folder with --state\n"
+    )
+    assert (runtime.state / "endpoints.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["functions", "storage"])
+def test_a_part_that_dies_is_started_again(
+    runtime: Runtime, endpoints: dict[str, Any], name: str
+) -> None:
+    before = until(lambda: runtime.part(name), 30, name)
+    known = runtime.output.count(f"{name} is ready")
+    before.kill()
+    until(lambda: runtime.output.count(f"{name} is ready") > known, 60, f"{name} once more")
+    after = runtime.part(name)
+    assert after is not None
+    assert after.pid != before.pid
+    assert f"{name} ended (SIGKILL): starting it again" in runtime.output
+    assert hello(endpoints, endpoints["functions"]["function_key"]) == (200, b"hello")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from azure.storage.blob.aio import BlobServiceClient, ContainerClient
+
+from localazure.runtime.environment import Environment
+from localazure.storage import serve
+
+
+class Topic:
+    """Event Grid as the publisher sees it: keeps what it acknowledged."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._port = environment.ports.event_grid
+        self._key = environment.keys.event_grid
+        self.events: list[dict[str, Any]] = []
+        self._changed = asyncio.Condition()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        assert request.headers["aeg-sas-key"] == self._key
+        assert request.query["api-version"] == "2018-01-01"
+        self.events += await request.json()
+        async with self._changed:
+            self._changed.notify_all()
+        return web.Response()
+
+    async def wait_for(self, predicate: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30), self._changed:
+            await self._changed.wait_for(predicate)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator[Topic]:
+        application = web.Application()
+        application.router.add_post("/topics/storage/api/events", self.handle)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", self._port).start()
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+def make_environment(folder: Path) -> Environment:
+    environment = Environment.draw(folder / "state", app=folder, config=folder)
+    environment.save()
+    environment.storage_config.write_text('{"containers": ["landing"]}')
+    return environment
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return make_environment(tmp_path)
+
+
+@pytest.fixture
+async def topic(environment: Environment) -> AsyncIterator[Topic]:
+    async with Topic(environment).listening() as topic:
+        yield topic
+
+
+# Azurite takes a second or two to start: tests that do not kill it share one.
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def storage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Environment]:
+    """The part, running in this process."""
+    environment = make_environment(tmp_path_factory.mktemp("storage"))
+    async with serve(environment):
+        yield environment
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_topic(storage: Environment) -> AsyncIterator[Topic]:
+    async with Topic(storage).listening() as topic:
+        yield topic
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def service(storage: Environment) -> AsyncIterator[BlobServiceClient]:
+    connection = storage.storage_connection_string()
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        yield service
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def container(storage: Environment) -> AsyncIterator[ContainerClient]:
+    """An empty container of the shared part."""
+    connection, name = storage.storage_connection_string(), f"c{uuid.uuid4().hex}"
+    async with ContainerClient.from_connection_string(connection, name) as container:
+        await container.create_container()
+        yield container
+
+
+class Events:
+    """The events of one container."""
+
+    def __init__(self, topic: Topic, container: str) -> None:
+        self._topic = topic
+        self._prefix = f"/blobServices/default/containers/{container}/"
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        events = self._topic.events
+        return [event for event in events if event["subject"].startswith(self._prefix)]
+
+    async def wait_for(self, count: int) -> list[dict[str, Any]]:
+        await self._topic.wait_for(lambda: len(self.all) >= count)
+        return self.all
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def events(shared_topic: Topic, container: ContainerClient) -> Events:
+    return Events(shared_topic, container.container_name)
+
+
+@pytest.fixture
+def new_topic() -> Callable[[Environment], Topic]:
+    return Topic

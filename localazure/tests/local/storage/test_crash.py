@@ -1,0 +1,154 @@
+"""kill -9 of the part, of Azurite, and of both: what was acknowledged stays, events included."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import psutil
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobBlock
+from azure.storage.blob.aio import ContainerClient
+
+from harness.part_process import PartProcess
+from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
+from localazure.storage import serve
+from localazure.storage.shared_key import signed_headers
+
+
+def landing(environment: Environment) -> ContainerClient:
+    return ContainerClient.from_connection_string(
+        environment.storage_connection_string(), "landing", retry_total=0
+    )
+
+
+def azurite_of(environment: Environment) -> psutil.Process:
+    noted = json.loads((environment.state / "storage" / "azurite.pid").read_text())
+    return psutil.Process(noted["pid"])
+
+
+async def names_in(container: ContainerClient) -> set[str]:
+    return {name async for name in container.list_blob_names()}
+
+
+async def test_events_wait_for_event_grid_over_restarts(
+    environment: Environment, new_topic: Any
+) -> None:
+    with PartProcess("storage", environment.state) as part:
+        async with landing(environment) as container:
+            await container.upload_blob("early", b"x")
+            azurite = azurite_of(environment)
+        part.end(signal.SIGKILL)
+    # Nobody was there to end it but the kernel.
+    await asyncio.to_thread(psutil.wait_procs, [azurite], 10)
+    assert not azurite.is_running()
+    with PartProcess("storage", environment.state):
+        async with new_topic(environment).listening() as topic:
+            await topic.wait_for(lambda: len(topic.events) == 1)
+    assert topic.events[0]["subject"].endswith("/blobs/early")
+
+
+async def test_kill_9_of_the_part_under_load(environment: Environment, topic: Any) -> None:
+    acknowledged: set[str] = set()
+
+    async def write_until_it_dies(part: PartProcess, prefix: str) -> None:
+        async with landing(environment) as container:
+            for number in range(1000):
+                name = f"{prefix}/{number}"
+                try:
+                    await container.upload_blob(name, name.encode())
+                except AzureError:
+                    return
+                acknowledged.add(name)
+                if number == 15:
+                    part.kill()
+
+    with PartProcess("storage", environment.state) as part:
+        async with asyncio.TaskGroup() as group:
+            for writer in range(3):
+                group.create_task(write_until_it_dies(part, str(writer)))
+    with PartProcess("storage", environment.state):
+        async with landing(environment) as container:
+            assert len(acknowledged) > 30
+            assert acknowledged <= await names_in(container)
+            for name in sorted(acknowledged)[::7]:
+                downloader = await container.download_blob(name)
+                assert await downloader.readall() == name.encode()
+
+            def announced() -> set[str]:
+                return {event["subject"].partition("/blobs/")[2] for event in topic.events}
+
+            await topic.wait_for(lambda: acknowledged <= announced())
+    sequencer_of = {event["id"]: event["data"]["sequencer"] for event in topic.events}
+    assert len(set(sequencer_of.values())) == len(sequencer_of)
+
+
+async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
+    environment: Environment,
+) -> None:
+    async with serve(environment), landing(environment) as container:
+        for number in range(20):
+            await container.upload_blob(f"k/{number}", b"x" * number)
+        await container.delete_blob("k/3")
+        blocks = container.get_blob_client("uncommitted")
+        await blocks.stage_block("0001", b"staged")
+        first = azurite_of(environment)
+        first.kill()
+        # A request meanwhile waits, or is refused with a status that clients try again on.
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(AzureError):
+                    await container.upload_blob("after", b"y", overwrite=True)
+                    break
+                await asyncio.sleep(0.05)
+        assert azurite_of(environment).pid != first.pid
+        expected = {f"k/{number}" for number in range(20)} - {"k/3"} | {"after"}
+        assert await names_in(container) == expected
+        await blocks.commit_block_list([BlobBlock("0001")])
+        downloader = await blocks.download_blob()
+        assert await downloader.readall() == b"staged"
+
+
+async def test_leftover_azurite_is_ended(environment: Environment) -> None:
+    """Where the kernel does not end it with its parent, the next start does."""
+    location = environment.part_folder("storage") / "azurite"
+    sleep = (sys.executable, "-c", "import time; time.sleep(600)")
+    leftover = await asyncio.create_subprocess_exec(*sleep, str(location))
+    stranger = await asyncio.create_subprocess_exec(*sleep)
+    pid_file = environment.part_folder("storage") / "azurite.pid"
+    try:
+        for process, ends in ((stranger, False), (leftover, True)):
+            created_s = psutil.Process(process.pid).create_time()
+            pid_file.write_text(json.dumps({"pid": process.pid, "created_s": created_s}))
+            async with serve(environment):
+                await asyncio.sleep(0)
+            assert (process.returncode is not None) is ends
+    finally:
+        for process in (leftover, stranger):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def test_queues_survive_kill_9_of_azurite(environment: Environment) -> None:
+    path = f"/{STORAGE_ACCOUNT}/tasks"
+    url = f"http://127.0.0.1:{environment.ports.queue}{path}"
+
+    async def create_queue() -> int:
+        async with (
+            aiohttp.ClientSession(skip_auto_headers=["Content-Type"]) as session,
+            session.put(url, headers=signed_headers("PUT", path)) as response,
+        ):
+            return response.status
+
+    async with serve(environment):
+        assert await create_queue() == HTTPStatus.CREATED
+        azurite_of(environment).kill()
+    async with serve(environment):
+        assert await create_queue() == HTTPStatus.NO_CONTENT  # it exists already

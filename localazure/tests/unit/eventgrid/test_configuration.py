@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localazure.eventgrid.configuration import (
+    AzureFunction,
+    Configuration,
+    ServiceBusEntity,
+    StorageQueueEntity,
+    WebHook,
+    load,
+)
+from localazure.eventgrid.place import EventGridConfigurationError
+from localazure.eventgrid.schemas import Schema
+from localazure.runtime.environment import Environment, Ports
+
+ROOT = Path(__file__).parents[4]
+FULL: dict[str, Any] = {
+    "topics": [{"name": "custom"}, {"name": "clouds", "inputSchema": "CloudEventSchemaV1_0"}],
+    "eventSubscriptions": [
+        {
+            "name": "one",
+            "topic": "custom",
+            "properties": {
+                "destination": {
+                    "endpointType": "WebHook",
+                    "properties": {
+                        "endpointUrl": "{functions_url}/api/hook",
+                        "maxEventsPerBatch": 5,
+                        "preferredBatchSizeInKilobytes": 8,
+                    },
+                },
+                "filter": {
+                    "includedEventTypes": ["A"],
+                    "subjectBeginsWith": "",
+                    "isSubjectCaseSensitive": True,
+                    "enableAdvancedFilteringOnArrays": True,
+                    "advancedFilters": [
+                        {"operatorType": "NumberInRange", "key": "data.n", "values": [[1, 2]]},
+                        {"operatorType": "StringIn", "key": "data.s", "values": ["Up"]},
+                        {"operatorType": "BoolEquals", "key": "data.b", "value": True},
+                        {"operatorType": "IsNotNull", "key": "data.x"},
+                    ],
+                },
+                "retryPolicy": {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes": 5},
+                "deadLetterDestination": {
+                    "endpointType": "StorageBlob",
+                    "properties": {"blobContainerName": "dead", "resourceId": "/s"},
+                },
+                "eventDeliverySchema": "CloudEventSchemaV1_0",
+            },
+        }
+    ],
+}
+
+
+def environment(folder: Path) -> Environment:
+    return Environment.draw(folder, app=folder, config=folder, ports=Ports.from_base(7070))
+
+
+def read(tmp_path: Path, document: object) -> Configuration:
+    (tmp_path / "event-grid.json").write_text(json.dumps(document))
+    return load(environment(tmp_path))
+
+
+def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
+    document = copy.deepcopy(FULL)
+    webhook = document["eventSubscriptions"][0]["properties"]["destination"]["properties"]
+    webhook["endpointUrl"] = (
+        "{functions_url}/runtime/webhooks/blobs"
+        "?functionName=Host.Functions.x&code={functions_system_key}"
+    )
+    there = environment(tmp_path)
+    there.event_grid_config.write_text(json.dumps(document))
+    assert load(there).subscriptions["one"].destination == WebHook(
+        f"{there.functions_url}/runtime/webhooks/blobs"
+        f"?functionName=Host.Functions.x&code={there.keys.functions_system}"
+    )
+
+
+def test_file_of_this_repository() -> None:
+    there = environment(ROOT / "infra" / "local")
+    configuration = load(there)
+    assert set(configuration.topics) == {"storage", "azure-ml", "landfall"}
+    assert configuration.topics["landfall"].input_schema is Schema.CLOUD_EVENTS
+    new_data = configuration.subscriptions["new-data"]
+    assert new_data.dead_letter_container == "dead-letter-events"
+    assert isinstance(new_data.destination, AzureFunction)
+    assert "functionName=on_blob_event&code=" in new_data.destination.url
+    event = {
+        "eventType": "Microsoft.Storage.BlobCreated",
+        "subject": "/blobServices/default/containers/landing/blobs/digits/1.png",
+    }
+    assert new_data.filter.matches(event, Schema.EVENT_GRID)
+    elsewhere = {**event, "subject": "/blobServices/default/containers/landfall/blobs/x"}
+    assert not new_data.filter.matches(elsewhere, Schema.EVENT_GRID)
+
+
+def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:
+    configuration = load(environment(tmp_path / "absent"))
+    assert set(configuration.topics) == {"storage", "azure-ml"}
+    assert configuration.subscriptions == {}
+
+
+def test_every_setting_is_read(tmp_path: Path) -> None:
+    subscription = read(tmp_path, FULL).subscriptions["one"]
+    assert subscription.destination == WebHook("http://127.0.0.1:7071/api/hook")
+    assert subscription.schema is Schema.CLOUD_EVENTS
+    assert (subscription.max_events_per_batch, subscription.preferred_batch_bytes) == (5, 8192)
+    assert (subscription.retry.max_attempts, subscription.retry.time_to_live_s) == (3, 300)
+    assert not subscription.retry.scaled
+    assert subscription.dead_letter_container == "dead"
+    assert subscription.filter.case_sensitive
+    assert subscription.filter.arrays
+    assert [condition.operands for condition in subscription.filter.advanced] == [
+        ((1, 2),),
+        ("up",),
+        (True,),
+        (None,),
+    ]
+
+
+def test_retry_schedule_of_local_tests(tmp_path: Path) -> None:
+    document = {**FULL, "retryScheduleSeconds": [0.1, 2]}
+    retry = read(tmp_path, document).subscriptions["one"].retry
+    assert retry.schedule_s == (0.1, 2)
+    assert retry.scaled
+
+
+def test_service_bus_destination(tmp_path: Path) -> None:
+    document = copy.deepcopy(FULL)
+    resource = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/n/"
+    for kind, collection in (("ServiceBusQueue", "queues"), ("ServiceBusTopic", "topics")):
+        document["eventSubscriptions"][0]["properties"]["destination"] = {
+            "endpointType": kind,
+            "properties": {"resourceId": f"{resource}{collection}/q"},
+        }
+        found = read(tmp_path, document).subscriptions["one"].destination
+        assert found == ServiceBusEntity("q", is_topic=kind == "ServiceBusTopic")
+
+
+def test_storage_queue_destination(tmp_path: Path) -> None:
+    document = copy.deepcopy(FULL)
+    body: dict[str, Any] = {"resourceId": "/subscriptions/s", "queueName": "in-box"}
+    destination = {"endpointType": "StorageQueue", "properties": body}
+    document["eventSubscriptions"][0]["properties"]["destination"] = destination
+    found = read(tmp_path, document).subscriptions["one"].destination
+    assert found == StorageQueueEntity("in-box", None)
+    body["queueMessageTimeToLiveInSeconds"] = -1
+    found = read(tmp_path, document).subscriptions["one"].destination
+    assert found == StorageQueueEntity("in-box", -1)
+    for name in ("In", "a--b", "-ab", "ab"):
+        body["queueName"] = name
+        with pytest.raises(EventGridConfigurationError, match="queueName: expected 3 to 63"):
+            read(tmp_path, document)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("topics", {}, r"topics: expected a list"),
+        ("topics.0.name", "storage", r"topics\[0\]: a topic of this name"),
+        ("topics.0.name", "_", r"topics\[0\]\.name: expected 3 to 64"),
+        ("topics.0.inputSchema", "Custom", r"topics\[0\]\.inputSchema: expected one of"),
+        ("topics.0.more", 1, r"topics\[0\]\.more: this setting is not supported"),
+        ("retryScheduleSeconds", [], "retryScheduleSeconds: expected a list of delays"),
+        ("retryScheduleSeconds", ["x"], r"retryScheduleSeconds\[0\]: expected a number"),
+        (
+            "eventSubscriptions.0.topic",
+            "nope",
+            r"eventSubscriptions\[0\]\.topic.*storage.*\"nope\"",
+        ),
+        ("eventSubscriptions.0.properties", None, "'properties' is missing"),
+        ("eventSubscriptions.0.properties.deliveryWithResourceIdentity", {}, "not supported"),
+        ("eventSubscriptions.0.properties.destination.endpointType", "EventHub", "one of WebHook"),
+        (
+            "eventSubscriptions.0.properties.destination.properties.endpointUrl",
+            "ftp://x",
+            "endpointUrl: expected an http",
+        ),
+        (
+            "eventSubscriptions.0.properties.destination.properties.maxEventsPerBatch",
+            0,
+            "maxEventsPerBatch: expected a whole number from 1 to 5000",
+        ),
+        (
+            "eventSubscriptions.0.properties.retryPolicy.maxDeliveryAttempts",
+            31,
+            "maxDeliveryAttempts: expected a whole number from 1 to 30",
+        ),
+        ("eventSubscriptions.0.properties.eventDeliverySchema", "X", "eventDeliverySchema"),
+        (
+            "eventSubscriptions.0.properties.filter.isSubjectCaseSensitive",
+            "yes",
+            "isSubjectCaseSensitive: expected true or false",
+        ),
+        (
+            "eventSubscriptions.0.properties.filter.advancedFilters.0.operatorType",
+            "StringLike",
+            r"advancedFilters\[0\]\.operatorType: expected one of",
+        ),
+        (
+            "eventSubscriptions.0.properties.filter.advancedFilters.0.values",
+            [[2, 1]],
+            r"values\[0\]: expected \[low, high\]",
+        ),
+        (
+            "eventSubscriptions.0.properties.filter.advancedFilters.1.values",
+            ["x"] * 26,
+            "at most 25 filters",
+        ),
+        (
+            "eventSubscriptions.0.properties.deadLetterDestination.properties",
+            {},
+            "'blobContainerName' is missing",
+        ),
+    ],
+)
+def test_error_names_file_path_and_value(
+    tmp_path: Path, path: str, value: object, words: str
+) -> None:
+    document = copy.deepcopy(FULL)
+    *way, last = path.split(".")
+    target: Any = document
+    for step in way:
+        target = target[int(step)] if step.isdigit() else target[step]
+    target[last] = value
+    with pytest.raises(EventGridConfigurationError, match=words) as caught:
+        read(tmp_path, document)
+    assert str(tmp_path / "event-grid.json") in str(caught.value)
+
+
+def test_file_that_is_not_json(tmp_path: Path) -> None:
+    (tmp_path / "event-grid.json").write_text("{")
+    with pytest.raises(EventGridConfigurationError, match="not JSON"):
+        load(environment(tmp_path))

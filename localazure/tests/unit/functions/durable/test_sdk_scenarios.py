@@ -1,0 +1,245 @@
+"""The histories of the SDK's own tests, gone through by the local engine.
+
+Of each history only what comes from outside is taken: the start, ends of tasks, events. Episode by
+episode the SDK answers to it, once as it is and once through the host's wrapper, and the engine
+draws the steps itself. They must be the ones that the history records, under the same ids, and at
+the last the SDK must come to the answer that it gave to the history as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from azure.durable_functions import Orchestrator
+
+from harness.sdk_scenarios import Scenario, answer_of, scenarios
+from localazure.functions.durable.engine import decision, episode
+from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import FINISHED, Execution, Status
+from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.engine.replay_cursor import ReplayCursor
+from localazure.functions.worker import orchestrators
+
+STEPS = {
+    EventType.TASK_SCHEDULED,
+    EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
+    EventType.TIMER_CREATED,
+    EventType.EVENT_SENT,
+}
+MADE_BY_THE_ENGINE = STEPS | {
+    EventType.ORCHESTRATOR_STARTED,
+    EventType.EXECUTION_STARTED,
+    EventType.ORCHESTRATOR_COMPLETED,
+    EventType.EXECUTION_COMPLETED,
+}
+# Histories that no host writes. With each one, what is wrong with it.
+GO_ON_AFTER_THE_END = {
+    "test_create_timer::test_timers_can_be_cancelled": "a cancelled timer holds no instance",
+    "test_create_timer::test_timers_can_be_cancelled_replayV2": "the same",
+    "test_retries::test_redundant_completion_doesnt_get_processed[1]": "a task ends once more",
+    "test_retries::test_retries_can_fail": "steps of an orchestrator whose first step failed it",
+}
+CONTRADICT_THE_ORCHESTRATOR = {
+    "test_sequential_orchestrator::test_call_activity_with_none_return": (
+        "the history has 'Hello' where the orchestrator calls 'hello_return_none': the name was "
+        "passed as the parameter is_played"
+    ),
+}
+# As many as azure-functions-durable 1.7.0 has. Should there be fewer, they were not found.
+EXPECTED_SCENARIOS = 110
+SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
+
+
+class AllFunctions(KnownFunctions):
+    """An app that has every function."""
+
+    def resolve(self, kind: str, name: str) -> str | None:
+        del kind
+        return name
+
+
+class Retelling:
+    """A scenario told again to SDK and engine, episode by episode."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._plain = Orchestrator.create(scenario.orchestrator)
+        self._wrapped = orchestrators.wrap(self._plain)
+        self._document = scenario.document
+        self.execution = _execution(scenario.document)
+        self._memo: dict[str, Any] = {}
+        self._cursor = ReplayCursor()
+        self.events: list[Event] = []
+        self.answer = ""
+        self.effects: Effects | None = None
+        self.left_over: list[list[Event]] = []
+        """Episodes that an instance which has ended does not see."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.effects is not None and self.effects.status in FINISHED
+
+    def tell(self) -> None:
+        told = _episodes(self._document["history"])
+        calls: deque[str] = deque()
+        for number, recorded in enumerate(told):
+            if self.is_over:
+                self.left_over = told[number:]
+                return
+            messages = [
+                _as_answer(event, calls)
+                for event in recorded
+                if event["EventType"] not in MADE_BY_THE_ENGINE
+            ]
+            if number and not messages:
+                continue  # nothing has happened: the engine has no such episode
+            self._episode(recorded[0]["Timestamp"], messages)
+            calls += self._new_calls()
+
+    def _episode(self, at: str, messages: list[Event]) -> None:
+        execution = self.execution
+        arrived = episode.begin(execution, at, started=bool(self.events), messages=messages)
+        trigger = OrchestratorTrigger(
+            execution=execution, past=self.events, arrived=arrived, memo=self._memo
+        )
+        self.answer = answer_of(self._plain, trigger.body)
+        through_the_host = answer_of(self._wrapped, context=orchestrators.TriggerContext(trigger))
+        assert through_the_host == self.answer
+        self.effects = episode.conclude(
+            execution,
+            self.events,
+            arrived,
+            decided(self.answer),
+            known=AllFunctions(),
+            default_version=None,
+            cursor=self._cursor,
+        )
+        self.events += self.effects.events
+
+    def _new_calls(self) -> Iterator[str]:
+        assert self.effects is not None
+        for event in self.effects.events:
+            if event["EventType"] == EventType.EVENT_SENT:
+                request = json.loads(event["Input"])
+                if not request["signal"]:
+                    yield request["id"]
+
+
+def _execution(document: dict[str, Any]) -> Execution:
+    start: dict[str, Any] = next(
+        event for event in document["history"] if event["EventType"] == EventType.EXECUTION_STARTED
+    )
+    given = document.get("input")
+    return Execution(
+        instance_id=document["instanceId"],
+        execution_id="execution",
+        name=start.get("Name") or "orchestrator",
+        version=start.get("Version"),
+        input_json=None if given is None else json.dumps(given),
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+def decided(answer: str) -> Decision:
+    try:
+        json.loads(answer)
+    except ValueError:
+        return decision.from_failure(FunctionFailed("Exception", answer, ""))
+    return decision.from_answer(answer)
+
+
+def _episodes(events: list[dict[str, Any]]) -> list[list[Event]]:
+    """Split at each OrchestratorStarted, which opens an episode."""
+    told: list[list[Event]] = []
+    for event in events:
+        if event["EventType"] == EventType.ORCHESTRATOR_STARTED:
+            told.append([])
+        told[-1].append({key: value for key, value in event.items() if key != "IsPlayed"})
+    return told
+
+
+def _as_answer(event: Event, calls: deque[str]) -> Event:
+    """The answer of an entity names the request, whose id the engine has drawn itself."""
+    if event["EventType"] == EventType.EVENT_RAISED and event["Name"] == "0000":
+        return {**event, "Name": calls.popleft()}
+    return event
+
+
+def _state(answer: str) -> dict[str, Any]:
+    """An answer in either replay schema: the older one groups actions by yield."""
+    text = answer.rpartition(decision.OUT_OF_PROC_MARK)[2]
+    state: dict[str, Any] = json.loads(text)
+    state.pop("schemaVersion", None)
+    return {**state, "actions": _leaves(state["actions"])}
+
+
+def _leaves(actions: list[Any]) -> list[tuple[int, Any, Any]]:
+    """Kind, name and input of what is asked for, whatever holds it together."""
+    found: list[tuple[int, Any, Any]] = []
+    for action in actions:
+        if isinstance(action, list):
+            found += _leaves(action)
+        elif "compoundActions" in action:
+            found += _leaves(action["compoundActions"])
+        else:
+            found.append((action["actionType"], action.get("functionName"), action.get("input")))
+    return found
+
+
+def _steps(events: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
+    """Sort and name of each step, by its id."""
+    return {
+        event["EventId"]: (event["EventType"], event.get("Name"))
+        for event in events
+        if event["EventType"] in STEPS
+    }
+
+
+def test_the_scenarios_are_there() -> None:
+    assert len(SCENARIOS) == EXPECTED_SCENARIOS
+    assert SCENARIOS.keys() >= GO_ON_AFTER_THE_END.keys() | CONTRADICT_THE_ORCHESTRATOR.keys()
+
+
+# The SDK warns of its own codec, and some of its orchestrators catch their own end.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:azure.durable_functions")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - CONTRADICT_THE_ORCHESTRATOR.keys()))
+def test_a_scenario_of_the_sdk_goes_the_same_way(name: str) -> None:
+    scenario = SCENARIOS[name]
+    retelling = Retelling(scenario)
+    retelling.tell()
+    assert bool(retelling.left_over) == (name in GO_ON_AFTER_THE_END)
+    recorded, drawn = _steps(scenario.document["history"]), _steps(retelling.events)
+    if not retelling.left_over:
+        assert recorded.keys() <= drawn.keys()
+    common = recorded.keys() & drawn.keys()
+    assert {number: drawn[number] for number in common} == {
+        number: recorded[number] for number in common
+    }
+    assert _state(retelling.answer) == _state(scenario.answer)
+
+
+@pytest.mark.parametrize("name", CONTRADICT_THE_ORCHESTRATOR)
+def test_a_history_of_another_orchestrator_is_refused(name: str) -> None:
+    first, *_ = _episodes(SCENARIOS[name].document["history"])
+    retelling = Retelling(SCENARIOS[name])
+    retelling.tell()
+    effects = episode.conclude(
+        retelling.execution,
+        [],
+        first,
+        decided(retelling.answer),
+        known=AllFunctions(),
+        default_version=None,
+    )
+    assert effects.status is Status.FAILED
+    assert effects.output is not None
+    for words in ("Non-Deterministic", "activity 'Hello'", "activity 'hello_return_none'"):
+        assert words in effects.output
