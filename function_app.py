@@ -14,26 +14,17 @@ from datetime import UTC, datetime
 import azure.durable_functions as df
 import azure.functions as func
 
-from handlers.azure_ml.compute_clusters import ensure_capacity
-from handlers.azure_ml.data_assets import register_dataset
-from handlers.azure_ml.job_outputs import read_results
-from handlers.azure_ml.jobs import cancel_job, get_job, submit_job
-from handlers.azure_ml.model_registry import register_model
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import as_activity
-from handlers.landing_zone.batch_records import record_window
-from handlers.landing_zone.dataset_claims import check_superseded, claim_dataset
-from handlers.landing_zone.manifests import freeze_manifest, quarantine_files, survey_zone
-from handlers.messaging.retry_queue import dead_letter, handle_retry, schedule_retry
-from handlers.notifications.delivery import handle_delivery, publish_notification
+from handlers.durable.activity_adapter import functions as activity_functions
+from handlers.messaging.retry_queue import handle_retry
+from handlers.notifications.delivery import handle_delivery
 from handlers.triggers import http_api
 from handlers.triggers.blob_created import handle_blob_event
 from handlers.triggers.explain import explain_blob
 from handlers.triggers.job_state_changed import handle_job_event
 from handlers.triggers.reconciliation import reconcile as reconcile_all
-from orchestrations import activities
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 
@@ -47,25 +38,8 @@ app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 for orchestrator in (landing, retraining):
     app.orchestration_trigger(context_name="context")(orchestrator)
 
-for run in (
-    as_activity(activities.SURVEY_ZONE, survey_zone, clients),
-    as_activity(activities.FREEZE_MANIFEST, freeze_manifest, clients),
-    as_activity(activities.CLAIM_DATASET, claim_dataset, clients),
-    as_activity(activities.RECORD_WINDOW, record_window, clients),
-    as_activity(activities.CHECK_SUPERSEDED, check_superseded, clients),
-    as_activity(activities.REGISTER_DATASET, register_dataset, clients),
-    as_activity(activities.ENSURE_CAPACITY, ensure_capacity, clients),
-    as_activity(activities.SUBMIT_JOB, submit_job, clients),
-    as_activity(activities.GET_JOB, get_job, clients),
-    as_activity(activities.CANCEL_JOB, cancel_job, clients),
-    as_activity(activities.READ_RESULTS, read_results, clients),
-    as_activity(activities.REGISTER_MODEL, register_model, clients),
-    as_activity(activities.QUARANTINE_FILES, quarantine_files, clients),
-    as_activity(activities.SCHEDULE_RETRY, schedule_retry, clients),
-    as_activity(activities.DEAD_LETTER, dead_letter, clients),
-    as_activity(activities.PUBLISH_NOTIFICATION, publish_notification, clients),
-):
-    app.activity_trigger(input_name="request")(run)
+for function in activity_functions(clients):
+    app.activity_trigger(input_name="request_document")(function)
 
 
 @app.event_grid_trigger(arg_name="event")

@@ -9,25 +9,17 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import (
-    CLAIM_DATASET,
-    FREEZE_MANIFEST,
-    RECORD_WINDOW,
-    SURVEY_ZONE,
-    call,
-)
-from orchestrations.contracts import (
+from orchestrations.activities import call
+from orchestrations.contracts.datasets import Dataset, FreezeManifest, SurveyZone
+from orchestrations.contracts.landing import (
     ClaimDataset,
-    Dataset,
-    FreezeManifest,
     LandingRequest,
     LandingResult,
     LandingStatus,
     RecordWindow,
-    RunInput,
-    RunRequest,
-    SurveyZone,
 )
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.looking import Lookout
 from orchestrations.names import run_id, window_id
 from orchestrations.settling import Unsettled, settle
@@ -67,7 +59,6 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
 
     dataset = yield from call(
         context,
-        FREEZE_MANIFEST,
         FreezeManifest(pipeline=pipeline, frozen_at=context.current_utc_datetime),
     )
     result = yield from _claim(context, request, dataset, opened_at)
@@ -101,7 +92,7 @@ def _wait_until_whole(
     """True when there is nothing to wait for any more; False when the generation is full."""
     for _ in range(LOOKS_PER_GENERATION):
         asked_at = context.current_utc_datetime
-        survey = yield from call(context, SURVEY_ZONE, SurveyZone(pipeline=request.pipeline))
+        survey = yield from call(context, SurveyZone(pipeline=request.pipeline))
         decision = settle(
             survey,
             request.pipeline.settle,
@@ -131,7 +122,7 @@ def _claim(
         first_attempt = _first_attempt(request, dataset)
         run = run_id(name, dataset.version, first_attempt.attempt)
         claim = yield from call(
-            context, CLAIM_DATASET, ClaimDataset(request=first_attempt, run=run, window=window)
+            context, ClaimDataset(request=first_attempt, run=run, window=window)
         )
         result = LandingResult(
             pipeline=name,
@@ -141,7 +132,6 @@ def _claim(
         )
     yield from call(
         context,
-        RECORD_WINDOW,
         RecordWindow(
             window=window,
             opened_at=opened_at,
@@ -186,7 +176,7 @@ def _more_has_landed(
     request: LandingRequest,
     dataset: Dataset,
 ) -> Generator[Any, Any, bool]:
-    after = yield from call(context, SURVEY_ZONE, SurveyZone(pipeline=request.pipeline))
+    after = yield from call(context, SurveyZone(pipeline=request.pipeline))
     if after.fingerprint != dataset.fingerprint:
         return True
     quiet = timedelta(seconds=request.pipeline.settle.quiet_seconds)

@@ -8,46 +8,26 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import (
-    CANCEL_JOB,
-    CHECK_SUPERSEDED,
-    DEAD_LETTER,
-    END_JOB,
-    ENSURE_CAPACITY,
-    GET_JOB,
-    PUBLISH_NOTIFICATION,
-    QUARANTINE_FILES,
-    READ_RESULTS,
-    REGISTER_DATASET,
-    REGISTER_MODEL,
-    SCHEDULE_RETRY,
-    SUBMIT_JOB,
-    Step,
-    call,
-)
-from orchestrations.contracts import (
-    CheckSuperseded,
-    DeadLetter,
+from orchestrations.activities import UNTIL_SAID, Step, call
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.datasets import CheckSuperseded, QuarantineFiles, RegisterDataset
+from orchestrations.contracts.jobs import (
+    CancelJob,
     EnsureCapacity,
-    Failure,
+    GetJob,
     Job,
-    JobReference,
+    ReadResults,
+    Results,
+    SubmitJob,
+)
+from orchestrations.contracts.models import RegisterModel
+from orchestrations.contracts.notifications import (
     Notification,
     NotificationKind,
-    Notify,
-    QuarantineFiles,
-    ReadResults,
-    RegisterDataset,
-    RegisterModel,
-    Results,
-    RunInput,
-    RunRequest,
-    RunState,
-    RunStatus,
-    ScheduleRetry,
-    SubmitJob,
-    Waiting,
+    PublishNotification,
 )
+from orchestrations.contracts.retraining import RunInput, Waiting
+from orchestrations.contracts.runs import DeadLetter, RunRequest, RunState, RunStatus, ScheduleRetry
 from orchestrations.errors import DeadlineExceeded, JobFailed, PermanentError, from_name
 from orchestrations.judging import judge
 from orchestrations.looking import Lookout
@@ -129,8 +109,7 @@ class _Run:
         )
         yield from call(
             self.context,
-            PUBLISH_NOTIFICATION,
-            Notify(pipeline=self.request.pipeline, notification=notification),
+            PublishNotification(pipeline=self.request.pipeline, notification=notification),
         )
 
     def attempt(self, waiting: Waiting | None) -> Generator[Any, Any, NotificationKind | None]:
@@ -152,26 +131,23 @@ class _Run:
         question = CheckSuperseded(
             pipeline=self.request.pipeline.name, dataset=self.request.dataset
         )
-        answer = yield from call(self.context, CHECK_SUPERSEDED, question)
+        answer = yield from call(self.context, question)
         return answer.by is not None
 
     def submit(self) -> Generator[Any, Any, Waiting]:
         pipeline, dataset = self.request.pipeline, self.request.dataset
         self.enter("registering")
-        asset = yield from call(
-            self.context, REGISTER_DATASET, RegisterDataset(pipeline=pipeline, dataset=dataset)
-        )
+        asset = yield from call(self.context, RegisterDataset(pipeline=pipeline, dataset=dataset))
         self.enter("provisioning")
         first_rung = min(self.request.attempt, len(pipeline.compute)) - 1
         capacity = yield from call(
-            self.context, ENSURE_CAPACITY, EnsureCapacity(rungs=pipeline.compute[first_rung:])
+            self.context, EnsureCapacity(rungs=pipeline.compute[first_rung:])
         )
         self.enter("submitting")
         self.job_may_run = True
         try:
             job = yield from call(
                 self.context,
-                SUBMIT_JOB,
                 SubmitJob(run=self.id, request=self.request, capacity=capacity, asset=asset),
             )
         except PermanentError:  # refused, or the job of that name is somebody else's
@@ -186,12 +162,11 @@ class _Run:
     def wait(self, waiting: Waiting) -> Generator[Any, Any, Job | None]:
         """The job when it has ended; None when the wait goes on as a new generation."""
         self.job_may_run = True
-        reference = JobReference(job=waiting.job.name)
         lookout = Lookout(self.context)
         blind_looks = 0
         for _ in range(POLLS_PER_GENERATION):
             try:
-                job = yield from call(self.context, GET_JOB, reference)
+                job = yield from call(self.context, GetJob(job=waiting.job.name))
                 blind_looks = 0
             except PermanentError:
                 raise
@@ -210,12 +185,12 @@ class _Run:
                 return job
             self.enter("running" if job.state == "running" else "queued", job=job.name)
             if job.cancel_requested and not waiting.cancel_sent:
-                yield from call(self.context, CANCEL_JOB, reference)
+                yield from call(self.context, CancelJob(job=waiting.job.name))
                 waiting = waiting.model_copy(update={"cancel_sent": True})
             try:
                 check_deadline(job, self.request.pipeline.limits, state_since=since, now=now)
             except DeadlineExceeded:
-                yield from call(self.context, CANCEL_JOB, reference)
+                yield from call(self.context, CancelJob(job=waiting.job.name))
                 self.job_may_run = False
                 raise
             yield from lookout.wait(now + poll_delay(waiting.polls - 1))
@@ -231,7 +206,6 @@ class _Run:
             return "cancelled"
         results = yield from call(
             self.context,
-            READ_RESULTS,
             ReadResults(pipeline=self.request.pipeline.name, run=self.id),
         )
         if job.state == "failed":
@@ -241,7 +215,6 @@ class _Run:
         self.enter("publishing")
         model = yield from call(
             self.context,
-            REGISTER_MODEL,
             RegisterModel(
                 run=self.id,
                 pipeline=self.request.pipeline,
@@ -260,7 +233,6 @@ class _Run:
         if results.bad_files:
             yield from call(
                 self.context,
-                QUARANTINE_FILES,
                 QuarantineFiles(
                     pipeline=self.request.pipeline.name, run=self.id, dataset=self.request.dataset
                 ),
@@ -272,20 +244,18 @@ class _Run:
         if self.job_may_run:
             # Two attempts at once would cost twice, and write to one folder of checkpoints.
             with contextlib.suppress(PermanentError):
-                yield from call(self.context, END_JOB, JobReference(job=self.id))
+                yield from call(self.context, CancelJob(job=self.id), UNTIL_SAID)
         decision = after_failure(failure, self.request.pipeline.retry, attempt=self.request.attempt)
         if isinstance(decision, TryAgain):
             following = self.request.model_copy(update={"attempt": self.request.attempt + 1})
             yield from call(
                 self.context,
-                SCHEDULE_RETRY,
                 ScheduleRetry(request=following, delay_seconds=decision.delay_seconds),
             )
             self.enter("retrying", error=failure)
             return "retrying"
         yield from call(
             self.context,
-            DEAD_LETTER,
             DeadLetter(run=self.id, request=self.request, failure=failure),
         )
         self.enter("rejected" if failure.permanent else "failed", error=failure)

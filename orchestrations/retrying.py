@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrations.contracts import Failure
+from orchestrations.contracts.base import Failure
 from orchestrations.errors import LandfallError, PermanentError
 from orchestrations.pipeline import Retry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orchestrations.contracts import Survey
+from orchestrations.contracts.datasets import Survey
 from orchestrations.pipeline import Settle
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from orchestrations.contracts import Job, JobState
+from orchestrations.contracts.jobs import Job, JobState
 from orchestrations.errors import DeadlineExceeded
 from orchestrations.pipeline import Limits
 

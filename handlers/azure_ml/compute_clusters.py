@@ -15,7 +15,8 @@ from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFo
 
 from handlers.azure_ml.errors import is_refusal, reason
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import Capacity, EnsureCapacity
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.jobs import Capacity, EnsureCapacity
 from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
 from orchestrations.pipeline import Rung
 
@@ -36,6 +37,7 @@ class _QuotaShort(Exception):
     """A rung does not fit into the quota; the text is what Azure said."""
 
 
+@activity
 def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
     """Find the first rung that fits into the quota; make its cluster, or let it grow.
 

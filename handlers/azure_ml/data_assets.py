@@ -10,13 +10,15 @@ from azure.core.exceptions import ResourceNotFoundError
 from handlers.azure_ml import tags
 from handlers.azure_ml.errors import refused_as_job_rejected
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import DataAsset, RegisterDataset
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.errors import JobRejected
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Data
 
 
+@activity
 def register_dataset(clients: Clients, request: RegisterDataset) -> DataAsset:
     """Register the manifest's folder as a data asset of type `mltable`.
 

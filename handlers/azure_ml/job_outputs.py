@@ -16,7 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from handlers.azure_ml.errors import shorten
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import Failure, ReadResults, Results
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import DataChanged, DataRejected, JobFailed
 
 METRICS_FILE = "metrics.json"
@@ -49,6 +51,7 @@ def results_folder(pipeline: str, run: str) -> str:
     return f"landfall/{pipeline}/{run}/results/"
 
 
+@activity
 def read_results(clients: Clients, request: ReadResults) -> Results:
     """Read `error.json` and `metrics.json`; either may be missing.
 

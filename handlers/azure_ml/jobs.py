@@ -20,7 +20,9 @@ from handlers.azure_ml.model_registry import ModelSummary, find_champion
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import Done, Job, JobReference, JobState, SubmitJob
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.jobs import CancelJob, GetJob, Job, JobState, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.waiting import ENDED
 
@@ -53,6 +55,7 @@ NO_CHAMPION = "none"
 COMMAND = "command"
 
 
+@activity
 def submit_job(clients: Clients, request: SubmitJob) -> Job:
     """Submit the pipeline's `job.yml` as the run's job, or adopt it if that was done already.
 
@@ -70,7 +73,8 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
     return _describe(clients, job)
 
 
-def get_job(clients: Clients, request: JobReference) -> Job:
+@activity
+def get_job(clients: Clients, request: GetJob) -> Job:
     """Look at a job, and at whether somebody asked for its end.
 
     Raises:
@@ -83,7 +87,8 @@ def get_job(clients: Clients, request: JobReference) -> Job:
     return _describe(clients, job)
 
 
-def cancel_job(clients: Clients, request: JobReference) -> Done:
+@activity
+def cancel_job(clients: Clients, request: CancelJob) -> Done:
     """Ask for a job's end, without waiting for it. A job that has ended or is gone is fine."""
     if _has_ended(clients, request.job):
         return Done()

@@ -12,7 +12,8 @@ from handlers.azure_ml import tags
 from handlers.azure_ml.errors import refused_as_job_rejected
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import Model, RegisterModel
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import model_version
 
@@ -33,6 +34,7 @@ class ModelSummary:
     """URI of its folder."""
 
 
+@activity
 def register_model(clients: Clients, request: RegisterModel) -> Model:
     """Register what the run's job left in `results/model/`, with its lineage.
 

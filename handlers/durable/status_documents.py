@@ -15,13 +15,9 @@ from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.durable.instances import is_broken
-from orchestrations.contracts import (
-    TERMINAL_RUN_STATES,
-    Failure,
-    LandingResult,
-    LandingStatus,
-    RunStatus,
-)
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.landing import LandingResult, LandingStatus
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunStatus
 from orchestrations.errors import TransientError
 
 

@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import Done, RecordWindow
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.landing import RecordWindow
 
 
 def _folder(pipeline: str) -> str:
     return f"windows/{pipeline}/"
 
 
+@activity
 def record_window(clients: Clients, request: RecordWindow) -> Done:
     """Keep how a window ended. The same window gives the same record, however often it is told."""
     # The time first, always in UTC: names sort by it.

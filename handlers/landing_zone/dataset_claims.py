@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from orchestrations.contracts import (
-    CheckSuperseded,
-    Claim,
-    ClaimDataset,
-    RunRequest,
-    Superseded,
-)
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.datasets import CheckSuperseded, Superseded
+from orchestrations.contracts.landing import Claim, ClaimDataset
+from orchestrations.contracts.runs import RunRequest
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties
@@ -33,6 +30,7 @@ def _name(pipeline: str, version: str) -> str:
     return f"claims/{pipeline}/{version}.json"
 
 
+@activity
 def claim_dataset(clients: Clients, request: ClaimDataset) -> Claim:
     """Claim a dataset version, or learn whose it is. The answer never changes afterwards."""
     claim = Claim(run=request.run, window=request.window)
@@ -48,6 +46,7 @@ def claim_dataset(clients: Clients, request: ClaimDataset) -> Claim:
     return Claim.from_dict(kept["claim"])
 
 
+@activity
 def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
     """Whether a dataset that was frozen later has been claimed: then trying again is a waste."""
     newest = max(_list(clients, request.pipeline), key=_frozen_at, default=None)

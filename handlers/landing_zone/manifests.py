@@ -12,10 +12,11 @@ from azure.core.exceptions import ResourceExistsError
 from handlers.azure_ml.job_outputs import read_bad_files
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
 from handlers.triggers.blob_events import is_safe_path, normal_etag
-from orchestrations.contracts import (
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.datasets import (
     Dataset,
-    Done,
     FreezeManifest,
     QuarantineFiles,
     Survey,
@@ -28,6 +29,7 @@ from orchestrations.pipeline import Pipeline
 MANIFEST_FILE = "manifest.jsonl"
 
 
+@activity
 def survey_zone(clients: Clients, request: SurveyZone) -> Survey:
     """List the zone once and tell how much is there, how new, and whether the marker is."""
     zone = _list_zone(clients, request.pipeline)
@@ -40,6 +42,7 @@ def survey_zone(clients: Clients, request: SurveyZone) -> Survey:
     )
 
 
+@activity
 def freeze_manifest(clients: Clients, request: FreezeManifest) -> Dataset:
     """List the zone once and write what is there as a manifest, named by its content.
 
@@ -71,6 +74,7 @@ def read_manifest(clients: Clients, dataset: Dataset) -> Iterator[ManifestLine]:
     return decode_manifest(text.decode().splitlines())
 
 
+@activity
 def quarantine_files(clients: Clients, request: QuarantineFiles) -> Done:
     """Leave the files that the run's error.json names out of every later manifest.
 

@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
 from handlers.messaging.ops_alerts import publish_alert, trouble_document
 from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
-from orchestrations.contracts import Failure
+from orchestrations.contracts.base import Done, Failure
+from orchestrations.contracts.runs import DeadLetter
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
-
-    from handlers.configuration.clients import Clients
 
 Kind = Literal["run", "delivery", "message"]
 """A `RunRequest`, a `Delivery` of a notification, or a message that nobody could read."""
@@ -71,6 +72,26 @@ class Rejected:
             body=self.body,
             properties=properties,
         )
+
+
+@activity
+def dead_letter(clients: Clients, request: DeadLetter) -> Done:
+    """Dead-letter a run, from where `handlers.messaging.redrive` takes it when its cause is mended.
+
+    It may be repeated, and many may call it at once. Takes about a second.
+    """
+    reject(
+        clients,
+        Rejected(
+            message_id=request.run,
+            kind="run",
+            body=request.request.model_dump_json(),
+            reason=request.failure.type,
+            description=request.failure.message,
+            run=request.run,
+        ),
+    )
+    return Done()
 
 
 def reject(clients: Clients, rejected: Rejected) -> None:

@@ -16,8 +16,8 @@ from handlers.messaging.service_bus import (
     message_queues,
     parse_body,
 )
-from handlers.notifications.delivery import Delivery
-from orchestrations.contracts import RunRequest
+from handlers.notifications.outbox import Delivery
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -9,16 +9,13 @@ from datetime import UTC, datetime, timedelta
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
 from handlers.durable.starting import start_once
-from handlers.messaging.dead_letter_queue import Rejected, reject, reject_message
+from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.service_bus import RETRIES, Message, message_queues, parse_body
-from orchestrations.contracts import (
-    DeadLetter,
-    Done,
-    RunInput,
-    RunRequest,
-    ScheduleRetry,
-)
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunRequest, ScheduleRetry
 from orchestrations.errors import InvalidRequest
 from orchestrations.names import run_id
 from orchestrations.retraining import retraining
@@ -43,6 +40,7 @@ def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) ->
     )
 
 
+@activity
 def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
     """Put the next attempt on `retries`, to be seen when the delay is over.
 
@@ -51,26 +49,6 @@ def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
     """
     enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
     message_queues(clients).send(RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
-    return Done()
-
-
-def dead_letter(clients: Clients, request: DeadLetter) -> Done:
-    """Dead-letter a run, from where `handlers.messaging.redrive` takes it when its cause is mended.
-
-    It may be repeated, and many may call it at once; `handlers.messaging.dead_letter_queue` says
-    why, and what happens when the process dies on the way. Takes about a second.
-    """
-    reject(
-        clients,
-        Rejected(
-            message_id=request.run,
-            kind="run",
-            body=request.request.model_dump_json(),
-            reason=request.failure.type,
-            description=request.failure.message,
-            run=request.run,
-        ),
-    )
     return Done()
 
 

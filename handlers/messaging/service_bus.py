@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
-from orchestrations.contracts import Contract
+from orchestrations.contracts.base import Contract
 from orchestrations.errors import InvalidRequest
 
 if TYPE_CHECKING:

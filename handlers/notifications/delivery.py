@@ -1,10 +1,7 @@
-"""Telling the world what happens to runs, on every channel of the run's pipeline.
+"""Deliver the messages of the queue `notifications`, each to one receiver.
 
-The queue `notifications` is the outbox: one message for each channel, so that a receiver that is
-down holds up nobody else. A delivery that fails is scheduled again on the queue with growing delays
-(`DELIVERY_DELAYS_SECONDS`, 75 h in all), then dead-lettered, and the operators are alerted. Each
-channel gets every notification at least once, under one and the same id: a crash, or an answer that
-is lost, gives a second copy, which receivers drop by `webhook-id`, CloudEvents `id` or `MessageId`.
+A delivery that fails is scheduled again on the queue with growing delays
+(`DELIVERY_DELAYS_SECONDS`, 75 h in all), then dead-lettered, and the operators are alerted.
 """
 
 from __future__ import annotations
@@ -12,14 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 from azure.core.messaging import CloudEvent
-from pydantic import Field
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -27,23 +22,23 @@ from handlers.messaging.dead_letter_queue import Rejected, reject, reject_messag
 from handlers.messaging.ops_alerts import Severity, publish_alert, trouble_document
 from handlers.messaging.service_bus import (
     NOTIFICATIONS,
-    Message,
-    fit_message_id,
     message_queues,
-    parse_body,
 )
-from handlers.notifications.webhook_client import parse_retry_after, parse_secrets, post, sign
-from orchestrations.contracts import Contract, Done, Notification, NotificationKind, Notify
+from handlers.notifications.outbox import Delivery, document, parse_delivery
+from handlers.notifications.webhook_client import parse_retry_after, post
+from handlers.notifications.webhook_signature import parse_secrets, sign
+from orchestrations.contracts.notifications import (
+    Notification,
+    NotificationKind,
+)
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
-from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Pipeline, Webhook
+from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS
 from orchestrations.retrying import describe
 
 logger = logging.getLogger(__name__)
 
 CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 
-# A webhook's body is under 20 KB, and a stack trace can be longer; JSON takes up to six bytes each.
-ERROR_TEXT_LIMIT_CHARACTERS = 2_000
 # A receiver may ask for patience, but not for ever.
 RETRY_AFTER_LIMIT_SECONDS = 86_400.0
 
@@ -60,41 +55,6 @@ SEVERITIES: dict[NotificationKind, Severity] = {
     "retrying": "warning",
     "failed": "error",
 }
-
-
-class Delivery(Contract):
-    """One notification on its way to one receiver: the body of a message on `notifications`."""
-
-    notification: Notification
-    channel: Literal["event_grid", "service_bus", "webhook", "callback"]
-    webhook: Webhook | None = None
-    """The receiver in the pipeline's file; only of channel `webhook`."""
-    attempt: int = Field(default=1, ge=1)
-
-    @property
-    def receiver(self) -> str:
-        """The receiver's name, unique among those of a notification."""
-        return f"webhook/{self.webhook.name}" if self.webhook else self.channel
-
-    @property
-    def id(self) -> str:
-        """`<notification>:<receiver>`, with the attempt from the second on."""
-        suffix = "" if self.attempt == 1 else f":{self.attempt}"
-        return fit_message_id(f"{self.notification.id}:{self.receiver}{suffix}")
-
-    def following(self) -> Delivery:
-        """The next attempt."""
-        return self.model_copy(update={"attempt": self.attempt + 1})
-
-    def to_message(self, *, enqueue_at: datetime | None = None) -> Message:
-        """The message on `notifications`."""
-        return Message(
-            message_id=self.id,
-            subject=self.receiver,
-            properties={"run": self.notification.status.id},
-            body=self.model_dump_json(),
-            enqueue_at=enqueue_at,
-        )
 
 
 @dataclass(frozen=True)
@@ -125,58 +85,6 @@ class Undeliverable:
 
 
 Outcome = Delivered | Skipped | Later | Undeliverable
-
-
-def document(notification: Notification) -> dict[str, Any]:
-    """What every channel tells: `{"type", "timestamp", "data"}`; data is the run's `RunStatus`.
-
-    The outer form is that of Standard Webhooks; a CloudEvent has type and time of its own, and
-    carries data alone.
-    """
-    return {
-        "type": f"Landfall.Run.{notification.kind.capitalize()}",
-        "timestamp": notification.at.isoformat(),
-        "data": notification.status.to_dict(),
-    }
-
-
-def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
-    """One for each channel of the pipeline, and for the caller who asked to be called back."""
-    shortened = _shorten(notification)
-    channels = pipeline.notify
-    found: list[Delivery] = []
-    if channels.event_grid:
-        found.append(Delivery(notification=shortened, channel="event_grid"))
-    if channels.service_bus:
-        found.append(Delivery(notification=shortened, channel="service_bus"))
-    found += [
-        Delivery(notification=shortened, channel="webhook", webhook=webhook)
-        for webhook in channels.webhooks
-    ]
-    if notification.callback_url is not None:
-        found.append(Delivery(notification=shortened, channel="callback"))
-    return found
-
-
-def publish_notification(clients: Clients, request: Notify) -> Done:
-    """Put a notification into the outbox, once for each channel.
-
-    If the process dies after the sending, the activity is run again and sends messages of the same
-    ids, which the queue drops.
-    """
-    found = deliveries(request.pipeline, request.notification)
-    if found:
-        message_queues(clients).send(NOTIFICATIONS, *(each.to_message() for each in found))
-    return Done()
-
-
-def parse_delivery(body: bytes | str) -> Delivery:
-    """The delivery in a message on `notifications`.
-
-    Raises:
-        InvalidRequest: it is none, or of a schema that this release does not know.
-    """
-    return parse_body(Delivery, body, queue=NOTIFICATIONS)
 
 
 def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Outcome:
@@ -381,14 +289,3 @@ def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -
         pipeline=status.pipeline,
         run=status.id,
     )
-
-
-def _shorten(notification: Notification) -> Notification:
-    error = notification.status.error
-    if error is None or len(error.message) <= ERROR_TEXT_LIMIT_CHARACTERS:
-        return notification
-    text = error.message[: ERROR_TEXT_LIMIT_CHARACTERS - 1] + "…"
-    status = notification.status.model_copy(
-        update={"error": error.model_copy(update={"message": text})}
-    )
-    return notification.model_copy(update={"status": status})

@@ -1,14 +1,11 @@
-"""Signed webhooks, in and out, as https://www.standardwebhooks.com describes them.
+"""Send webhooks to receivers that may be sent to.
 
-What is sent out goes to addresses that strangers may name (a caller's `callback_url`), so that the
-receiver is checked as OWASP's "Server-Side Request Forgery Prevention" asks for: see
-`handlers.notifications.receiver_addresses`.
+Strangers may name the address (a caller's `callback_url`), so the receiver is checked as OWASP's
+"Server-Side Request Forgery Prevention" asks for: see `handlers.notifications.receiver_addresses`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import http.client
 import os
@@ -21,8 +18,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from standardwebhooks import Webhook, WebhookVerificationError
-
 from handlers.configuration.settings import Network
 from handlers.notifications.receiver_addresses import (
     Receiver,
@@ -31,23 +26,13 @@ from handlers.notifications.receiver_addresses import (
     parse_receiver,
     resolve,
 )
-from orchestrations.errors import InvalidSetting, PermanentError, TransientError
-
-ID_HEADER = "webhook-id"
-TIMESTAMP_HEADER = "webhook-timestamp"
-SIGNATURE_HEADER = "webhook-signature"
+from orchestrations.errors import PermanentError, TransientError
 
 # https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
-# secrets of 24 to 64 bytes, payloads under 20 KB, 15 to 30 s for an answer.
-SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix that tells what a secret is for
-SECRET_BYTES = range(24, 65)
+# payloads under 20 KB, 15 to 30 s for an answer.
 BODY_LIMIT_BYTES = 20_000
 TIMEOUT_SECONDS = 15.0
 USER_AGENT = "Landfall-Webhooks/1"
-
-
-class BadSignature(PermanentError):
-    """The sender did not prove that it knows the secret, or the message is too old."""
 
 
 class ReceiverUnreachable(TransientError):
@@ -69,81 +54,6 @@ class Answer:
     def accepted(self) -> bool:
         """Whether the receiver has it. A redirect is no such answer and is not followed."""
         return 200 <= self.status < 300  # noqa: PLR2004 - the class of successes
-
-
-def parse_secrets(value: str, *, setting: str) -> Sequence[Webhook]:
-    """The secrets in an app setting: several, separated by spaces, while one replaces another.
-
-    Raises:
-        InvalidSetting: one is no secret; the message has its position, not the secret.
-    """
-    secrets = value.split()
-    if not secrets:
-        raise InvalidSetting(f"app setting {setting} is missing: set it to a whsec_ secret")
-    return [
-        Webhook(_decode_secret(secret, f"app setting {setting}, secret {position}"))
-        for position, secret in enumerate(secrets, start=1)
-    ]
-
-
-def _decode_secret(secret: str, where: str) -> bytes:
-    try:
-        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-    except binascii.Error:
-        key = b""
-    if not secret.startswith(SECRET_PREFIX) or len(key) not in SECRET_BYTES:
-        raise InvalidSetting(f"{where}: must be whsec_ and the base64 of 24 to 64 random bytes")
-    return key
-
-
-def sign(
-    secrets: Sequence[Webhook], *, message_id: str, at: datetime, body: bytes
-) -> dict[str, str]:
-    """The three headers of a message, with one signature for each secret.
-
-    Args:
-        secrets: from `parse_secrets`.
-        message_id: stays the same whenever the message is sent again.
-        at: when it is sent, timezone-aware.
-        body: UTF-8.
-    """
-    # The library drops the timezone before it takes the seconds.
-    sent_at = at.astimezone(UTC)
-    text = body.decode()
-    signatures = (
-        secret.sign(msg_id=message_id, timestamp=sent_at, data=text) for secret in secrets
-    )
-    return {
-        ID_HEADER: message_id,
-        TIMESTAMP_HEADER: str(int(sent_at.timestamp())),
-        SIGNATURE_HEADER: " ".join(signatures),
-    }
-
-
-def verify(secrets: Sequence[Webhook], headers: Mapping[str, str], body: bytes) -> str:
-    """Check who sent a message, and that this was in the last (or next) five minutes.
-
-    Returns:
-        Its id: the same id is the same message, sent again.
-
-    Raises:
-        BadSignature: no secret made the signature, a header is missing or malformed, or the
-            timestamp is too far from now.
-    """
-    why = "no secret is known"
-    for secret in secrets:
-        try:
-            secret.verify(body, dict(headers), json_parse=False)
-        except WebhookVerificationError as error:
-            why = str(error)
-        except ValueError:  # headers and bodies that the library cannot take apart
-            why = "headers or body are malformed"
-        else:
-            return next(value for name, value in headers.items() if name.lower() == ID_HEADER)
-    raise BadSignature(
-        f"headers {ID_HEADER}, {TIMESTAMP_HEADER} and {SIGNATURE_HEADER}: {why}; sign "
-        "<id>.<timestamp>.<body> as https://www.standardwebhooks.com describes"
-    )
 
 
 def post(

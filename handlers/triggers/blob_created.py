@@ -19,7 +19,7 @@ from handlers.durable.instances import is_live, tell_to_look
 from handlers.durable.status_documents import parsed
 from handlers.landing_zone import event_log
 from handlers.triggers.blob_events import BlobLanded, parse_blob_event, watching
-from orchestrations.contracts import LandingRequest, LandingStatus, OpenedBy
+from orchestrations.contracts.landing import LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
 from orchestrations.landing import landing
 from orchestrations.names import landing_instance

@@ -14,7 +14,8 @@ from handlers.landing_zone.batch_records import frozen_at, list_windows, read_wi
 from handlers.landing_zone.manifests import read_manifest, read_quarantine
 from handlers.triggers.blob_events import parse_blob_address, watching
 from handlers.triggers.problem_details import Answer, Problem
-from orchestrations.contracts import Dataset, RecordWindow
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import RecordWindow
 from orchestrations.errors import InvalidEvent
 from orchestrations.manifest import ManifestLine
 from orchestrations.pipeline import Pipeline

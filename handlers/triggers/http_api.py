@@ -34,9 +34,10 @@ from handlers.durable.status_documents import landing_document, run_document
 from handlers.messaging.redrive import MAXIMUM
 from handlers.messaging.redrive import redrive as redrive_letters
 from handlers.notifications.receiver_addresses import ReceiverRefused, parse_receiver
-from handlers.notifications.webhook_client import ID_HEADER, BadSignature, parse_secrets, verify
+from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.triggers.problem_details import Answer, Problem
-from orchestrations.contracts import TERMINAL_RUN_STATES, LandingRequest, RunState
+from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance

@@ -35,24 +35,21 @@ from handlers.durable.status_documents import broken_failure, parsed, run_status
 from handlers.landing_zone.batch_records import last_window
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
 from handlers.landing_zone.manifests import survey_zone
-from handlers.messaging.dead_letter_queue import Kind, collect, reject_message, sweep
-from handlers.messaging.retry_queue import dead_letter, start_attempt
+from handlers.messaging.dead_letter_queue import Kind, collect, dead_letter, reject_message, sweep
+from handlers.messaging.retry_queue import start_attempt
 from handlers.messaging.service_bus import NOTIFICATIONS, RETRIES
-from handlers.notifications.delivery import publish_notification
+from handlers.notifications.outbox import publish_notification
 from handlers.triggers.blob_created import ensure_landing
-from orchestrations.contracts import (
-    TERMINAL_RUN_STATES,
-    DeadLetter,
-    JobReference,
-    LandingStatus,
+from orchestrations.contracts.datasets import SurveyZone
+from orchestrations.contracts.jobs import CancelJob, GetJob
+from orchestrations.contracts.landing import LandingStatus
+from orchestrations.contracts.notifications import (
     Notification,
     NotificationKind,
-    Notify,
-    RunInput,
-    RunRequest,
-    RunState,
-    SurveyZone,
+    PublishNotification,
 )
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, DeadLetter, RunRequest, RunState
 from orchestrations.errors import JobFailed
 from orchestrations.names import notification_id, window_id
 from orchestrations.pipeline import Pipeline
@@ -201,7 +198,7 @@ class _Broom:
         if exists(await self.starter.get_status(run)) or await self._is_in_hand(claimed):
             return
         try:
-            await asyncio.to_thread(get_job, self.clients, JobReference(job=run))
+            await asyncio.to_thread(get_job, self.clients, GetJob(job=run))
         except JobFailed:  # there is none: the run never came as far
             if await start_attempt(self.starter, claimed.request):
                 self.summary.runs_started.append(run)
@@ -237,7 +234,7 @@ class _Broom:
         run, told = str(instance.instance_id), told_status(instance)
         if told.job is None or told.state not in ("queued", "running"):
             return
-        job = await asyncio.to_thread(get_job, self.clients, JobReference(job=told.job))
+        job = await asyncio.to_thread(get_job, self.clients, GetJob(job=told.job))
         if job.state in ENDED and await tell_to_look(self.starter, run):
             self.summary.runs_told.append(run)
 
@@ -251,7 +248,7 @@ class _Broom:
             # It broke when nothing was left to do but to tell of it.
             await asyncio.to_thread(self._tell_of_end, whole)
         else:
-            await asyncio.to_thread(cancel_job, self.clients, JobReference(job=run))
+            await asyncio.to_thread(cancel_job, self.clients, CancelJob(job=run))
             await asyncio.to_thread(self._give_up, whole)
         # Last: dying before it means doing all of it again, under the same ids.
         document = {"at": self.now.isoformat(), "status": str(instance.runtime_status)}
@@ -290,7 +287,7 @@ class _Broom:
             callback_url=request.callback_url,
         )
         publish_notification(
-            self.clients, Notify(pipeline=request.pipeline, notification=notification)
+            self.clients, PublishNotification(pipeline=request.pipeline, notification=notification)
         )
 
     async def check_messages(self) -> None:

@@ -111,7 +111,7 @@ def new_steps(episode: Episode, answer: Document) -> list[Document]:
 
 def _known() -> KnownFunctions:
     known = KnownFunctions()
-    known.register("activity", tuple(activity.name for activity in activities.ALL))
+    known.register("activity", tuple(activities.ACTIVITIES))
     known.register("orchestrator", tuple(ORCHESTRATORS))
     return known
 

@@ -21,15 +21,9 @@ from handlers.landing_zone.manifests import freeze_manifest, quarantine_files
 from handlers.triggers.explain import explain
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
-from orchestrations.contracts import (
-    ClaimDataset,
-    Dataset,
-    FreezeManifest,
-    LandingResult,
-    QuarantineFiles,
-    RecordWindow,
-    RunRequest,
-)
+from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
+from orchestrations.contracts.landing import ClaimDataset, LandingResult, RecordWindow
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
 from tests.unit.orchestrations.examples import PIPELINE

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from orchestrations.contracts import Dataset, RunRequest
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.pipeline import Pipeline
 
 FROZEN_AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrations import errors
-from orchestrations.activities import FAILURE_KEY, SUBMIT_JOB
-from orchestrations.contracts import Failure, Job, RunInput, Survey
+from orchestrations.activities import FAILURE_KEY, parse_outcome
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.datasets import Survey
+from orchestrations.contracts.jobs import Job, SubmitJob
+from orchestrations.contracts.retraining import RunInput
 from orchestrations.errors import GateNotMet, JobFailed, PermanentError, QuotaExceeded
 from orchestrations.judging import judge
 from orchestrations.manifest import ManifestLine, decode_manifest, encode_manifest
@@ -150,7 +153,7 @@ def test_an_error_that_is_not_ours_may_pass() -> None:
 def test_a_refusal_is_raised_again_as_what_it_was() -> None:
     outcome = {FAILURE_KEY: describe(QuotaExceeded("no rung fits")).to_dict()}
     with pytest.raises(QuotaExceeded, match="no rung fits"):
-        SUBMIT_JOB.parse_outcome(outcome)
+        parse_outcome(SubmitJob, outcome)
 
 
 @given(st.integers(0, 1_000_000))

@@ -11,19 +11,17 @@ from hypothesis import strategies as st
 
 from handlers.triggers.blob_created import ensure_landing
 from orchestrations.activities import RESULT_KEY
-from orchestrations.contracts import (
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.datasets import Dataset, FreezeManifest, Survey
+from orchestrations.contracts.landing import (
     Claim,
     ClaimDataset,
-    Dataset,
-    Done,
-    FreezeManifest,
     LandingRequest,
     LandingResult,
     LandingStatus,
     RecordWindow,
-    RunInput,
-    Survey,
 )
+from orchestrations.contracts.retraining import RunInput
 from orchestrations.landing import LOOKS_PER_GENERATION, landing
 from orchestrations.manifest import ManifestLine
 from orchestrations.names import dataset_version, landing_instance, zone_fingerprint

@@ -7,27 +7,22 @@ from typing import Any
 
 import pytest
 
-from orchestrations.activities import ALL, FAILURE_KEY, RESULT_KEY
-from orchestrations.contracts import (
+from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
+from orchestrations.contracts.base import Contract, Done, Failure
+from orchestrations.contracts.datasets import DataAsset, Superseded
+from orchestrations.contracts.jobs import (
+    CancelJob,
     Capacity,
-    Contract,
-    DataAsset,
-    Done,
     EnsureCapacity,
-    Failure,
     Job,
-    JobReference,
     JobState,
-    Model,
-    Notify,
-    RegisterModel,
     Results,
-    RunInput,
-    RunStatus,
-    ScheduleRetry,
     SubmitJob,
-    Superseded,
 )
+from orchestrations.contracts.models import Model, RegisterModel
+from orchestrations.contracts.notifications import PublishNotification
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunStatus, ScheduleRetry
 from orchestrations.looking import LOOK
 from orchestrations.names import run_id
 from orchestrations.retraining import retraining
@@ -58,7 +53,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.simulation = Simulation(
-            activities={each.name: self._activity(each.name, each.request) for each in ALL},
+            activities={name: self._activity(name, each) for name, each in ACTIVITIES.items()},
             orchestrators={"retraining": retraining},
         )
 
@@ -277,7 +272,7 @@ def test_a_submission_that_was_not_answered_may_have_been_heard() -> None:
     cluster = Cluster(QUICK, broken={"submit_job"})
     status = cluster.run()
     assert status.state == "retrying"
-    assert cluster.requests("cancel_job") == [JobReference(job=status.id)]
+    assert cluster.requests("cancel_job") == [CancelJob(job=status.id)]
 
 
 def test_somebody_elses_job_of_the_runs_name_is_left_alone() -> None:
@@ -312,7 +307,7 @@ def test_a_request_to_cancel_reaches_the_job() -> None:
     cluster = Cluster([(0, "queued"), (10, "running")], cancel_requested=True)
     status = cluster.run()
     assert status.state == "cancelled"
-    assert cluster.requests("cancel_job") == [JobReference(job=status.id)]
+    assert cluster.requests("cancel_job") == [CancelJob(job=status.id)]
     assert cluster.told == ["started", "cancelled"]
 
 
@@ -390,6 +385,6 @@ def test_notification_ids_are_derived() -> None:
     ids = [
         request.notification.id
         for request in cluster.requests("publish_notification")
-        if isinstance(request, Notify)
+        if isinstance(request, PublishNotification)
     ]
     assert ids == [f"{status.id}:started", f"{status.id}:succeeded"]

@@ -6,7 +6,7 @@ import pytest
 from azure.ai.ml.entities import AmlCompute
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
-from orchestrations.contracts import EnsureCapacity
+from orchestrations.contracts.jobs import EnsureCapacity
 from orchestrations.errors import JobRejected
 from orchestrations.pipeline import Rung
 from tests.local.handlers.azure_ml.conftest import Cloud

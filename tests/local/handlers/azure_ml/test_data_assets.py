@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from handlers.azure_ml.data_assets import register_dataset
-from orchestrations.contracts import RegisterDataset
+from orchestrations.contracts.datasets import RegisterDataset
 from orchestrations.errors import JobRejected
 from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.unit.orchestrations.examples import DATASET, PIPELINE

@@ -9,7 +9,7 @@ from handlers.azure_ml.job_outputs import (
     read_results,
     results_folder,
 )
-from orchestrations.contracts import ReadResults, Results
+from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import JobFailed
 from tests.local.handlers.azure_ml.conftest import Cloud
 

@@ -17,16 +17,17 @@ from handlers.azure_ml.jobs import (
     submit_job,
 )
 from handlers.azure_ml.model_registry import find_champion, register_model
-from orchestrations.contracts import (
+from orchestrations.contracts.datasets import RegisterDataset
+from orchestrations.contracts.jobs import (
+    CancelJob,
     Capacity,
     EnsureCapacity,
+    GetJob,
     Job,
-    JobReference,
     ReadResults,
-    RegisterDataset,
-    RegisterModel,
     SubmitJob,
 )
+from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.names import model_version, run_id
 from orchestrations.pipeline import Rung
@@ -101,7 +102,7 @@ def submission(cloud: Cloud, attempt: int, todo: str) -> SubmitJob:
 def wait_until(cloud: Cloud, run: str, *states: str) -> Job:
     deadline = time.monotonic() + 60
     while True:
-        job = get_job(cloud.clients, JobReference(job=run))
+        job = get_job(cloud.clients, GetJob(job=run))
         if job.state in states:
             return job
         assert job.state not in ENDED, f"{job}\n{log_of(cloud, run)}"
@@ -170,7 +171,7 @@ def test_submitted_many_times_at_once_it_is_one_job(prepared: Cloud) -> None:
     with ThreadPoolExecutor(4) as pool:
         jobs = list(pool.map(submit_job, [prepared.clients] * 4, [request] * 4))
     assert {job.name for job in jobs} == {request.run}
-    cancel_job(prepared.clients, JobReference(job=request.run))
+    cancel_job(prepared.clients, CancelJob(job=request.run))
     wait_until(prepared, request.run, "cancelled")
 
 
@@ -180,17 +181,16 @@ def test_a_request_to_cancel_is_seen_and_a_cancel_ends_the_job(prepared: Cloud) 
     assert not wait_until(prepared, run, "running").cancel_requested
     request_cancel(clients, run, "a mistake")
     request_cancel(clients, run, "once more")
-    assert get_job(clients, JobReference(job=run)).cancel_requested
-    cancel_job(clients, JobReference(job=run))
+    assert get_job(clients, GetJob(job=run)).cancel_requested
+    cancel_job(clients, CancelJob(job=run))
     assert not wait_until(prepared, run, "cancelled").cancel_requested
-    cancel_job(clients, JobReference(job=run))
+    cancel_job(clients, CancelJob(job=run))
 
 
 def test_a_job_that_is_gone(prepared: Cloud) -> None:
-    nowhere = JobReference(job="digits-0-1")
-    cancel_job(prepared.clients, nowhere)
+    cancel_job(prepared.clients, CancelJob(job="digits-0-1"))
     with pytest.raises(JobFailed, match="deleted"):
-        get_job(prepared.clients, nowhere)
+        get_job(prepared.clients, GetJob(job="digits-0-1"))
 
 
 def test_a_job_that_the_workspace_refuses(prepared: Cloud) -> None:

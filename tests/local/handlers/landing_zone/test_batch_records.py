@@ -9,7 +9,7 @@ from handlers.landing_zone.batch_records import (
     read_window,
     record_window,
 )
-from orchestrations.contracts import LandingResult, RecordWindow
+from orchestrations.contracts.landing import LandingResult, RecordWindow
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.examples import DATASET
 

@@ -11,7 +11,9 @@ from handlers.landing_zone.dataset_claims import (
     list_claims,
     read_claim,
 )
-from orchestrations.contracts import CheckSuperseded, ClaimDataset, Dataset, RunRequest
+from orchestrations.contracts.datasets import CheckSuperseded, Dataset
+from orchestrations.contracts.landing import ClaimDataset
+from orchestrations.contracts.runs import RunRequest
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.examples import DATASET
 

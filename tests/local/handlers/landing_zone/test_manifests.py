@@ -7,7 +7,7 @@ import pytest
 from azure.storage.blob import BlobBlock
 
 from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest, survey_zone
-from orchestrations.contracts import Dataset, Survey, SurveyZone
+from orchestrations.contracts.datasets import Dataset, Survey, SurveyZone
 from orchestrations.manifest import MLTABLE
 from tests.local.handlers.zone_on_storage import Zone
 

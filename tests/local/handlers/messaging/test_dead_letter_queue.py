@@ -2,10 +2,17 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from handlers.messaging.dead_letter_queue import Rejected, collect, reject, reject_message
-from handlers.messaging.retry_queue import dead_letter, retry_message
+from handlers.messaging.dead_letter_queue import (
+    Rejected,
+    collect,
+    dead_letter,
+    reject,
+    reject_message,
+)
+from handlers.messaging.retry_queue import retry_message
 from handlers.messaging.service_bus import REJECTED_RUNS, message_queues
-from orchestrations.contracts import DeadLetter, Failure, RunRequest
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.runs import DeadLetter, RunRequest
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.orchestrations.examples import run_request
 

@@ -9,7 +9,7 @@ from handlers.messaging.dead_letter_queue import DeadLetters, Rejected, sweep
 from handlers.messaging.redrive import redrive
 from handlers.messaging.retry_queue import parse_retry, schedule_retry
 from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queues
-from orchestrations.contracts import ScheduleRetry
+from orchestrations.contracts.runs import ScheduleRetry
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.orchestrations.examples import DATASET, run_request
 

@@ -12,15 +12,18 @@ from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS
 from handlers.notifications.delivery import (
     Delivered,
-    Delivery,
     Later,
     Skipped,
     Undeliverable,
     handle_delivery,
-    parse_delivery,
-    publish_notification,
 )
-from orchestrations.contracts import Notification, NotificationKind, Notify, RunStatus
+from handlers.notifications.outbox import Delivery, parse_delivery, publish_notification
+from orchestrations.contracts.notifications import (
+    Notification,
+    NotificationKind,
+    PublishNotification,
+)
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Notifications, Webhook
 from tests.local.handlers.world_with_messaging import SECRET, Namespace, World
 from tests.unit.orchestrations.examples import DATASET, PIPELINE
@@ -63,7 +66,9 @@ def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace)
     pipeline = PIPELINE.model_copy(update={"notify": Notifications(webhooks=[MODEL_WATCH])})
     notification = a_notification(1, callback_url=f"{world.receiver.url}/callback")
     for _ in range(2):  # the second time as after a crash between effect and checkpoint
-        publish_notification(world.clients, Notify(pipeline=pipeline, notification=notification))
+        publish_notification(
+            world.clients, PublishNotification(pipeline=pipeline, notification=notification)
+        )
     taken = namespace.take(NOTIFICATIONS)
     messages = [each for each in taken if str(each.message_id).startswith(notification.id)]
     assert sorted(str(message.message_id) for message in messages) == [

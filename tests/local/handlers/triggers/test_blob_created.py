@@ -15,7 +15,7 @@ from handlers.landing_zone import event_log
 from handlers.landing_zone.event_log import Decision, Entry
 from handlers.triggers import blob_created
 from handlers.triggers.blob_created import handle_blob_event
-from orchestrations.contracts import LandingRequest, LandingStatus
+from orchestrations.contracts.landing import LandingRequest, LandingStatus
 from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.durable_fake import TaskHub

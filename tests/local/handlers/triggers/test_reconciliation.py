@@ -17,21 +17,18 @@ from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.manifests import freeze_manifest
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
-from handlers.notifications.delivery import parse_delivery
+from handlers.notifications.outbox import parse_delivery
 from handlers.triggers import reconciliation
 from handlers.triggers.reconciliation import BUDGET_SECONDS, END_KINDS, Summary, reconcile
-from orchestrations.contracts import (
-    TERMINAL_RUN_STATES,
+from orchestrations.contracts.datasets import FreezeManifest
+from orchestrations.contracts.landing import (
     ClaimDataset,
-    FreezeManifest,
     LandingResult,
     LandingStatus,
     RecordWindow,
-    RunInput,
-    RunRequest,
-    RunState,
-    RunStatus,
 )
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunRequest, RunState, RunStatus
 from orchestrations.names import landing_instance, run_id, window_id
 from orchestrations.pipeline import Notifications, Pipeline
 from tests.local.handlers.world_with_messaging import Namespace, World

@@ -7,7 +7,7 @@ import pytest
 
 from handlers.azure_ml import compute_clusters
 from handlers.azure_ml.compute_clusters import ensure_capacity
-from orchestrations.contracts import Capacity, EnsureCapacity
+from orchestrations.contracts.jobs import Capacity, EnsureCapacity
 from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
 from orchestrations.pipeline import Rung
 from tests.unit.handlers.azure_ml_fake import World, make_world, refusal

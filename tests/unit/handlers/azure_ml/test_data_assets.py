@@ -8,7 +8,7 @@ import pytest
 from azure.ai.ml.operations import DataOperations
 
 from handlers.azure_ml.data_assets import manifest_uri, register_dataset, same_folder
-from orchestrations.contracts import DataAsset, RegisterDataset
+from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.errors import JobRejected
 from tests.unit.handlers.azure_ml_fake import World, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, PIPELINE

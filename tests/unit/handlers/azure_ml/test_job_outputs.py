@@ -19,7 +19,8 @@ from handlers.azure_ml.job_outputs import (
     read_results,
     results_folder,
 )
-from orchestrations.contracts import Failure, ReadResults, Results
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import JobFailed
 from tests.unit.handlers.azure_ml_fake import World, make_world
 

@@ -19,7 +19,8 @@ from handlers.azure_ml.jobs import (
     request_cancel,
     submit_job,
 )
-from orchestrations.contracts import Capacity, DataAsset, Job, JobReference, SubmitJob
+from orchestrations.contracts.datasets import DataAsset
+from orchestrations.contracts.jobs import CancelJob, Capacity, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, run_request
@@ -34,7 +35,8 @@ REQUEST = SubmitJob(
     capacity=Capacity(cluster="spot", nodes=2),
     asset=DataAsset(name="digits", version=DATASET.version),
 )
-REFERENCE = JobReference(job=RUN)
+LOOK = GetJob(job=RUN)
+CANCEL = CancelJob(job=RUN)
 OURS = {"landfall.run": RUN, "landfall.pipeline": "digits"}
 JOB_YML = """\
 type: command
@@ -230,7 +232,7 @@ def test_states(status: str | None, state: str) -> None:
 
 def test_get_tells_the_champion_of_the_submission(world: World) -> None:
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS | {"landfall.champion": "6"})
-    assert get_job(world.clients, REFERENCE) == Job(
+    assert get_job(world.clients, LOOK) == Job(
         name=RUN, state="running", champion="6", studio_url=f"https://ml/{RUN}"
     )
 
@@ -240,9 +242,9 @@ def test_get_sees_a_request_to_cancel_until_the_job_has_ended(world: World) -> N
     request_cancel(world.clients, RUN, "a mistake")
     request_cancel(world.clients, RUN, "again")
     assert world.records.blobs == {f"runs/{RUN}/cancel": b'{"reason": "a mistake"}'}
-    assert get_job(world.clients, REFERENCE).cancel_requested
+    assert get_job(world.clients, LOOK).cancel_requested
     world.workspace.jobs.store[RUN,].status = "Completed"
-    assert not get_job(world.clients, REFERENCE).cancel_requested
+    assert not get_job(world.clients, LOOK).cancel_requested
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_get_sees_a_request_to_cancel_until_the_job_has_ended(world: World) -> N
 def test_get_tells_why_a_job_failed(world: World, known: Any, error: str | None) -> None:
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed", OURS)
     world.workspace.jobs.run_error = SimpleNamespace(error=known)
-    job = get_job(world.clients, REFERENCE)
+    job = get_job(world.clients, LOOK)
     assert (job.state, job.error) == ("failed", error)
 
 
@@ -266,13 +268,13 @@ def test_get_tells_of_a_failure_also_when_nobody_knows_why(
 ) -> None:
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed", OURS)
     world.workspace.jobs.run_error = refusal(503, "history is down")
-    assert get_job(world.clients, REFERENCE).state == "failed"
+    assert get_job(world.clients, LOOK).state == "failed"
     assert f"why job {RUN} failed: history is down" in caplog.text
 
 
 def test_get_of_a_deleted_job_is_tried_again(world: World) -> None:
     with pytest.raises(JobFailed, match="somebody deleted it"):
-        get_job(world.clients, REFERENCE)
+        get_job(world.clients, LOOK)
 
 
 @pytest.mark.parametrize("status", [None, "Completed", "Failed", "Canceled"])
@@ -281,14 +283,14 @@ def test_cancel_of_a_job_that_has_ended_or_is_gone_is_fine(
 ) -> None:
     if status is not None:
         world.workspace.jobs.store[RUN,] = a_job(RUN, status, OURS)
-    cancel_job(world.clients, REFERENCE)
+    cancel_job(world.clients, CANCEL)
     assert world.workspace.jobs.cancelled == []
 
 
 def test_cancel_asks_and_may_ask_twice(world: World) -> None:
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
-    cancel_job(world.clients, REFERENCE)
-    cancel_job(world.clients, REFERENCE)
+    cancel_job(world.clients, CANCEL)
+    cancel_job(world.clients, CANCEL)
     assert world.workspace.jobs.cancelled == [RUN, RUN]
 
 
@@ -301,7 +303,7 @@ def test_cancel_of_a_job_that_ends_meanwhile_is_fine(world: World, status: int) 
         raise refusal(status, "it has ended")
 
     world.workspace.jobs.cancel_faults.append(ended)
-    cancel_job(world.clients, REFERENCE)
+    cancel_job(world.clients, CANCEL)
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -313,4 +315,4 @@ def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
 
     world.workspace.jobs.cancel_faults.append(fail)
     with pytest.raises(Exception, match="no"):
-        cancel_job(world.clients, REFERENCE)
+        cancel_job(world.clients, CANCEL)

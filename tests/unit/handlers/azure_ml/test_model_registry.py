@@ -14,7 +14,7 @@ from handlers.azure_ml.model_registry import (
     find_champion,
     register_model,
 )
-from orchestrations.contracts import RegisterModel
+from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import model_version
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal

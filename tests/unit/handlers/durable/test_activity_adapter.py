@@ -7,31 +7,32 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from handlers.azure_ml.jobs import get_job
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import as_activity
-from orchestrations.activities import GET_JOB
-from orchestrations.contracts import Job, JobReference
+from handlers.durable.activity_adapter import activity, as_function
+from orchestrations.activities import parse_outcome
+from orchestrations.contracts.jobs import GetJob, Job
 from orchestrations.errors import JobFailed, JobRejected, PermanentError
 
 CLIENTS = Clients(Settings({}))
-REQUEST = JobReference(job="digits-aa-1").to_dict()
+REQUEST = GetJob(job="digits-aa-1").to_dict()
 
 
 def test_contracts_go_in_and_a_tagged_outcome_comes_out() -> None:
-    def look(clients: Clients, request: JobReference) -> Job:
+    def look(clients: Clients, request: GetJob) -> Job:
         """Look at a job."""
         assert clients is CLIENTS
         return Job(name=request.job, state="running")
 
-    run = as_activity(GET_JOB, look, CLIENTS)
+    run = as_function(GetJob, look, CLIENTS)
     outcome = run(REQUEST)
-    assert GET_JOB.parse_outcome(json.loads(json.dumps(outcome))) == Job(
+    assert parse_outcome(GetJob, json.loads(json.dumps(outcome))) == Job(
         name="digits-aa-1", state="running"
     )
     assert (run.__name__, run.__doc__) == ("get_job", "Look at a job.")
     # Azure Functions binds by the parameter's name.
-    assert list(inspect.signature(run).parameters) == ["request"]
+    assert list(inspect.signature(run).parameters) == ["request_document"]
 
 
 class OfAnotherLibrary(PermanentError):
@@ -44,29 +45,43 @@ class OfAnotherLibrary(PermanentError):
 def test_a_permanent_error_comes_back_as_data_and_is_raised_on_the_other_side(
     raised: type[PermanentError], type_told: type[PermanentError]
 ) -> None:
-    def refuse(_clients: Clients, _request: JobReference) -> Job:
+    def refuse(_clients: Clients, _request: GetJob) -> Job:
         raise raised("no such size")
 
-    outcome = as_activity(GET_JOB, refuse, CLIENTS)(REQUEST)
+    outcome = as_function(GetJob, refuse, CLIENTS)(REQUEST)
     json.dumps(outcome)
     with pytest.raises(type_told, match="no such size") as error:
-        GET_JOB.parse_outcome(outcome)
+        parse_outcome(GetJob, outcome)
     assert type(error.value) is type_told
 
 
 @pytest.mark.parametrize("fault", [JobFailed("gone"), ConnectionError("reset"), KeyError("x")])
 def test_everything_else_is_raised_for_the_retry_policy(fault: Exception) -> None:
-    def fail(_clients: Clients, _request: JobReference) -> Job:
+    def fail(_clients: Clients, _request: GetJob) -> Job:
         raise fault
 
     with pytest.raises(type(fault)):
-        as_activity(GET_JOB, fail, CLIENTS)(REQUEST)
+        as_function(GetJob, fail, CLIENTS)(REQUEST)
 
 
 @pytest.mark.parametrize("document", [{}, {"job": 1}, {"job": "j", "more": 1}])
 def test_what_is_no_such_contract_is_raised(document: dict[str, Any]) -> None:
-    def never(_clients: Clients, _request: JobReference) -> Job:
+    def never(_clients: Clients, _request: GetJob) -> Job:
         raise AssertionError
 
     with pytest.raises(ValidationError):
-        as_activity(GET_JOB, never, CLIENTS)(document)
+        as_function(GetJob, never, CLIENTS)(document)
+
+
+def test_a_body_must_be_declared_and_there_is_one_of_each() -> None:
+    def unheard_of(_clients: Clients, _request: GetJob) -> Job:
+        raise AssertionError
+
+    def impostor(_clients: Clients, _request: GetJob) -> Job:
+        raise AssertionError
+
+    impostor.__name__ = get_job.__name__
+    with pytest.raises(AssertionError, match="declares no activity unheard_of"):
+        activity(unheard_of)
+    with pytest.raises(AssertionError, match="get_job has two bodies"):
+        activity(impostor)

@@ -9,7 +9,8 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging import retry_queue
 from handlers.messaging.retry_queue import handle_retry, parse_retry, retry_message, start_attempt
-from orchestrations.contracts import Failure, RunInput
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.retraining import RunInput
 from orchestrations.errors import InvalidRequest
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, run_request

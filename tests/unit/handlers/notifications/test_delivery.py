@@ -12,19 +12,18 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import MESSAGE_ID_LIMIT_CHARACTERS, fit_message_id
 from handlers.notifications.delivery import (
-    Delivery,
     Later,
     Skipped,
     Undeliverable,
     after_failed_delivery,
     deliver,
-    deliveries,
-    document,
     handle_delivery,
-    parse_delivery,
 )
+from handlers.notifications.outbox import Delivery, deliveries, document, parse_delivery
 from handlers.notifications.webhook_client import BODY_LIMIT_BYTES
-from orchestrations.contracts import Failure, Notification, RunStatus
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.notifications import Notification
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import InvalidRequest
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Notifications, Webhook
 from tests.unit.orchestrations.examples import DATASET, PIPELINE

@@ -8,16 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from handlers.notifications.webhook_client import (
-    Answer,
-    BadSignature,
-    BodyTooLarge,
-    parse_retry_after,
-    parse_secrets,
-    post,
-    sign,
-    verify,
-)
+from handlers.notifications.webhook_client import Answer, BodyTooLarge, parse_retry_after, post
+from handlers.notifications.webhook_signature import BadSignature, parse_secrets, sign, verify
 from orchestrations.errors import InvalidSetting
 
 OLD = "whsec_" + base64.b64encode(b"o" * 24).decode()

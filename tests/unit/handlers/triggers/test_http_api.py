@@ -11,16 +11,11 @@ import pytest
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.notifications.webhook_client import parse_secrets, sign
+from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
-from orchestrations.contracts import (
-    LandingRequest,
-    LandingResult,
-    LandingStatus,
-    RunState,
-    RunStatus,
-)
+from orchestrations.contracts.landing import LandingRequest, LandingResult, LandingStatus
+from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.names import request_instance
 from tests.unit.handlers.azure_ml_fake import make_world
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub

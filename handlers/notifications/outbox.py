@@ -1,0 +1,128 @@
+"""The outbox: what is to be sent about a run, one message a channel on the queue `notifications`.
+
+A receiver that is down delays no other. Each channel gets every notification at least once, under
+one and the same id; receivers drop second copies by `webhook-id`, CloudEvents `id` or `MessageId`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from handlers.messaging.service_bus import (
+    NOTIFICATIONS,
+    Message,
+    fit_message_id,
+    message_queues,
+    parse_body,
+)
+from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.pipeline import Pipeline, Webhook
+
+# A webhook's body is under 20 KB, and a stack trace can be longer; JSON takes up to six bytes each.
+ERROR_TEXT_LIMIT_CHARACTERS = 2_000
+
+
+class Delivery(Contract):
+    """One notification on its way to one receiver: the body of a message on `notifications`."""
+
+    notification: Notification
+    channel: Literal["event_grid", "service_bus", "webhook", "callback"]
+    webhook: Webhook | None = None
+    """The receiver in the pipeline's file; only of channel `webhook`."""
+    attempt: int = Field(default=1, ge=1)
+
+    @property
+    def receiver(self) -> str:
+        """The receiver's name, unique among those of a notification."""
+        return f"webhook/{self.webhook.name}" if self.webhook else self.channel
+
+    @property
+    def id(self) -> str:
+        """`<notification>:<receiver>`, with the attempt from the second on."""
+        suffix = "" if self.attempt == 1 else f":{self.attempt}"
+        return fit_message_id(f"{self.notification.id}:{self.receiver}{suffix}")
+
+    def following(self) -> Delivery:
+        """The next attempt."""
+        return self.model_copy(update={"attempt": self.attempt + 1})
+
+    def to_message(self, *, enqueue_at: datetime | None = None) -> Message:
+        """The message on `notifications`."""
+        return Message(
+            message_id=self.id,
+            subject=self.receiver,
+            properties={"run": self.notification.status.id},
+            body=self.model_dump_json(),
+            enqueue_at=enqueue_at,
+        )
+
+
+def document(notification: Notification) -> dict[str, Any]:
+    """What every channel tells: `{"type", "timestamp", "data"}`; data is the run's `RunStatus`.
+
+    The outer form is that of Standard Webhooks; a CloudEvent has type and time of its own, and
+    carries data alone.
+    """
+    return {
+        "type": f"Landfall.Run.{notification.kind.capitalize()}",
+        "timestamp": notification.at.isoformat(),
+        "data": notification.status.to_dict(),
+    }
+
+
+def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
+    """One for each channel of the pipeline, and for the caller who asked to be called back."""
+    shortened = _shorten(notification)
+    channels = pipeline.notify
+    found: list[Delivery] = []
+    if channels.event_grid:
+        found.append(Delivery(notification=shortened, channel="event_grid"))
+    if channels.service_bus:
+        found.append(Delivery(notification=shortened, channel="service_bus"))
+    found += [
+        Delivery(notification=shortened, channel="webhook", webhook=webhook)
+        for webhook in channels.webhooks
+    ]
+    if notification.callback_url is not None:
+        found.append(Delivery(notification=shortened, channel="callback"))
+    return found
+
+
+@activity
+def publish_notification(clients: Clients, request: PublishNotification) -> Done:
+    """Put a notification into the outbox, once for each channel.
+
+    If the process dies after the sending, the activity is run again and sends messages of the same
+    ids, which the queue drops.
+    """
+    found = deliveries(request.pipeline, request.notification)
+    if found:
+        message_queues(clients).send(NOTIFICATIONS, *(each.to_message() for each in found))
+    return Done()
+
+
+def parse_delivery(body: bytes | str) -> Delivery:
+    """The delivery in a message on `notifications`.
+
+    Raises:
+        InvalidRequest: it is none, or of a schema that this release does not know.
+    """
+    return parse_body(Delivery, body, queue=NOTIFICATIONS)
+
+
+def _shorten(notification: Notification) -> Notification:
+    error = notification.status.error
+    if error is None or len(error.message) <= ERROR_TEXT_LIMIT_CHARACTERS:
+        return notification
+    text = error.message[: ERROR_TEXT_LIMIT_CHARACTERS - 1] + "…"
+    status = notification.status.model_copy(
+        update={"error": error.model_copy(update={"message": text})}
+    )
+    return notification.model_copy(update={"status": status})

@@ -1,0 +1,25 @@
+"""The input of the orchestration `retraining`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from orchestrations.contracts.base import Contract
+from orchestrations.contracts.jobs import Job
+from orchestrations.contracts.runs import RunRequest
+
+
+class Waiting(Contract):
+    """Where a run's wait for its job goes on after `continue_as_new`."""
+
+    job: Job
+    state_since: datetime
+    polls: int = 0
+    cancel_sent: bool = False
+
+
+class RunInput(Contract):
+    """What `retraining` is started with, or starts itself with again while it waits."""
+
+    request: RunRequest
+    waiting: Waiting | None = None
