@@ -195,15 +195,18 @@ def test_short_form_of_history() -> None:
         history.task_completed("4", 0, '{"a": 1}'),
         history.timer_fired("9", 2, "9"),
     ]
-    assert status.compact(events, show_output=True) == [
-        {"EventType": "TaskScheduled", "Timestamp": "2", "FunctionName": "slow", "Input": 1},
+    assert status.compact(events, show_input=True, show_output=True) == [
+        {"EventType": "TaskScheduled", "Timestamp": "2", "Name": "slow", "Input": "1"},
+        {"EventType": "TimerCreated", "Timestamp": "2", "FireAt": "9"},
         {
             "EventType": "TaskCompleted",
             "Timestamp": "4",
             "ScheduledTime": "2",
             "FunctionName": "act",
+            "Input": "1",
             "Result": {"a": 1},
         },
         {"EventType": "TimerFired", "Timestamp": "9", "FireAt": "9"},
     ]
-    assert all("Result" not in line for line in status.compact(events, show_output=False))
+    short = status.compact(events, show_input=False, show_output=False)
+    assert not any("Result" in line or "Input" in line for line in short)

@@ -22,7 +22,7 @@ def view(
 
     Args:
         instance: what to show.
-        show_input: whether to show the input; null otherwise.
+        show_input: whether to show the input, null otherwise, and inputs in the history.
         events: history to show, None: none.
         show_output: whether results appear in the history.
     """
@@ -38,7 +38,7 @@ def view(
         "lastUpdatedTime": seconds(instance.last_updated_at),
     }
     if events is not None:
-        shown["historyEvents"] = compact(events, show_output=show_output)
+        shown["historyEvents"] = compact(events, show_input=show_input, show_output=show_output)
     return shown
 
 
@@ -47,11 +47,14 @@ def seconds(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def compact(events: Sequence[Event], *, show_output: bool) -> list[dict[str, Any]]:
+def compact(
+    events: Sequence[Event], *, show_input: bool, show_output: bool
+) -> list[dict[str, Any]]:
     """History in the short form of the API: an end carries what it is the end of.
 
-    Scheduling events are folded into the events that end them, episode marks are left out; names
-    stand for event types.
+    As DurableClient.GetDurableOrchestrationStatusAsync of the extension: events that schedule an
+    activity or a sub-orchestration are folded into the events that end them, episode marks are left
+    out, ids too; names stand for event types. An input is the stored JSON text, a result its value.
     """
     scheduled = {
         event["EventId"]: event
@@ -65,38 +68,34 @@ def compact(events: Sequence[Event], *, show_output: bool) -> list[dict[str, Any
         kind = EventType(event["EventType"])
         if kind in _LEFT_OUT or (event["EventId"] in ended and event["EventId"] in scheduled):
             continue
-        shown.append(_compact_one(event, kind, scheduled, show_output=show_output))
+        line = _compact_one(event, kind, scheduled.get(event.get("TaskScheduledId", -1)))
+        if not show_input:
+            line.pop("Input", None)
+        if not show_output:
+            line.pop("Result", None)
+        shown.append(line)
     return shown
 
 
-_LEFT_OUT = frozenset(
-    {EventType.ORCHESTRATOR_STARTED, EventType.ORCHESTRATOR_COMPLETED, EventType.TIMER_CREATED}
-)
+_LEFT_OUT = frozenset({EventType.ORCHESTRATOR_STARTED, EventType.ORCHESTRATOR_COMPLETED})
+_SHOWN = ("InstanceId", "OrchestrationStatus", "FireAt", "Reason", "Details", "Data", "Input")
 
 
-def _compact_one(
-    event: Event, kind: EventType, scheduled: dict[int, Event], *, show_output: bool
-) -> dict[str, Any]:
+def _compact_one(event: Event, kind: EventType, task: Event | None) -> dict[str, Any]:
+    """An event; `task` is the one that scheduled what it ends."""
     line: dict[str, Any] = {
         "EventType": "".join(word.capitalize() for word in kind.name.split("_")),
         "Timestamp": event["Timestamp"],
+        **{key: event[key] for key in _SHOWN if key in event},
     }
-    task = scheduled.get(event.get("TaskScheduledId", -1), event)
-    if task is not event:
+    if "Name" in event:
+        line["FunctionName" if kind == EventType.EXECUTION_STARTED else "Name"] = event["Name"]
+    if "Result" in event:
+        line["Result"] = _value(event["Result"])
+    if task is not None:
         line["ScheduledTime"] = task["Timestamp"]
-    if kind != EventType.EVENT_RAISED and task.get("Name"):
         line["FunctionName"] = task["Name"]
-    if task.get("InstanceId"):
-        line["InstanceId"] = task["InstanceId"]
-    for key in ("OrchestrationStatus", "FireAt", "Reason", "Details", "Data"):
-        if key in event:
-            line[key] = event[key]
-    if kind == EventType.EVENT_RAISED:
-        line["Name"] = event["Name"]
-    if show_output:
-        for key in ("Result", "Input"):
-            if key in event:
-                line[key] = _value(event[key])
+        line["Input"] = task["Input"]
     return line
 
 
