@@ -1,0 +1,155 @@
+"""Exports histories of a Durable Functions app, and checks whether the code at hand fits them.
+
+    python -m replay_guard export https://APP.azurewebsites.net --out histories
+    python -m replay_guard check APP_FOLDER histories/*.json
+
+Exit status: 0 the code fits every history; 1 it differs from at least one; 2 at least one could
+not be checked, or nothing could be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from replay_guard.app import AppNotLoaded, load_app, read_settings
+from replay_guard.check import ExitCode, check, exit_code, to_document, to_text
+from replay_guard.export import Wanted, export
+from replay_guard.management_api import ApiRefused, ManagementApi, Selection
+
+KEY_VARIABLE = "REPLAY_GUARD_KEY"
+STATUSES = (
+    "Running",
+    "Pending",
+    "Suspended",
+    "Completed",
+    "ContinuedAsNew",
+    "Failed",
+    "Terminated",
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    given = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = given.run
+    try:
+        return run(given)
+    except (ApiRefused, AppNotLoaded, OSError) as error:
+        print(f"replay_guard: {error}", file=sys.stderr)
+        return ExitCode.CANNOT_CHECK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m replay_guard",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_export(commands.add_parser("export", help="write histories of a running app to files"))
+    _add_check(commands.add_parser("check", help="replay histories against an app's folder"))
+    return parser
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_export)
+    parser.add_argument("url", help="the app's, such as https://APP.azurewebsites.net")
+    parser.add_argument("--out", type=Path, required=True, help="folder; one file an instance")
+    parser.add_argument(
+        "--key",
+        help="system key durabletask_extension, or the master key. Others on this machine can see "
+        f"options: rather set the environment variable {KEY_VARIABLE}",
+    )
+    parser.add_argument("--task-hub", help="default: the app's own")
+    for option, what in (("--instance", "this instance"), ("--name", "this orchestrator")):
+        parser.add_argument(
+            option, action="append", default=[], help=f"only {what}; may be given again"
+        )
+    parser.add_argument(
+        "--status", action="append", default=[], choices=STATUSES, help="may be given again"
+    )
+    parser.add_argument("--created-from", metavar="TIME", help="ISO 8601")
+    parser.add_argument("--created-to", metavar="TIME", help="ISO 8601")
+    parser.add_argument("--prefix", help="only instances whose id begins with it")
+    parser.add_argument("--limit", type=int, help="the newest N only", metavar="N")
+    parser.add_argument("--version", help="version of these instances, which the API does not show")
+    parser.add_argument(
+        "--with-inputs",
+        action="store_true",
+        help="keep inputs of activities, outputs and custom status in full, not as SHA-256",
+    )
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_check)
+    parser.add_argument("app", type=Path, help="the app's folder, with function_app.py")
+    parser.add_argument("histories", type=Path, nargs="+", help="files")
+    parser.add_argument("--json", action="store_true", help="the report as a JSON document")
+    parser.add_argument(
+        "--settings",
+        type=Path,
+        help="app settings: a local.settings.json, or an object of texts (default: the app "
+        "folder's local.settings.json, if there is one)",
+    )
+    parser.add_argument("--version", help="of instances whose history does not tell theirs")
+
+
+def _export(given: argparse.Namespace) -> int:
+    api = ManagementApi(
+        given.url, key=given.key or os.environ.get(KEY_VARIABLE), task_hub=given.task_hub
+    )
+    wanted = Wanted(
+        instances=given.instance,
+        names=given.name,
+        selection=Selection(
+            statuses=given.status,
+            created_from=given.created_from,
+            created_to=given.created_to,
+            prefix=given.prefix,
+        ),
+        limit=given.limit,
+        version=given.version,
+        with_inputs=given.with_inputs,
+    )
+    done = export(api, given.out, wanted, _progress())
+    for instance, reason in done.skipped.items():
+        print(f"skipped {instance}: {reason}", file=sys.stderr)
+    print(f"{len(done.files)} histories in {given.out}")
+    return ExitCode.FITS if done.files else ExitCode.CANNOT_CHECK
+
+
+def _check(given: argparse.Namespace) -> int:
+    folder = given.app.resolve()
+    settings = given.settings
+    if settings is None and (folder / "local.settings.json").is_file():
+        settings = folder / "local.settings.json"
+    # What an app prints must not get into the report.
+    with contextlib.redirect_stdout(sys.stderr):
+        app = load_app(folder, read_settings(settings) if settings else {})
+        results = list(check(app, given.histories, _progress(), version=given.version))
+    if given.json:
+        print(json.dumps(to_document(results), indent=1))
+    else:
+        print("\n".join(to_text(results)))
+    return exit_code(results)
+
+
+def _progress() -> Callable[[str], None]:
+    """Notes what is being done, on a terminal only."""
+    if not sys.stderr.isatty():
+        return lambda _line: None
+
+    def note(line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+
+    return note
+
+
+if __name__ == "__main__":
+    sys.exit(main())

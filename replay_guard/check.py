@@ -1,0 +1,199 @@
+"""Checks history files against an app, and reports."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from replay_guard import exported_form, worker_form
+from replay_guard.app import App
+from replay_guard.history import CannotCheck, Document, History
+from replay_guard.matching import Difference
+from replay_guard.replay import replay
+
+
+class ExitCode(IntEnum):
+    """Of the command line."""
+
+    FITS = 0
+    DIFFERS = 1
+    CANNOT_CHECK = 2
+
+
+class Verdict(StrEnum):
+    """Of one history."""
+
+    FITS = "fits"
+    DIFFERS = "differs"
+    CANNOT_CHECK = "cannot check"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One history's verdict.
+
+    Attributes:
+        file: where it is.
+        instance: None if the file could not be read.
+        orchestrator: the same.
+        steps: how many recorded steps were compared.
+        differences: why it differs.
+        problem: why it cannot be checked.
+        not_compared: what could not be compared, and how often.
+    """
+
+    file: str
+    verdict: Verdict
+    instance: str | None = None
+    orchestrator: str | None = None
+    steps: int = 0
+    differences: Sequence[Difference] = ()
+    problem: str | None = None
+    not_compared: Counter[str] = field(default_factory=Counter[str])
+
+
+def check(
+    app: App,
+    files: Iterable[Path],
+    progress: Callable[[str], None],
+    *,
+    version: str | None = None,
+) -> Iterator[Checked]:
+    """Replay each file's history against the app.
+
+    Args:
+        app: the code at hand.
+        files: exported histories or orchestrator-in documents.
+        progress: is told each file's name before its replay.
+        version: of instances whose history does not tell theirs.
+    """
+    for file in files:
+        progress(file.name)
+        history: History | None = None
+        try:
+            history = read(file)
+            if history.version is None:
+                history = replace(history, version=version)
+            yield check_one(app, history, str(file))
+        except CannotCheck as problem:
+            yield Checked(
+                file=str(file),
+                verdict=Verdict.CANNOT_CHECK,
+                instance=history and history.instance_id,
+                orchestrator=history and history.orchestrator,
+                problem=str(problem),
+            )
+
+
+def check_one(app: App, history: History, file: str) -> Checked:
+    """Replay one history against an app.
+
+    Raises:
+        CannotCheck: it cannot be replayed.
+    """
+    handle = app.orchestrators.get(history.orchestrator.casefold())
+    if handle is None:
+        gone = Difference(
+            step=None,
+            what="orchestrator",
+            expected=f"'{history.orchestrator}'",
+            found=f"only {', '.join(sorted(app.orchestrators)) or 'none'}",
+        )
+        return _checked(history, file, [gone], 0, Counter())
+    result = replay(history, handle, knows=app.knows, versioning=app.versioning)
+    return _checked(history, file, result.differences, result.steps, result.not_compared)
+
+
+def read(file: Path) -> History:
+    """The history in a file.
+
+    Raises:
+        CannotCheck: the file cannot be read, or has none.
+    """
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise CannotCheck(f"the file cannot be read as JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CannotCheck("the file is no JSON object")
+    return read_document(cast("Document", document))
+
+
+def read_document(document: Document) -> History:
+    """The history in a document of either form.
+
+    Raises:
+        CannotCheck: it has none.
+    """
+    form = exported_form if exported_form.is_exported(document) else worker_form
+    return form.read(document)
+
+
+def exit_code(results: Sequence[Checked]) -> ExitCode:
+    """A difference weighs more than a history that could not be checked; none at all is one."""
+    verdicts = {each.verdict for each in results}
+    if Verdict.DIFFERS in verdicts:
+        return ExitCode.DIFFERS
+    if Verdict.CANNOT_CHECK in verdicts or not verdicts:
+        return ExitCode.CANNOT_CHECK
+    return ExitCode.FITS
+
+
+def to_text(results: Sequence[Checked]) -> Iterator[str]:
+    """The report, line by line."""
+    for each in results:
+        name = f"{each.orchestrator} {each.instance}" if each.instance else each.file
+        yield f"{each.verdict}: {name} ({each.steps} steps)"
+        if each.problem:
+            yield f"  {each.problem}"
+        for difference in each.differences:
+            yield f"  {difference}"
+    totals = Counter(each.verdict for each in results)
+    counts = ", ".join(f"{totals[verdict]} {verdict}" for verdict in Verdict)
+    yield f"{len(results)} histories: {counts}"
+    not_compared = sum((each.not_compared for each in results), Counter[str]())
+    for what, count in sorted(not_compared.items()):
+        yield f"not compared: {count} {what}"
+
+
+def to_document(results: Sequence[Checked]) -> dict[str, Any]:
+    """The report as JSON."""
+    return {
+        "exitCode": int(exit_code(results)),
+        "histories": [
+            {
+                "file": each.file,
+                "instanceId": each.instance,
+                "orchestrator": each.orchestrator,
+                "verdict": str(each.verdict),
+                "stepsCompared": each.steps,
+                "differences": [vars(difference) for difference in each.differences],
+                "problem": each.problem,
+                "notCompared": dict(sorted(each.not_compared.items())),
+            }
+            for each in results
+        ],
+    }
+
+
+def _checked(
+    history: History,
+    file: str,
+    differences: Sequence[Difference],
+    steps: int,
+    not_compared: Counter[str],
+) -> Checked:
+    return Checked(
+        file=file,
+        verdict=Verdict.DIFFERS if differences else Verdict.FITS,
+        instance=history.instance_id,
+        orchestrator=history.orchestrator,
+        steps=steps,
+        differences=differences,
+        not_compared=not_compared,
+    )

@@ -1,0 +1,112 @@
+"""The orchestrator's clock, as far as a history tells it.
+
+The clock reads when the episode began. The worker form has it. An exported history only bounds it:
+an episode begins after the arrival that woke it up, and before the steps that it schedules. The
+first guess is the time of the next recorded step. A timer whose due time is recorded then settles
+it, where the orchestrator counts from its clock: the clock is moved by what the timer is off, if it
+stays within its bounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from replay_guard.history import History
+
+# How far the clocks of two machines of one app may be apart.
+SKEW: Final = timedelta(seconds=1)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class Clocks:
+    """The clock at each arrival of a history, in order."""
+
+    def __init__(self, history: History) -> None:
+        self._arrivals = history.arrivals
+        self._values: list[datetime] = []
+        self._latest: list[datetime] = []
+        self._settled: set[int] = set()
+
+    def __getitem__(self, number: int) -> datetime:
+        return self._values[number]
+
+    def begin(self, next_step_at: datetime | None) -> None:
+        """The next arrival; the next recorded step, if there is one, was scheduled at a time."""
+        number = len(self._values)
+        arrival = self._arrivals[number]
+        if arrival.clock is not None:
+            self._settled.add(number)
+            guess = arrival.clock
+        else:
+            before = self._values[-1] if self._values else arrival.at
+            guess = next_step_at or arrival.at
+            if guess < before:
+                guess = max(before, arrival.at)
+        self._values.append(guess)
+        self._latest.append(guess)
+
+    def bound(self, number: int, first_step_at: datetime | None) -> None:
+        """Note when the first step was scheduled that an arrival led to, None for no step."""
+        if number in self._settled:
+            return
+        earliest = self._arrivals[number].at
+        if first_step_at is None:
+            self._values[number], self._latest[number] = earliest, _NEVER
+        elif first_step_at <= earliest:
+            self._latest[number] = first_step_at
+            if first_step_at == earliest:
+                self._settled.add(number)
+        else:
+            self._latest[number] = first_step_at
+
+    def is_settled(self, number: int) -> bool:
+        """Whether the clock is known."""
+        return number in self._settled
+
+    def settle(self, moved: Mapping[int, datetime]) -> None:
+        """These clocks are known from now on."""
+        for number, value in moved.items():
+            self._values[number] = value
+            self._settled.add(number)
+
+    def shifts(self, number: int, by: timedelta) -> list[dict[int, datetime]]:
+        """Ways to move one clock up to an arrival, within its bounds; the latest clock first."""
+        moves: list[dict[int, datetime]] = []
+        for each in reversed(range(number + 1)):
+            if each in self._settled:
+                continue
+            value = self._values[each] + by
+            earliest = min(self._arrivals[each].at, self._latest[each]) - SKEW
+            latest = min(self._latest[each : number + 1])
+            if earliest <= value <= latest:
+                moves.append({each: value})
+        return moves
+
+    def alternative(self, number: int) -> dict[int, datetime]:
+        """Other values within their bounds for all clocks up to an arrival that are not known."""
+        moves: dict[int, datetime] = {}
+        for each in range(number + 1):
+            if each not in self._settled:
+                earliest = self._arrivals[each].at
+                value = self._values[each]
+                moves[each] = earliest if earliest != value else value + SKEW
+        return moves
+
+    @contextlib.contextmanager
+    def trying(self, moved: Mapping[int, datetime]) -> Generator[None]:
+        """Have clocks read other times for a while."""
+        before = list(self._values)
+        for number, value in moved.items():
+            self._values[number] = value
+        try:
+            yield
+        finally:
+            self._values = before
+
+    def is_overdue(self, number: int, step_at: datetime) -> bool:
+        """Whether a step was recorded before the arrival after this one came to be."""
+        following = self._arrivals[number + 1 : number + 2]
+        return any(each.clock is None and step_at + SKEW < each.at for each in following)

@@ -1,0 +1,150 @@
+"""A history as replay needs it: what arrived, in order, and the steps that the orchestrator took.
+
+The two forms in which histories exist are read by `exported_form` (the public HTTP API) and
+`worker_form` (what the Functions worker is given). Both say less, or other things, than this:
+
+| | worker form | exported form |
+|---|---|---|
+| ids of steps | yes | no: steps are matched by time, then by what they are |
+| the orchestrator's clock | yes | no: bounded by what arrived before and was scheduled after |
+| version of the instance, parent's id | yes | no |
+| inputs of activities and children | yes, where the backend keeps them | the same |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from azure.durable_functions.models.history.HistoryEventType import HistoryEventType
+
+from replay_guard.payload import NOT_RECORDED, Payload
+
+Document = dict[str, Any]
+
+HTTP_ACTIVITY: Final = "BuiltIn::HttpActivity"  # azure.durable_functions.constants
+
+
+class CannotCheck(Exception):
+    """A history cannot be replayed; the message says which, why and what to do."""
+
+
+class StepKind(StrEnum):
+    """What an orchestrator can have its host do."""
+
+    ACTIVITY = "activity"
+    TIMER = "timer"
+    CHILD = "sub-orchestration"
+    OPERATION = "entity operation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step that a history records.
+
+    Attributes:
+        kind: what it is.
+        name: function, or entity and operation; empty for a timer.
+        at: when it was scheduled (UTC).
+        event: its history event in the worker form, without EventId.
+        event_id: its sequence number; None where the form does not give it.
+        input: what it was given.
+        fire_at: when a timer is due (UTC).
+        version: a child's; None where the form does not give it.
+        instance_id: a child's; None where the form does not give it.
+    """
+
+    kind: StepKind
+    name: str
+    at: datetime
+    event: Document
+    event_id: int | None = None
+    input: Payload = NOT_RECORDED
+    fire_at: datetime | None = None
+    version: str | None = None
+    instance_id: str | None = None
+
+    def __str__(self) -> str:
+        return describe(self.kind, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """An event that woke the orchestrator up: its start, the end of a step, an external event.
+
+    Attributes:
+        event: the history event in the worker form, without the id of the step that it ends.
+        at: when the event came to be (UTC): the orchestrator's clock is not earlier.
+        ends: index in `History.steps` of the step that it ends, None for none.
+        failed: whether that step failed.
+        clock: the orchestrator's clock (UTC); None where the form does not give it.
+        steps_after: how many steps are recorded once this arrival's episode is over; None where
+            the form does not tell, or the episode has further arrivals.
+        custom_status: after this arrival.
+    """
+
+    event: Document
+    at: datetime
+    ends: int | None = None
+    failed: bool = False
+    clock: datetime | None = None
+    steps_after: int | None = None
+    custom_status: Payload = NOT_RECORDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """One execution of an instance.
+
+    Attributes:
+        instance_id: the instance.
+        orchestrator: registered name.
+        input: the orchestrator's input, a JSON value as the worker is given it.
+        arrivals: in the order of history; the first one is ExecutionStarted.
+        steps: in the order in which they were scheduled.
+        status: `runtimeStatus` of the HTTP API; None if the last episode has no recorded end.
+        output: recorded result of an instance that completed.
+        version: None where none is known.
+        parent_instance_id: None where none is known.
+        options: further keys of the orchestrator-in document, such as the limits of timers.
+        answer: the orchestrator's recorded answer to the last arrival, if it was kept.
+    """
+
+    instance_id: str
+    orchestrator: str
+    input: Any
+    arrivals: Sequence[Arrival]
+    steps: Sequence[Step]
+    status: str | None = None
+    output: Payload = NOT_RECORDED
+    version: str | None = None
+    parent_instance_id: str | None = None
+    options: Document = field(default_factory=dict[str, Any])
+    answer: Document | None = None
+
+
+def describe(kind: StepKind, name: str) -> str:
+    """A step in words."""
+    return f"{kind} '{name}'" if name else f"a {kind}"
+
+
+def parse_time(text: str) -> datetime:
+    """ISO 8601 text (.NET writes seven digits of a second: the seventh is cut off), UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise CannotCheck(f"{text!r} is no ISO 8601 time; export the history again") from error
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def time_text(moment: datetime) -> str:
+    """A UTC moment as ISO 8601 with microseconds and Z."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def event(kind: HistoryEventType, at: datetime, **fields: Any) -> Document:
+    """A history event in the worker form."""
+    return {"EventType": int(kind), "EventId": -1, "Timestamp": time_text(at), **fields}

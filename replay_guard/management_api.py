@@ -1,0 +1,167 @@
+"""The Durable HTTP management API of a running app, on Azure or local.
+
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
+
+The key travels in a header, so that no URL in a log or an error has it, and never to another host:
+redirects are refused.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+from replay_guard.history import Document
+
+_PATH: Final = "/runtime/webhooks/durabletask/instances"
+_CONTINUATION: Final = "x-ms-continuation-token"
+_TIMEOUT_SECONDS: Final = 60.0
+_HISTORY: Final = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
+
+
+class ApiRefused(Exception):
+    """The app did not answer as asked; the message says what to do. It never has the key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which instances to list.
+
+    Attributes:
+        statuses: `runtimeStatus` values, empty for all.
+        created_from: ISO 8601, None for no limit.
+        created_to: ISO 8601, None for no limit.
+        prefix: of instance ids.
+        page_size: instances a request.
+    """
+
+    statuses: Sequence[str] = ()
+    created_from: str | None = None
+    created_to: str | None = None
+    prefix: str | None = None
+    page_size: int = 100
+
+    def query(self) -> dict[str, str]:
+        """The parameters of the request."""
+        given = {
+            "runtimeStatus": ",".join(self.statuses),
+            "createdTimeFrom": self.created_from,
+            "createdTimeTo": self.created_to,
+            "instanceIdPrefix": self.prefix,
+            "showInput": "false",
+            "top": str(self.page_size),
+        }
+        return {name: value for name, value in given.items() if value}
+
+
+class ManagementApi:
+    """Requests to one app.
+
+    Args:
+        url: the app's, such as https://APP.azurewebsites.net.
+        key: system key `durabletask_extension`, or the master key; None where none is asked for.
+        task_hub: None for the app's own.
+
+    Raises:
+        ApiRefused: the URL is not one of HTTP, or a key would go over it in clear to another host.
+    """
+
+    def __init__(self, url: str, *, key: str | None = None, task_hub: str | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ApiRefused(f"{url!r} is no URL of an app; it begins with https:// or http://")
+        if parts.scheme == "http" and key and parts.hostname not in _LOOPBACK:
+            raise ApiRefused(f"{parts.hostname} must be asked over https: the key is secret")
+        self._base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        self._headers = {"x-functions-key": key} if key else {}
+        self._common = {"taskHub": task_hub} if task_hub else {}
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def instances(self, selection: Selection) -> Iterator[Document]:
+        """Orchestrations, page by page, as they are listed; entities are left out.
+
+        Raises:
+            ApiRefused: a request failed.
+        """
+        token = ""
+        while True:
+            headers = {_CONTINUATION: token} if token else {}
+            page, answered = self._get(_PATH, selection.query(), headers)
+            if not isinstance(page, list):
+                raise ApiRefused(f"{self._base}{_PATH} answered no list: is it a Durable app?")
+            for each in cast("list[Document]", page):
+                if not str(each.get("instanceId", "@")).startswith("@"):
+                    yield each
+            token = answered.get(_CONTINUATION) or ""
+            if not token:
+                return
+
+    def instance(self, instance_id: str) -> Document | None:
+        """One instance with its history; None if there is none of this id (any more).
+
+        Raises:
+            ApiRefused: the request failed.
+        """
+        path = f"{_PATH}/{quote(instance_id, safe='')}"
+        found, _ = self._get(path, _HISTORY, {}, missing=http.HTTPStatus.NOT_FOUND)
+        if found is not None and not isinstance(found, dict):
+            raise ApiRefused(f"{self._base}{path} answered no object: is it a Durable app?")
+        return cast("Document | None", found)
+
+    def _get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        missing: int | None = None,
+    ) -> tuple[Any, Mapping[str, str]]:
+        url = f"{self._base}{path}"
+        request = urllib.request.Request(  # noqa: S310 - the scheme was checked above
+            f"{url}?{urlencode({**self._common, **query})}", headers={**self._headers, **headers}
+        )
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+                return json.loads(response.read()), response.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == missing:
+                    return None, {}
+                raise ApiRefused(f"{url} answered {error.code}{_advice(error.code)}") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiRefused(f"{url} cannot be reached: {error}") from error
+        except ValueError as error:
+            raise ApiRefused(f"{url} answered no JSON: is it a Durable Functions app?") from error
+
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: it would take the key along."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow none."""
+
+
+def _advice(status: int) -> str:
+    match status:
+        case 401 | 403:
+            return (
+                ": give the system key durabletask_extension (or the master key) by --key or "
+                "the environment variable REPLAY_GUARD_KEY"
+            )
+        case 404:
+            return ": is it a Durable Functions app, and is the task hub's name right?"
+        case 429 | 503:
+            return ": the app is busy; try again later"
+        case _ if status in range(300, 400):
+            return ": redirects are not followed; give the URL that answers itself"
+        case _:
+            return ""

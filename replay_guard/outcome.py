@@ -1,0 +1,67 @@
+"""How a replay ends, compared with how the instance ended or goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Final
+
+from azure.durable_functions.models.actions.ActionType import ActionType
+
+from replay_guard.actions import without_cancellations
+from replay_guard.history import Document, History
+from replay_guard.matching import Difference
+from replay_guard.payload import show
+
+# `runtimeStatus` of an instance → the outcomes of replay that agree with it.
+_OUTCOMES: Final = {
+    "Completed": {"Completed"},
+    "Failed": {"Failed"},
+    "Running": {"Running"},
+    "Pending": {"Running"},
+    "Suspended": {"Running"},
+}
+# What an orchestrator-out document says besides its actions.
+_ANSWERED: Final = ("isDone", "error", "output", "customStatus")
+
+
+def compare_outcomes(history: History, answer: Document) -> Iterator[Difference]:
+    """Compare the instance's status with what the replay's last answer makes of it."""
+    status = history.status
+    if status not in _OUTCOMES:  # terminated, say: that is not the orchestrator's doing
+        return
+    # Azure shows an instance as running until all that it began has ended.
+    ended = {each.ends for each in history.arrivals}
+    has_open_steps = any(index not in ended for index in range(len(history.steps)))
+    found = _outcome(answer)
+    if found not in _OUTCOMES[status] and not (status == "Running" and has_open_steps):
+        yield Difference(step=None, what="outcome", expected=status, found=found)
+
+
+def compare_answers(recorded: Document, found: Document) -> Iterator[Difference]:
+    """Compare two orchestrator-out documents; the first difference between them."""
+    pairs = zip_longest(
+        without_cancellations(recorded["actions"][0]),
+        without_cancellations(found["actions"][0]),
+    )
+    compared = [(f"action {number}", *pair) for number, pair in enumerate(pairs)]
+    compared += [(key, recorded.get(key), found.get(key)) for key in _ANSWERED]
+    for what, expected, got in compared:
+        if expected != got:
+            yield Difference(step=None, what=what, expected=show(expected), found=show(got))
+            return
+
+
+def _outcome(answer: Document) -> str:
+    """How an orchestrator-out document leaves its instance, as a `runtimeStatus`."""
+    if answer.get("error"):
+        return "Failed"
+    if not answer["isDone"]:
+        return "Running"
+    return "ContinuedAsNew" if _is_continued_as_new(answer) else "Completed"
+
+
+def _is_continued_as_new(answer: Document) -> bool:
+    """Whether an orchestrator-out document ends its execution and begins another one."""
+    actions = answer["actions"][0]
+    return bool(actions) and actions[-1]["actionType"] == ActionType.CONTINUE_AS_NEW

@@ -1,0 +1,156 @@
+"""An exported history: what the HTTP API shows of an instance, without what replay only compares.
+
+Replay feeds the orchestrator with its own input, results of activities and children, external
+events and texts of failures: without these it cannot run, so they stay in full. Inputs of
+activities, children and entities, the output and the custom status are only compared: of these the
+SHA-256 (`payload.digest`) is enough.
+
+Inputs reach the history in more layers of JSON than the orchestrator wrote. They are compared as
+the orchestrator passed them, so the layers are removed here:
+
+- an activity: the extension stores the arguments of a call as a JSON array that has one element,
+  the SDK's JSON text; other engines store the SDK's JSON text itself
+- a child, an entity's operation: JSON text within a JSON string
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from replay_guard.history import HTTP_ACTIVITY, CannotCheck, Document
+from replay_guard.payload import digest, parse
+
+FORMAT: Final = 1
+
+_ACTIVITY_EVENTS: Final = frozenset({"TaskScheduled", "TaskCompleted", "TaskFailed"})
+_CHILD_EVENTS: Final = frozenset(
+    {
+        "SubOrchestrationInstanceCreated",
+        "SubOrchestrationInstanceCompleted",
+        "SubOrchestrationInstanceFailed",
+    }
+)
+# Their result is the output.
+_ENDED: Final = frozenset({"ExecutionCompleted", "ExecutionTerminated"})
+_REQUEST_KEYS: Final = ("id", "op", "signal")
+
+
+def redact(status: Document, *, version: str | None, with_inputs: bool) -> Document:
+    """The file's document.
+
+    Args:
+        status: what the API answers with `showHistory`, `showHistoryOutput` and `showInput`.
+        version: the instance's version, which the API does not show.
+        with_inputs: whether to keep in full what is otherwise hashed.
+
+    Raises:
+        CannotCheck: the answer has no history.
+    """
+    events = status.get("historyEvents")
+    if not isinstance(events, list):
+        raise CannotCheck(
+            f"instance {status.get('instanceId')!r} has no history: it has not begun, or the "
+            "answer is not one of the Durable HTTP API"
+        )
+    keep: Callable[[str, Any], Document] = _in_full if with_inputs else _hashed
+    lines = [cast("Document", line) for line in cast("list[Any]", events) if isinstance(line, dict)]
+    arguments_in_arrays = _arguments_are_in_arrays(lines)
+    started = next((line for line in lines if line.get("EventType") == "ExecutionStarted"), {})
+    return {
+        "replayGuard": FORMAT,
+        **{
+            key: status.get(key)
+            for key in ("instanceId", "name", "runtimeStatus", "createdTime", "lastUpdatedTime")
+        },
+        "version": version,
+        "input": _layer(started["Input"]) if started.get("Input") else status.get("input"),
+        **keep("output", status.get("output")),
+        **keep("customStatus", status.get("customStatus")),
+        "historyEvents": [
+            _redact_event(line, keep, arguments_in_arrays=arguments_in_arrays) for line in lines
+        ],
+    }
+
+
+def activity_input(stored: Any, *, arguments_in_arrays: bool) -> Any:
+    """What the orchestrator passed to an activity, from what the history stores."""
+    value = _layer(stored)
+    return parse(cast("list[str]", value)[0]) if arguments_in_arrays else value
+
+
+def child_input(stored: Any) -> Any:
+    """What the orchestrator passed to a child or an entity, from what the history stores."""
+    return _layer(_layer(stored))
+
+
+def arguments_are_in_arrays(stored: list[Any]) -> bool:
+    """Whether the inputs of an instance's activities are stored as arrays of one JSON text."""
+    return bool(stored) and all(_is_array_of_one_json_text(_layer(each)) for each in stored)
+
+
+def _arguments_are_in_arrays(lines: list[Document]) -> bool:
+    return arguments_are_in_arrays(
+        [
+            line["Input"]
+            for line in lines
+            if line.get("EventType") in _ACTIVITY_EVENTS
+            and line.get("Input") is not None
+            and _function(line) != HTTP_ACTIVITY
+        ]
+    )
+
+
+def _redact_event(
+    line: Document, keep: Callable[[str, Any], Document], *, arguments_in_arrays: bool
+) -> Document:
+    kind = line.get("EventType")
+    if kind == "EventRaised":  # the orchestrator reads its input
+        return line
+    left_out = {"Input", "Result"} if kind in _ENDED else {"Input"}
+    kept = {key: value for key, value in line.items() if key not in left_out}
+    stored = line.get("Input")
+    if stored is None:
+        return kept
+    if kind in _CHILD_EVENTS:
+        kept |= keep("Input", child_input(stored))
+    elif kind == "EventSent" and isinstance(request := _layer(stored), dict):
+        sent = cast("Document", request)
+        kept["Request"] = {key: sent[key] for key in _REQUEST_KEYS if key in sent}
+        kept |= keep("Input", child_input(sent.get("input")))
+    elif kind in _ACTIVITY_EVENTS and not (
+        arguments_in_arrays and _function(line) == HTTP_ACTIVITY  # the extension's own form
+    ):
+        kept |= keep("Input", activity_input(stored, arguments_in_arrays=arguments_in_arrays))
+    return kept
+
+
+def _function(line: Document) -> Any:
+    return line.get("FunctionName") or line.get("Name")
+
+
+def _layer(stored: Any) -> Any:
+    """One layer of JSON text off; a value that is no text is not wrapped any more."""
+    return parse(stored) if isinstance(stored, str) else stored
+
+
+def _is_array_of_one_json_text(value: Any) -> bool:
+    if not isinstance(value, list) or len(cast("list[Any]", value)) != 1:
+        return False
+    text = cast("list[Any]", value)[0]
+    if not isinstance(text, str):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _in_full(key: str, value: Any) -> Document:
+    return {key: value}
+
+
+def _hashed(key: str, value: Any) -> Document:
+    return {f"{key}Sha256": digest(value)}

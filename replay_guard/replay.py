@@ -1,0 +1,355 @@
+"""Replays a history against an orchestrator, arrival by arrival, and compares what it does.
+
+For each arrival the orchestrator is given the history up to there, by the SDK's own handle, as the
+Functions worker does it. The steps that it newly takes must be those that the history records next.
+An exported history does not tell the orchestrator's clock: see `clocks`.
+
+No socket, and no clock but the history's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
+
+from replay_guard.actions import Numbering, TakenStep, without_cancellations
+from replay_guard.clocks import Clocks
+from replay_guard.history import (
+    Arrival,
+    Document,
+    History,
+    StepKind,
+    describe,
+    event,
+)
+from replay_guard.matching import Difference, compare, extra, match, missing
+from replay_guard.outcome import compare_answers, compare_outcomes
+from replay_guard.payload import Payload, show
+from replay_guard.versions import Versioning
+from replay_guard.worker import Handle, ask
+
+Knows = Callable[[StepKind, str], bool]
+"""Whether the app has a function of a kind (activity or sub-orchestration) and a name."""
+
+INPUTS_NOT_RECORDED: Final = "inputs that the history does not record"
+DEPENDS_ON_CLOCK: Final = "values that depend on the orchestrator's clock, which is not recorded"
+
+
+@dataclass
+class Replayed:
+    """What came of replaying a history.
+
+    Attributes:
+        differences: empty if the code fits; those of the first arrival that differs otherwise.
+        steps: how many recorded steps were compared.
+        not_compared: what could not be compared, and how often.
+        answer: the orchestrator-out document that answered the last arrival replayed.
+    """
+
+    differences: list[Difference] = field(default_factory=list[Difference])
+    steps: int = 0
+    not_compared: Counter[str] = field(default_factory=Counter[str])
+    answer: Document = field(default_factory=dict[str, Any])
+
+
+def replay(
+    history: History,
+    handle: Handle,
+    *,
+    knows: Knows = lambda _kind, _name: True,
+    versioning: Versioning | None = None,
+) -> Replayed:
+    """Compare an orchestrator with a history.
+
+    Args:
+        history: recorded.
+        handle: the orchestrator, as registered with the SDK.
+        knows: the app's functions.
+        versioning: the app's; by default each version is accepted.
+
+    Raises:
+        CannotCheck: the SDK does not answer to the history.
+    """
+    versioning = versioning or Versioning()
+    if not versioning.accepts(history.version):
+        refused = Difference(
+            step=None,
+            what="version",
+            expected=f"an app that runs version {history.version}",
+            found=str(versioning),
+        )
+        return Replayed(differences=[refused])
+    return _Replay(history, handle, knows, versioning).run()
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One answer, and what it means."""
+
+    answer: Document
+    numbering: Numbering
+    taken: list[TakenStep]
+    matched: list[int | None]
+
+    @property
+    def actions(self) -> list[Document]:
+        return without_cancellations(self.answer["actions"][0])
+
+
+class _Replay:
+    def __init__(
+        self, history: History, handle: Handle, knows: Knows, versioning: Versioning
+    ) -> None:
+        self._history = history
+        self._steps = history.steps
+        self._handle = handle
+        self._knows = knows
+        self._versions = (history.version, versioning.default_version)
+        self._numbering = Numbering()
+        self._remaining = list(range(len(self._steps)))
+        self._ids: dict[int, int] = {}
+        """Index of a recorded step → id of the step that the replay takes for it."""
+        self._taken_after: list[list[int]] = []
+        """For each arrival the indices of the steps that it led to."""
+        self._actions: list[Document] = []
+        self._clocks = Clocks(history)
+        self._result = Replayed()
+
+    def run(self) -> Replayed:
+        attempt: _Attempt | None = None
+        for number, arrival in enumerate(self._history.arrivals):
+            if arrival.ends is not None and arrival.ends not in self._ids:
+                self._differ(missing(self._steps[arrival.ends], len(self._ids)))
+                return self._result
+            self._clocks.begin(self._next_step_at())
+            attempt = self._try(number)
+            self._check_repeats(number, attempt)
+            attempt = self._fit_clock(number, attempt)
+            self._compare(number, arrival, attempt)
+            self._adopt(attempt)
+            if self._result.differences:
+                break
+        assert attempt is not None, "the readers give each history its start"
+        if not self._result.differences:
+            self._check_ending(attempt)
+        return self._result
+
+    def _next_step_at(self) -> datetime | None:
+        return self._steps[self._remaining[0]].at if self._remaining else None
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def _try(self, number: int) -> _Attempt:
+        history = self._history
+        answer = ask(self._handle, self._trigger(number))
+        arrival = history.arrivals[number]
+        numbering = self._numbering.copy()
+        taken = numbering.advance(
+            answer["actions"][0],
+            ended=None if arrival.ends is None else self._ids[arrival.ends],
+            failed=arrival.failed,
+            clock=self._clocks[number],
+        )
+        return _Attempt(answer, numbering, taken, match(taken, self._steps, self._remaining))
+
+    def _trigger(self, last: int) -> Document:
+        """The orchestrator-in document up to an arrival, each arrival an episode of its own."""
+        history = self._history
+        events: list[Document] = []
+        for number, arrival in enumerate(history.arrivals[: last + 1]):
+            played = {"IsPlayed": number < last}
+            clock = self._clocks[number]
+            events.append(event(Kind.ORCHESTRATOR_STARTED, clock) | played)
+            events.append(self._arrived(arrival) | played)
+            if number < last:
+                events += [
+                    self._steps[index].event | {"EventId": self._ids[index]} | played
+                    for index in self._taken_after[number]
+                ]
+                events.append(event(Kind.ORCHESTRATOR_COMPLETED, clock) | played)
+        return {
+            **history.options,
+            "input": history.input,
+            "instanceId": history.instance_id,
+            "parentInstanceId": history.parent_instance_id,
+            "isReplaying": False,
+            "history": events,
+        }
+
+    def _arrived(self, arrival: Arrival) -> Document:
+        kind = arrival.event["EventType"]
+        if kind == int(Kind.EXECUTION_STARTED):
+            return arrival.event | {"Version": self._history.version}
+        if arrival.ends is None:
+            return arrival.event
+        key = "TimerId" if kind == int(Kind.TIMER_FIRED) else "TaskScheduledId"
+        return arrival.event | {key: self._ids[arrival.ends]}
+
+    # --- the clock -----------------------------------------------------------------------------
+
+    def _fit_clock(self, number: int, attempt: _Attempt) -> _Attempt:
+        """Find the clock with which the recorded steps are taken, if it is not recorded."""
+        if self._clocks.is_settled(number):
+            return attempt
+        if self._is_other_way(attempt):
+            moved = self._clocks.alternative(number)
+            with self._clocks.trying(moved):
+                trial = self._try(number)
+            if not self._is_other_way(trial):
+                self._clocks.settle(moved)
+                attempt = trial
+        scheduled = [self._steps[index].at for index in attempt.matched if index is not None]
+        self._clocks.bound(number, min(scheduled, default=None))
+        for place, index in enumerate(attempt.matched):
+            attempt = self._fit_timer(number, attempt, place, index)
+        return attempt
+
+    def _fit_timer(self, number: int, attempt: _Attempt, place: int, index: int | None) -> _Attempt:
+        recorded = None if index is None else self._steps[index].fire_at
+        due = attempt.taken[place].fire_at
+        if recorded is None or not due or recorded in due:
+            return attempt
+        for moved in self._clocks.shifts(number, recorded - due[0]):
+            with self._clocks.trying(moved):
+                trial = self._try(number)
+            if place < len(trial.taken) and recorded in trial.taken[place].fire_at:
+                self._clocks.settle(moved)
+                return trial
+        return attempt
+
+    def _is_other_way(self, attempt: _Attempt) -> bool:
+        """Whether other steps are taken than the recorded ones, whatever they are given."""
+        return any(
+            index is None
+            or (self._steps[index].kind, self._steps[index].name.casefold())
+            != (taken.kind, taken.name.casefold())
+            for taken, index in zip(attempt.taken, attempt.matched, strict=True)
+        )
+
+    def _depends_on_clock(self, number: int, read: Callable[[_Attempt], Any]) -> bool:
+        """Whether a value changes with a clock that is not known, and with nothing else."""
+        moved = self._clocks.alternative(number)
+        if not moved:
+            return False
+        value = read(self._try(number))
+        if value != read(self._try(number)):
+            return False  # it changes by itself
+        with self._clocks.trying(moved):
+            return value != read(self._try(number))
+
+    # --- comparing -----------------------------------------------------------------------------
+
+    def _compare(self, number: int, arrival: Arrival, attempt: _Attempt) -> None:
+        is_last = number == len(self._history.arrivals) - 1
+        has_open_end = is_last and self._history.status is None
+        for place, (taken, index) in enumerate(zip(attempt.taken, attempt.matched, strict=True)):
+            if index is None:
+                if not has_open_end:
+                    self._differ(extra(taken))
+            else:
+                self._result.steps += 1
+                found = list(compare(self._steps[index], taken, default_versions=self._versions))
+                self._differ(*self._doubted(number, place, found))
+                if taken.kind is not StepKind.TIMER and not self._steps[index].input.is_recorded:
+                    self._result.not_compared[INPUTS_NOT_RECORDED] += 1
+            self._check_exists(taken)
+        self._taken_after.append([index for index in attempt.matched if index is not None])
+        for taken, index in zip(attempt.taken, attempt.matched, strict=True):
+            if index is not None:
+                self._ids[index] = taken.event_id
+                self._remaining.remove(index)
+        self._check_count(number, arrival, attempt)
+        self._check_value(number, "customStatus", arrival.custom_status, attempt)
+
+    def _doubted(self, number: int, place: int, found: list[Difference]) -> Iterator[Difference]:
+        """Differences of one step, less those that come of an unknown clock."""
+
+        def value(attempt: _Attempt) -> Any:
+            return attempt.taken[place].input if place < len(attempt.taken) else None
+
+        for each in found:
+            if each.what.startswith("input") and self._depends_on_clock(number, value):
+                self._result.not_compared[DEPENDS_ON_CLOCK] += 1
+            else:
+                yield each
+
+    def _check_repeats(self, number: int, attempt: _Attempt) -> None:
+        """The same history must lead to the same actions as when it was shorter."""
+        before, now = self._actions, attempt.actions
+        for place, action in enumerate(before):
+            again = now[place] if place < len(now) else None
+            if again != action:
+                self._differ(
+                    Difference(
+                        step=None,
+                        what=f"determinism of action {place} at arrival {number}",
+                        expected=f"{show(action)} as in the replay up to the arrival before",
+                        found="nothing" if again is None else show(again),
+                    )
+                )
+                return
+
+    def _check_exists(self, taken: TakenStep) -> None:
+        if taken.kind in {StepKind.ACTIVITY, StepKind.CHILD} and not self._knows(
+            taken.kind, taken.name
+        ):
+            self._differ(
+                Difference(
+                    step=taken.event_id,
+                    what="function",
+                    expected=f"an app that has {describe(taken.kind, taken.name)}",
+                    found="no function of this kind and name is registered",
+                )
+            )
+
+    def _check_count(self, number: int, arrival: Arrival, attempt: _Attempt) -> None:
+        """Steps must be taken when they were recorded, neither later nor, if known, earlier."""
+        if self._result.differences:
+            return
+        if arrival.steps_after is not None and len(self._ids) != arrival.steps_after:
+            if len(self._ids) < arrival.steps_after:
+                self._differ(missing(self._steps[self._remaining[0]], len(self._ids)))
+            else:
+                self._differ(extra(attempt.taken[-1]))
+        elif self._remaining and (
+            number == len(self._history.arrivals) - 1
+            or self._clocks.is_overdue(number, self._steps[self._remaining[0]].at)
+        ):
+            self._differ(missing(self._steps[self._remaining[0]], len(self._ids)))
+
+    def _check_value(self, number: int, key: str, recorded: Payload, attempt: _Attempt) -> None:
+        """Compare a value of the orchestrator-out document."""
+
+        def read(each: _Attempt) -> Any:
+            return each.answer.get(key)
+
+        if recorded.fits(read(attempt)):
+            return
+        if self._depends_on_clock(number, read):
+            self._result.not_compared[DEPENDS_ON_CLOCK] += 1
+            return
+        self._differ(
+            Difference(step=None, what=key, expected=str(recorded), found=show(read(attempt)))
+        )
+
+    def _check_ending(self, attempt: _Attempt) -> None:
+        history = self._history
+        if history.answer is not None:
+            self._differ(*compare_answers(history.answer, attempt.answer))
+            return
+        self._differ(*compare_outcomes(history, attempt.answer))
+        if history.status == "Completed" and not self._result.differences:
+            self._check_value(len(history.arrivals) - 1, "output", history.output, attempt)
+
+    def _adopt(self, attempt: _Attempt) -> None:
+        self._numbering = attempt.numbering
+        self._actions = attempt.actions
+        self._result.answer = attempt.answer
+
+    def _differ(self, *differences: Difference) -> None:
+        self._result.differences += differences
