@@ -13,8 +13,7 @@ from localazure.servicebus.addresses import Address
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import INTERNAL_ERROR, AmqpError
-from localazure.servicebus.amqp.events import Disposed, MessageReceived
-from localazure.servicebus.amqp.link import Link
+from localazure.servicebus.amqp.link import Disposed, Link, MessageReceived
 from localazure.servicebus.amqp.types import Int
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import Authorization, TokenError

@@ -5,28 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any
 
 from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
 from localazure.servicebus import attaching, config, nodes, store
 from localazure.servicebus.amqp import performatives as p
-from localazure.servicebus.amqp.connection import Connection
+from localazure.servicebus.amqp.connection import Closed, Connection, Event, Opened
 from localazure.servicebus.amqp.errors import (
     CONNECTION_FORCED,
     INTERNAL_ERROR,
     UNAUTHORIZED_ACCESS,
 )
-from localazure.servicebus.amqp.events import (
-    Closed,
-    CreditChanged,
-    Disposed,
-    Event,
-    LinkAttached,
-    LinkDetached,
-    MessageReceived,
-)
-from localazure.servicebus.amqp.link import Link
+from localazure.servicebus.amqp.link import CreditChanged, Disposed, Link, MessageReceived
+from localazure.servicebus.amqp.session import LinkAttached, LinkDetached
 from localazure.servicebus.amqp.types import ULong
 from localazure.servicebus.attaching import RefusedError
 from localazure.servicebus.broker import Broker
@@ -62,6 +54,7 @@ class ClientProtocol(asyncio.Protocol):
         self._ticker: asyncio.TimerHandle | None = None
         self._is_flush_due = False
         self._handlers: dict[type, Callable[[Any], None]] = {
+            Opened: self._on_opened,
             LinkAttached: self._on_attached,
             LinkDetached: self._on_detached,
             CreditChanged: self._on_credit,
@@ -142,6 +135,8 @@ class ClientProtocol(asyncio.Protocol):
             self._transport.close()
 
     def _tick_later(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
         interval_ms = self._connection.tick_interval_ms
         self._ticker = asyncio.get_running_loop().call_later(
             interval_ms / 1000, self.tick, interval_ms
@@ -158,11 +153,12 @@ class ClientProtocol(asyncio.Protocol):
         self._flush()
         self._tick_later()
 
-    def _handle(self, events: list[Event]) -> None:
+    def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
-            handler = self._handlers.get(type(event))
-            if handler is not None:
-                handler(event)
+            self._handlers[type(event)](event)
+
+    def _on_opened(self, _event: Opened) -> None:
+        self._tick_later()  # the peer has announced its idle timeout
 
     def _on_attached(self, event: LinkAttached) -> None:
         link = event.link

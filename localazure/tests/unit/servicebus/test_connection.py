@@ -10,24 +10,26 @@ from hypothesis import strategies as st
 
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import performatives as p
-from localazure.servicebus.amqp.connection import IDLE_TIMEOUT_MS, Connection
-from localazure.servicebus.amqp.events import (
-    Closed,
+from localazure.servicebus.amqp.connection import IDLE_TIMEOUT_MS, Closed, Connection, Opened
+from localazure.servicebus.amqp.link import (
+    LINK_CREDIT,
     CreditChanged,
     Disposed,
+    Link,
+    MessageReceived,
+)
+from localazure.servicebus.amqp.session import (
+    FIRST_OUTGOING_ID,
+    INCOMING_WINDOW,
     LinkAttached,
     LinkDetached,
-    MessageReceived,
-    Opened,
 )
-from localazure.servicebus.amqp.link import LINK_CREDIT, Link
-from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID, INCOMING_WINDOW
 
 MAX_SIZE = 1000
 
 
 class Peer:
-    """A client: keeps the connection under test and decodes what it says."""
+    """A client: drives the connection under test and decodes what it sends."""
 
     def __init__(self, *, max_frame_size: int = 65536, incoming_window: int = 100) -> None:
         self.connection = Connection(
@@ -39,18 +41,21 @@ class Peer:
         self._max_frame_size = max_frame_size
         self._incoming_window = incoming_window
 
-    def says(self, *performatives: p.Composite, payload: bytes = b"", kind: int = 0) -> list[Any]:
+    def sends(self, *performatives: p.Composite, payload: bytes = b"", kind: int = 0) -> list[Any]:
         data = b"".join(frames.encode_frame(item, payload, kind=kind) for item in performatives)
-        return self.connection.receive(data)
+        return self.receives(data)
 
-    def hears(self) -> list[Any]:
+    def receives(self, data: bytes) -> list[Any]:
+        return list(self.connection.receive(data))
+
+    def reads(self) -> list[Any]:
         self._decoder.feed(self.connection.take_output())
         return [
             frame.data if isinstance(frame, frames.ProtocolHeader) else frame.performative
             for frame in self._decoder.frames()
         ]
 
-    def hears_payloads(self) -> list[tuple[p.Transfer, bytes]]:
+    def reads_payloads(self) -> list[tuple[p.Transfer, bytes]]:
         self._decoder.feed(self.connection.take_output())
         return [
             (frame.performative, frame.payload)
@@ -59,25 +64,25 @@ class Peer:
         ]
 
     def opens(self, idle_timeout_ms: int | None = None) -> None:
-        self.connection.receive(frames.AMQP_HEADER)
+        self.receives(frames.AMQP_HEADER)
         opened = p.Open(
             "peer", max_frame_size=self._max_frame_size, idle_timeout_ms=idle_timeout_ms
         )
         begin = p.Begin(
             None, next_outgoing_id=0, incoming_window=self._incoming_window, outgoing_window=100
         )
-        self.says(opened, begin)
-        self.hears()
+        self.sends(opened, begin)
+        self.reads()
 
     def attaches(self, *, receives: bool, handle: int = 0) -> Link:
         source, target = p.Source("from"), p.Target("to")
-        (event,) = self.says(p.Attach("link", handle, receives, source=source, target=target))
+        (event,) = self.sends(p.Attach("link", handle, receives, source=source, target=target))
         assert isinstance(event, LinkAttached)
         event.link.accept(max_message_size=MAX_SIZE)
         return event.link
 
     def grants(self, credit: int, *, count: int = 0, drain: bool = False, handle: int = 0) -> Any:
-        return self.says(
+        return self.sends(
             p.Flow(
                 FIRST_OUTGOING_ID,
                 self._incoming_window,
@@ -94,40 +99,40 @@ class Peer:
 @pytest.mark.parametrize(("response", "outcome"), [(b"good", 0), (b"bad", 1)])
 def test_sasl_comes_first_and_decides(response: bytes, outcome: int) -> None:
     peer = Peer()
-    peer.connection.receive(frames.SASL_HEADER)
-    assert peer.hears() == [frames.SASL_HEADER, p.SaslMechanisms(["PLAIN", "ANONYMOUS"])]
-    peer.says(p.SaslInit("PLAIN", response), kind=frames.SASL_FRAME)
-    assert peer.hears() == [p.SaslOutcome(outcome)]
+    peer.receives(frames.SASL_HEADER)
+    assert peer.reads() == [frames.SASL_HEADER, p.SaslMechanisms(["PLAIN", "ANONYMOUS"])]
+    peer.sends(p.SaslInit("PLAIN", response), kind=frames.SASL_FRAME)
+    assert peer.reads() == [p.SaslOutcome(outcome)]
     assert peer.connection.is_closed == (outcome != 0)
 
 
 def test_a_mechanism_that_was_not_offered_is_refused() -> None:
     peer = Peer()
-    peer.connection.receive(frames.SASL_HEADER)
-    peer.says(p.SaslInit("EXTERNAL"), kind=frames.SASL_FRAME)
-    assert peer.hears()[-1] == p.SaslOutcome(1)
+    peer.receives(frames.SASL_HEADER)
+    peer.sends(p.SaslInit("EXTERNAL"), kind=frames.SASL_FRAME)
+    assert peer.reads()[-1] == p.SaslOutcome(1)
 
 
 def test_a_wrong_protocol_header_is_told_the_right_one() -> None:
     peer = Peer()
-    assert isinstance(peer.connection.receive(b"AMQP\x00\x00\x09\x01")[0], Closed)
-    assert peer.hears() == [frames.SASL_HEADER]
+    assert isinstance(peer.receives(b"AMQP\x00\x00\x09\x01")[0], Closed)
+    assert peer.reads() == [frames.SASL_HEADER]
     assert peer.connection.is_closed
-    assert peer.connection.receive(b"anything") == []
+    assert peer.receives(b"anything") == []
 
 
 def test_open_begin_and_close_are_answered() -> None:
     peer = Peer()
-    peer.connection.receive(frames.AMQP_HEADER)
-    (event,) = peer.says(p.Open("peer"))
+    peer.receives(frames.AMQP_HEADER)
+    (event,) = peer.sends(p.Open("peer"))
     assert isinstance(event, Opened)
-    peer.says(p.Begin(None, next_outgoing_id=0, incoming_window=1, outgoing_window=1))
-    header, opened, begun = peer.hears()
+    peer.sends(p.Begin(None, next_outgoing_id=0, incoming_window=1, outgoing_window=1))
+    header, opened, begun = peer.reads()
     assert header == frames.AMQP_HEADER
     assert opened.idle_timeout_ms == IDLE_TIMEOUT_MS
     assert begun.remote_channel == 0
-    assert peer.says(p.Close()) == [Closed(None)]
-    assert peer.hears() == [p.Close()]
+    assert peer.sends(p.Close()) == [Closed(None)]
+    assert peer.reads() == [p.Close()]
     assert peer.connection.is_closed
 
 
@@ -137,10 +142,10 @@ def test_open_begin_and_close_are_answered() -> None:
 )
 def test_what_the_state_does_not_allow_closes_the_connection(performative: p.Composite) -> None:
     peer = Peer()
-    peer.connection.receive(frames.AMQP_HEADER)
-    (event,) = peer.says(performative)
+    peer.receives(frames.AMQP_HEADER)
+    (event,) = peer.sends(performative)
     assert isinstance(event, Closed)
-    *_, close = peer.hears()
+    *_, close = peer.reads()
     assert close.error.condition == "amqp:illegal-state"
     assert peer.connection.is_closed
 
@@ -149,29 +154,29 @@ def test_a_message_is_received_settled_and_paid_with_credit() -> None:
     peer = Peer()
     peer.opens()
     link = peer.attaches(receives=False)
-    attached, flow = peer.hears()
+    attached, flow = peer.reads()
     assert (attached.max_message_size, attached.role) == (MAX_SIZE, p.RECEIVER)
     assert flow.link_credit == LINK_CREDIT
-    (event,) = peer.says(p.Transfer(0, 7, b"tag", 0), payload=b"message")
+    (event,) = peer.sends(p.Transfer(0, 7, b"tag", 0), payload=b"message")
     assert event == MessageReceived(link, 7, is_settled=False, message_format=0, payload=b"message")
     link.settle_incoming(event, p.Accepted())
-    assert peer.hears() == [p.Disposition(p.RECEIVER, 7, settled=True, state=p.Accepted())]
+    assert peer.reads() == [p.Disposition(p.RECEIVER, 7, settled=True, state=p.Accepted())]
 
 
 def test_credit_is_renewed_when_half_is_used_and_answered() -> None:
     peer = Peer()
     peer.opens()
     link = peer.attaches(receives=False)
-    peer.hears()
+    peer.reads()
     events = [
         event
         for number in range(LINK_CREDIT // 2 + 1)
-        for event in peer.says(p.Transfer(0, number, b"", 0), payload=b"x")
+        for event in peer.sends(p.Transfer(0, number, b"", 0), payload=b"x")
     ]
-    assert peer.hears() == []  # nothing answered: nothing granted
+    assert peer.reads() == []  # nothing answered: nothing granted
     for event in events:
         link.settle_incoming(event, p.Accepted())
-    flows = [item for item in peer.hears() if isinstance(item, p.Flow)]
+    flows = [item for item in peer.reads() if isinstance(item, p.Flow)]
     assert [(flow.delivery_count, flow.link_credit) for flow in flows] == [(501, 501)]
 
 
@@ -179,10 +184,10 @@ def test_transfers_of_one_message_are_put_together_and_aborted_ones_dropped() ->
     peer = Peer()
     peer.opens()
     peer.attaches(receives=False)
-    assert peer.says(p.Transfer(0, 1, b"t", 0, more=True), payload=b"ab") == []
-    assert peer.says(p.Transfer(0, aborted=True)) == []
-    assert peer.says(p.Transfer(0, 2, b"t", 0, more=True), payload=b"cd") == []
-    (event,) = peer.says(p.Transfer(0), payload=b"ef")
+    assert peer.sends(p.Transfer(0, 1, b"t", 0, more=True), payload=b"ab") == []
+    assert peer.sends(p.Transfer(0, aborted=True)) == []
+    assert peer.sends(p.Transfer(0, 2, b"t", 0, more=True), payload=b"cd") == []
+    (event,) = peer.sends(p.Transfer(0), payload=b"ef")
     assert (event.delivery_id, event.payload) == (2, b"cdef")
 
 
@@ -190,13 +195,13 @@ def test_a_message_over_the_limit_is_rejected_and_the_link_lives_on() -> None:
     peer = Peer()
     peer.opens()
     peer.attaches(receives=False)
-    peer.hears()
+    peer.reads()
     for _ in range(3):
-        assert peer.says(p.Transfer(0, 1, b"t", 0, more=True), payload=b"x" * 600) == []
-    assert peer.says(p.Transfer(0), payload=b"") == []
-    (rejection,) = peer.hears()
+        assert peer.sends(p.Transfer(0, 1, b"t", 0, more=True), payload=b"x" * 600) == []
+    assert peer.sends(p.Transfer(0), payload=b"") == []
+    (rejection,) = peer.reads()
     assert rejection.state.error.condition == "amqp:link:message-size-exceeded"
-    assert len(peer.says(p.Transfer(0, 2, b"t", 0), payload=b"fits")) == 1
+    assert len(peer.sends(p.Transfer(0, 2, b"t", 0), payload=b"fits")) == 1
 
 
 def test_a_message_is_cut_to_the_peers_frame_size() -> None:
@@ -204,7 +209,7 @@ def test_a_message_is_cut_to_the_peers_frame_size() -> None:
     peer.opens()
     link = peer.attaches(receives=True)
     peer.grants(5)
-    peer.hears()
+    peer.reads()
     payload = bytes(range(250)) * 5
     link.deliver(tag=b"t" * 16, payload=payload, is_settled=False)
     output = peer.connection.take_output()
@@ -224,25 +229,25 @@ def test_the_peers_window_holds_transfers_back_until_it_opens() -> None:
     peer.opens()
     link = peer.attaches(receives=True)
     peer.grants(10)
-    peer.hears()
+    peer.reads()
     for number in range(5):
         link.deliver(tag=b"", payload=bytes([number]), is_settled=True)
-    assert [payload for _, payload in peer.hears_payloads()] == [b"\x00", b"\x01"]
-    peer.says(p.Flow(FIRST_OUTGOING_ID + 2, 2, 0, 100))
-    assert [payload for _, payload in peer.hears_payloads()] == [b"\x02", b"\x03"]
-    peer.says(p.Detach(0, closed=True))
-    peer.says(p.Flow(FIRST_OUTGOING_ID + 4, 2, 0, 100))
-    assert peer.hears_payloads() == []  # the link is gone, so is what waited
+    assert [payload for _, payload in peer.reads_payloads()] == [b"\x00", b"\x01"]
+    peer.sends(p.Flow(FIRST_OUTGOING_ID + 2, 2, 0, 100))
+    assert [payload for _, payload in peer.reads_payloads()] == [b"\x02", b"\x03"]
+    peer.sends(p.Detach(0, closed=True))
+    peer.sends(p.Flow(FIRST_OUTGOING_ID + 4, 2, 0, 100))
+    assert peer.reads_payloads() == []  # the link is gone, so is what waited
 
 
 def test_the_own_window_is_renewed_before_it_closes() -> None:
     peer = Peer()
     peer.opens()
     peer.attaches(receives=False)
-    peer.hears()
+    peer.reads()
     for number in range(INCOMING_WINDOW // 2 + 1):
-        peer.says(p.Transfer(0, number, b"", 0), payload=b"x")
-    (flow,) = peer.hears()
+        peer.sends(p.Transfer(0, number, b"", 0), payload=b"x")
+    (flow,) = peer.reads()
     assert (flow.handle, flow.incoming_window) == (None, INCOMING_WINDOW)
 
 
@@ -265,9 +270,9 @@ def test_draining_gives_the_credit_back() -> None:
     link = peer.attaches(receives=True)
     peer.grants(7, drain=True)
     assert link.is_draining
-    peer.hears()
+    peer.reads()
     link.drained()
-    (flow,) = peer.hears()
+    (flow,) = peer.reads()
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (7, 0, True)
 
 
@@ -278,41 +283,41 @@ def test_outcomes_are_reported_and_confirmed() -> None:
     peer.grants(5)
     for tag in (b"a", b"b", b"c"):
         link.deliver(tag=tag, payload=b"x", is_settled=False)
-    peer.hears()
+    peer.reads()
     first = FIRST_OUTGOING_ID
-    events = peer.says(p.Disposition(p.RECEIVER, first, first + 1, state=p.Accepted()))
+    events = peer.sends(p.Disposition(p.RECEIVER, first, first + 1, state=p.Accepted()))
     assert [(event.tag, event.is_settled) for event in events] == [(b"a", False), (b"b", False)]
     link.settle_outgoing(events[0], p.Accepted())
-    assert peer.hears() == [p.Disposition(p.SENDER, first, settled=True, state=p.Accepted())]
-    (released,) = peer.says(p.Disposition(p.RECEIVER, first + 2, settled=True, state=p.Released()))
+    assert peer.reads() == [p.Disposition(p.SENDER, first, settled=True, state=p.Accepted())]
+    (released,) = peer.sends(p.Disposition(p.RECEIVER, first + 2, settled=True, state=p.Released()))
     assert isinstance(released, Disposed)
     link.settle_outgoing(released, p.Released())
-    assert peer.hears() == []  # it was settled already
+    assert peer.reads() == []  # it was settled already
     everything = p.Disposition(p.RECEIVER, 0, 2**32 - 1, state=p.Accepted())
-    assert peer.says(everything) == []
+    assert peer.sends(everything) == []
 
 
 def test_a_refused_link_has_no_ends_and_is_detached() -> None:
     peer = Peer()
     peer.opens()
-    (event,) = peer.says(p.Attach("l", 0, role=True, source=p.Source("x"), target=p.Target("y")))
+    (event,) = peer.sends(p.Attach("l", 0, role=True, source=p.Source("x"), target=p.Target("y")))
     error = p.Error("amqp:not-found", "no such entity", {})
     event.link.refuse(error)
-    attached, detached = peer.hears()
+    attached, detached = peer.reads()
     assert (attached.source, attached.target) == (None, None)
     assert (detached.closed, detached.error) == (True, error)
-    assert peer.says(p.Detach(0, closed=True)) == [LinkDetached(event.link)]
-    assert peer.hears() == []
+    assert peer.sends(p.Detach(0, closed=True)) == [LinkDetached(event.link)]
+    assert peer.reads() == []
 
 
 def test_the_end_of_a_session_detaches_and_late_frames_are_passed_over() -> None:
     peer = Peer()
     peer.opens()
     link = peer.attaches(receives=True)
-    peer.hears()
-    assert peer.says(p.End()) == [LinkDetached(link)]
-    assert peer.hears() == [p.End()]
-    assert peer.says(p.Detach(0), p.Flow(None, 1, 0, 1), p.End()) == []
+    peer.reads()
+    assert peer.sends(p.End()) == [LinkDetached(link)]
+    assert peer.reads() == [p.End()]
+    assert peer.sends(p.Detach(0), p.Flow(None, 1, 0, 1), p.End()) == []
     assert not peer.connection.is_closed
 
 
@@ -320,27 +325,82 @@ def test_closing_from_this_end_waits_for_the_answer() -> None:
     peer = Peer()
     peer.opens()
     link = peer.attaches(receives=True)
-    peer.hears()
+    peer.reads()
     error = p.Error("amqp:connection:forced", "stopping", {})
     assert peer.connection.close(error) == [LinkDetached(link), Closed(error)]
-    assert peer.hears() == [p.Close(error)]
-    assert peer.says(p.Flow(None, 1, 0, 1), p.Close()) == []
+    assert peer.reads() == [p.Close(error)]
+    assert peer.sends(p.Flow(None, 1, 0, 1), p.Close()) == []
     assert peer.connection.is_closed
 
 
-def test_a_silent_connection_is_kept_alive_then_given_up() -> None:
+@pytest.mark.parametrize(
+    ("idle_timeout_ms", "interval_ms"),
+    [(30_000, 15_000), (10_000, 5_000), (None, 120_000), (0, 120_000), (10**9, 120_000), (1, 100)],
+)
+def test_the_peer_gets_a_heartbeat_in_half_of_its_idle_timeout(
+    idle_timeout_ms: int | None, interval_ms: int
+) -> None:
+    peer = Peer()
+    peer.opens(idle_timeout_ms=idle_timeout_ms)
+    assert peer.connection.tick_interval_ms == interval_ms
+    for _ in range(3):
+        assert peer.connection.tick(interval_ms) == []
+        assert peer.connection.take_output() == frames.HEARTBEAT
+    peer.attaches(receives=False)
+    peer.reads()  # frames between two heartbeats do not replace the next one
+    peer.connection.tick(interval_ms)
+    assert peer.connection.take_output() == frames.HEARTBEAT
+
+
+def test_a_silent_peer_is_disconnected() -> None:
     peer = Peer()
     peer.opens(idle_timeout_ms=30_000)
-    assert peer.connection.tick_interval_ms == 10_000
-    peer.connection.tick(10_000)
-    peer.connection.take_output()
-    assert peer.connection.tick(10_000) == []
-    assert peer.connection.take_output() == frames.HEARTBEAT
-    peer.connection.receive(frames.HEARTBEAT)
+    peer.receives(frames.HEARTBEAT)
     assert peer.connection.tick(2 * IDLE_TIMEOUT_MS) == []
     (closed,) = peer.connection.tick(2 * IDLE_TIMEOUT_MS)
     assert isinstance(closed, Closed)
     assert peer.connection.is_closed
+    assert peer.connection.tick(2 * IDLE_TIMEOUT_MS) == []
+
+
+def attach_and_transfer() -> bytes:
+    attach = p.Attach("l", 0, role=False, source=p.Source("x"), target=p.Target("y"))
+    transfer = frames.encode_frame(p.Transfer(0, 1, b"t", 0), b"early")
+    return frames.encode_frame(attach) + transfer
+
+
+def test_a_message_right_behind_its_attach_is_received() -> None:
+    peer = Peer()
+    peer.opens()
+    events: list[Any] = []
+    for event in peer.connection.receive(attach_and_transfer()):
+        events.append(event)
+        if isinstance(event, LinkAttached):
+            event.link.accept(max_message_size=MAX_SIZE)
+    assert [type(event) for event in events] == [LinkAttached, MessageReceived]
+    assert events[1].payload == b"early"
+    events[1].link.settle_incoming(events[1], p.Accepted())
+    assert p.Disposition(p.RECEIVER, 1, settled=True, state=p.Accepted()) in peer.reads()
+
+
+def test_a_message_right_behind_a_refused_attach_gets_the_error_of_the_link() -> None:
+    peer = Peer()
+    peer.opens()
+    events: list[Any] = []
+    error = p.Error("amqp:not-found", "no such entity", {})
+    for event in peer.connection.receive(attach_and_transfer()):
+        events.append(event)
+        event.link.refuse(error)
+    assert [type(event) for event in events] == [LinkAttached]
+    assert peer.reads()[-1] == p.Detach(0, closed=True, error=error)
+    assert not peer.connection.is_closed
+
+
+def test_a_message_on_a_link_that_nobody_accepted_closes_the_connection() -> None:
+    peer = Peer()
+    peer.opens()
+    *_, closed = peer.receives(attach_and_transfer())
+    assert closed.error.condition == "amqp:illegal-state"
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=5))
@@ -348,7 +408,7 @@ def test_arbitrary_bytes_never_do_more_than_close(pieces: list[bytes]) -> None:
     peer = Peer()
     peer.opens()
     for piece in pieces:
-        peer.connection.receive(piece)
+        peer.receives(piece)
     peer.connection.take_output()
 
 
@@ -369,7 +429,7 @@ def test_any_order_of_frames_is_survived(performatives: list[p.Composite]) -> No
     peer = Peer()
     peer.opens()
     for performative in performatives:
-        for event in peer.says(performative, payload=b"x"):
+        for event in peer.sends(performative, payload=b"x"):
             if isinstance(event, LinkAttached):
                 event.link.accept(max_message_size=MAX_SIZE)
-    peer.hears()
+    peer.reads()

@@ -1,13 +1,14 @@
 """The server's end of an AMQP 1.0 connection, without I/O (the standard, parts 2 and 5).
 
-Bytes from the peer go into `receive`, which returns what happened as events; whatever is to be
-sent gathers in `take_output`. What may arrive when, and who handles it, are tables.
+`receive` takes bytes from the peer and yields events; `take_output` returns the bytes to send.
+Tables say which frame is allowed in which state, and which method handles it.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from localazure.servicebus.amqp import performatives as p
@@ -17,7 +18,6 @@ from localazure.servicebus.amqp.errors import (
     FramingError,
     IllegalStateError,
 )
-from localazure.servicebus.amqp.events import Closed, Event, Opened
 from localazure.servicebus.amqp.frames import (
     AMQP_FRAME,
     AMQP_HEADER,
@@ -31,22 +31,41 @@ from localazure.servicebus.amqp.frames import (
     encode_frame,
 )
 from localazure.servicebus.amqp.link import Link
-from localazure.servicebus.amqp.session import Session
+from localazure.servicebus.amqp.session import Session, SessionEvent
 
-# What Azure Service Bus announces.
+# Azure Service Bus announces both.
 MAX_FRAME_SIZE = 65536
 IDLE_TIMEOUT_MS = 240_000
+# A peer that announces a shorter idle timeout than twice this gets a heartbeat this often.
+MIN_TICK_INTERVAL_MS = 100
 # Sessions of one connection; generous for a laptop.
 MAX_CHANNEL = 255
 
 SASL_OK, SASL_AUTHENTICATION_FAILED = 0, 1
 
 Authenticate = Callable[[str, bytes], bool]
-"""From SASL mechanism and initial response to "is let in"."""
+"""Whether a SASL mechanism and its initial response authenticate the peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer opened the connection."""
+
+    open: p.Open
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Either end closed the connection. No more events follow from received bytes."""
+
+    error: p.Error | None
+
+
+Event = Opened | Closed | SessionEvent
 
 
 class State(enum.Enum):
-    """Where the connection is (part 2 section 2.4.6, part 5 section 5.3.2)."""
+    """States of a connection (part 2 section 2.4.6, part 5 section 5.3.2)."""
 
     START = enum.auto()
     SASL = enum.auto()
@@ -57,7 +76,7 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
-# What may arrive in which state, and the state that it leads to.
+# Which frames are allowed in which state, and the state that follows.
 _RULES: dict[tuple[State, bytes | type], State] = {
     (State.START, SASL_HEADER): State.SASL,
     (State.START, AMQP_HEADER): State.HEADERS_EXCHANGED,
@@ -75,7 +94,7 @@ _RULES: dict[tuple[State, bytes | type], State] = {
     (State.CLOSE_SENT, p.Close): State.CLOSED,
 }
 
-# What a session handles.
+# Frames that a session handles.
 _SESSION_HANDLERS: dict[type, Callable[[Session, Frame, Any], None]] = {
     p.Attach: Session.on_attach,
     p.Flow: Session.on_flow,
@@ -86,7 +105,7 @@ _SESSION_HANDLERS: dict[type, Callable[[Session, Frame, Any], None]] = {
 
 
 class Connection:
-    """One connection. Not thread-safe; send the output to the peer after every call."""
+    """One connection. Not thread-safe. Send the output to the peer after every call."""
 
     def __init__(
         self, *, container_id: str, mechanisms: Sequence[str], authenticate: Authenticate
@@ -101,7 +120,7 @@ class Connection:
         self._sessions: dict[int, Session] = {}
         self._remote_max_frame_size = MIN_MAX_FRAME_SIZE
         self._remote_idle_timeout_ms: int | None = None
-        self._has_heard = self._has_spoken = True
+        self._has_received = True
         self._silence_ms = 0
         self._handlers: dict[type, Callable[[Frame, Any], None]] = {
             p.SaslInit: self._on_sasl_init,
@@ -113,26 +132,34 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will be received: send the output and hang up."""
+        """Whether nothing more is read: send the output, then close the socket."""
         return self._state is State.CLOSED
 
-    def receive(self, data: bytes) -> list[Event]:
-        """Take bytes from the peer; what they amount to, in order."""
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Take bytes from the peer and yield the events in them, in order.
+
+        Frames are read one at a time. So the application accepts a link before the transfers that
+        the peer sent right behind its attach are read. Exhaust the iterator.
+        """
         if self.is_closed:
-            return []
-        self._has_heard = True
+            return
+        self._has_received = True
         self._decoder.feed(data)
         try:
-            for frame in self._decoder.frames():
-                if self.is_closed:
-                    break
+            for frame in self._frames():
                 if isinstance(frame, ProtocolHeader):
                     self._receive_header(frame.data)
                 elif frame.performative is not None:  # else a heartbeat
                     self._receive_frame(frame, type(frame.performative))
+                yield from self._take_events()
         except AmqpError as error:
-            self._give_up(p.Error(error.condition, str(error), {}))
-        return self._take_events()
+            self._abandon(p.Error(error.condition, str(error), {}))
+            yield from self._take_events()
+
+    def _frames(self) -> Iterator[ProtocolHeader | Frame]:
+        frames = self._decoder.frames()
+        while not self.is_closed and (frame := next(frames, None)) is not None:
+            yield frame
 
     def take_output(self) -> bytes:
         """Bytes to send to the peer, once."""
@@ -142,18 +169,27 @@ class Connection:
 
     @property
     def tick_interval_ms(self) -> int:
-        """How often `tick` is to be called: a third of the shorter idle timeout."""
-        return min(self._remote_idle_timeout_ms or IDLE_TIMEOUT_MS, IDLE_TIMEOUT_MS) // 3
+        """How often `tick` is to be called. It changes when the peer opens the connection.
+
+        A peer must get a frame within its idle timeout (section 2.4.5): it gets one at least
+        twice as often.
+        """
+        idle_timeout_ms = min(self._remote_idle_timeout_ms or IDLE_TIMEOUT_MS, IDLE_TIMEOUT_MS)
+        return max(idle_timeout_ms // 2, MIN_TICK_INTERVAL_MS)
 
     def tick(self, elapsed_ms: int) -> list[Event]:
-        """Say something if nothing was said since the last tick; give up on a silent peer."""
-        self._silence_ms = 0 if self._has_heard else self._silence_ms + elapsed_ms
-        if self._state is State.OPENED and not self._has_spoken:
-            self._output += HEARTBEAT
-        self._has_heard = self._has_spoken = False
-        # A peer is told half of what it is allowed (part 2 section 2.4.5).
+        """Send a heartbeat; close the connection of a peer that has been silent for too long.
+
+        Args:
+            elapsed_ms: since the call before this one.
+        """
+        self._silence_ms = 0 if self._has_received else self._silence_ms + elapsed_ms
+        self._has_received = False
+        if self._state is State.OPENED:
+            self._write(HEARTBEAT)
+        # A peer announces half of its real idle timeout, and so does this end (section 2.4.5).
         if self._silence_ms >= 2 * IDLE_TIMEOUT_MS:
-            self._give_up(p.Error(CONNECTION_FORCED, "nothing was heard for too long", {}))
+            self._abandon(p.Error(CONNECTION_FORCED, "the idle timeout has passed", {}))
         return self._take_events()
 
     def links(self) -> Iterator[Link]:
@@ -163,20 +199,18 @@ class Connection:
 
     def close(self, error: p.Error | None) -> list[Event]:
         """Close the connection from this end."""
-        if self._state is State.HEADERS_EXCHANGED:  # an open must come before a close
-            self._write(encode_frame(p.Open(self._container_id)))
         if self._state in (State.HEADERS_EXCHANGED, State.OPENED):
-            self._write(encode_frame(p.Close(error)))
+            self._send_close(error)
             self._state = State.CLOSE_SENT
             self._end_sessions(error)
         return self._take_events()
 
-    # --- what the peer does ---------------------------------------------------------------------
+    # --- frames of the peer ---------------------------------------------------------------------
 
     def _receive_header(self, data: bytes) -> None:
         following = _RULES.get((self._state, data))
         if following is None:
-            if self._state is State.START:  # tell what would have been right (section 2.2)
+            if self._state is State.START:  # answer with a supported header (section 2.2)
                 self._write(SASL_HEADER)
             raise FramingError(f"protocol header {data!r} is not allowed in {self._state.name}")
         self._state = following
@@ -187,7 +221,7 @@ class Connection:
     def _receive_frame(self, frame: Frame, kind: type) -> None:
         following = _RULES.get((self._state, kind))
         if self._state is State.CLOSE_SENT:
-            self._state = following or State.CLOSE_SENT  # the peer had not seen our close
+            self._state = following or State.CLOSE_SENT  # the peer has not read the close yet
             return
         if following is None or frame.kind != (SASL_FRAME if kind is p.SaslInit else AMQP_FRAME):
             name = kind.__name__.lower()
@@ -195,17 +229,17 @@ class Connection:
         self._state = following
         if kind in self._handlers:
             self._handlers[kind](frame, frame.performative)
-        elif frame.channel in self._sessions:  # else after its end: azure-servicebus does that
+        elif frame.channel in self._sessions:  # azure-servicebus sends frames after the end
             _SESSION_HANDLERS[kind](self._sessions[frame.channel], frame, frame.performative)
 
     def _on_sasl_init(self, _frame: Frame, init: p.SaslInit) -> None:
-        is_let_in = init.mechanism in self._mechanisms and self._authenticate(
+        is_authenticated = init.mechanism in self._mechanisms and self._authenticate(
             init.mechanism, init.initial_response or b""
         )
-        outcome = SASL_OK if is_let_in else SASL_AUTHENTICATION_FAILED
+        outcome = SASL_OK if is_authenticated else SASL_AUTHENTICATION_FAILED
         self._write(encode_frame(p.SaslOutcome(outcome), kind=SASL_FRAME))
-        if not is_let_in:
-            self._give_up(None)
+        if not is_authenticated:
+            self._abandon(None)
 
     def _on_open(self, _frame: Frame, opened: p.Open) -> None:
         self._remote_max_frame_size = max(opened.max_frame_size, MIN_MAX_FRAME_SIZE)
@@ -240,14 +274,20 @@ class Connection:
         self._write(encode_frame(p.Close()))
         self._end_sessions(close.error if isinstance(close.error, p.Error) else None)
 
-    # --- within ---------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------
 
-    def _give_up(self, error: p.Error | None) -> None:
-        """Close, and read nothing more: what follows cannot be trusted, or does not come."""
-        self._events += self.close(error)
-        if self._state is not State.CLOSE_SENT:
+    def _abandon(self, error: p.Error | None) -> None:
+        """Close without waiting for the peer's answer: its further bytes cannot be read."""
+        if self._state not in (State.CLOSE_SENT, State.CLOSED):
+            self._send_close(error)
             self._end_sessions(error)
         self._state = State.CLOSED
+
+    def _send_close(self, error: p.Error | None) -> None:
+        if self._state is State.HEADERS_EXCHANGED:  # an open must precede a close
+            self._write(encode_frame(p.Open(self._container_id)))
+        if self._state in (State.HEADERS_EXCHANGED, State.OPENED):
+            self._write(encode_frame(p.Close(error)))
 
     def _end_sessions(self, error: p.Error | None) -> None:
         for session in self._sessions.values():
@@ -256,10 +296,9 @@ class Connection:
         self._events.append(Closed(error))
 
     def _write(self, data: bytes) -> None:
-        self._has_spoken = True
         self._output += data
 
     def _take_events(self) -> list[Event]:
         events = self._events.copy()
-        self._events.clear()  # sessions hold on to this very list
+        self._events.clear()  # the sessions keep a reference to this list
         return events

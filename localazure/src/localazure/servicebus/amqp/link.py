@@ -4,18 +4,65 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import MESSAGE_SIZE_EXCEEDED, IllegalStateError
-from localazure.servicebus.amqp.events import CreditChanged, Disposed, MessageReceived
 from localazure.servicebus.amqp.serial import SERIAL_MODULUS, signed_difference
 
-if TYPE_CHECKING:
-    from localazure.servicebus.amqp.session import Session  # which owns the links
-
-# Messages that a peer may send ahead of their answers.
+# Messages that a peer may send before the first of them is settled.
 LINK_CREDIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CreditChanged:
+    """The peer changed the credit of a link that this end sends on."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceived:
+    """A whole message arrived. The application answers it with `Link.settle_incoming`."""
+
+    link: Link
+    delivery_id: int
+    is_settled: bool
+    message_format: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Disposed:
+    """The peer gave the outcome of a message that this end sent.
+
+    Unless it is settled already, the application confirms it with `Link.settle_outgoing`.
+    """
+
+    link: Link
+    delivery_id: int
+    tag: bytes
+    state: Any
+    is_settled: bool
+
+
+LinkEvent = CreditChanged | MessageReceived | Disposed
+
+
+class LinkTransport(Protocol):
+    """What a link needs of the session that carries it."""
+
+    def send(self, performative: p.Composite) -> None:
+        """Send a frame on the session's channel."""
+
+    def send_flow(self, link_fields: dict[str, Any] | None = None) -> None:
+        """Send the windows of the session, and the credit of a link."""
+
+    def send_message(self, link: Link, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
+        """Send a message in one or more transfers."""
+
+    def emit(self, event: LinkEvent) -> None:
+        """Report an event to the application."""
 
 
 class LinkState(enum.Enum):
@@ -39,19 +86,19 @@ class _Incoming:
 class Link:
     """A link that the peer attached. This end sends on it, or receives."""
 
-    def __init__(self, session: Session, attach: p.Attach) -> None:
-        self.session = session
+    def __init__(self, transport: LinkTransport, attach: p.Attach) -> None:
+        self._transport = transport
         self.attach = attach
         self.state = LinkState.ATTACHING
         self.credit = 0
         """Messages that may still be sent: by this end if it sends, else by the peer."""
         self.is_draining = False
-        """The peer wants back what it does not get at once of its credit."""
+        """Whether the peer asked for messages now or for the rest of its credit back."""
         self.node: Any = None
-        """What the application keeps with the link."""
+        """The application's own object for this link."""
         self._delivery_count = 0
         self._unanswered = 0
-        self._max_message_size = 0
+        self._max_message_size: int | None = None  # known once the link is accepted
         self._incoming: _Incoming | None = None
 
     @property
@@ -64,7 +111,7 @@ class Link:
         """The peer's handle, which this end uses as its own as well."""
         return self.attach.handle
 
-    # --- what the application does --------------------------------------------------------------
+    # --- calls of the application ---------------------------------------------------------------
 
     def accept(self, *, max_message_size: int, properties: dict[Any, Any] | None = None) -> None:
         """Answer the attach; a peer that sends is given credit."""
@@ -84,59 +131,64 @@ class Link:
         """Close the link from this end."""
         if self.state in (LinkState.ATTACHING, LinkState.ATTACHED):
             self.state = LinkState.DETACHING
-            self.session.send(p.Detach(self.handle, closed=True, error=error))
+            self._transport.send(p.Detach(self.handle, closed=True, error=error))
 
     def deliver(self, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
         """Send a message for one credit."""
         self.credit -= 1
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
-        self.session.send_message(self, tag=tag, payload=payload, is_settled=is_settled)
+        self._transport.send_message(self, tag=tag, payload=payload, is_settled=is_settled)
 
     def settle_incoming(self, received: MessageReceived, state: p.Composite) -> None:
-        """Tell the peer what became of its message, and renew its credit."""
+        """Send the outcome of the peer's message, and renew the peer's credit."""
         self._unanswered -= 1
         if self.state is not LinkState.ATTACHED:
             return
         if not received.is_settled:
-            self.session.send(
+            self._transport.send(
                 p.Disposition(p.RECEIVER, received.delivery_id, settled=True, state=state)
             )
         self._grant_credit()
 
     def settle_outgoing(self, disposed: Disposed, state: p.Composite) -> None:
-        """Confirm the peer's decision on a message, or contradict it."""
+        """Answer the peer's outcome of a message: with the same state, or with another one."""
         if self.state is LinkState.ATTACHED and not disposed.is_settled:
-            self.session.send(
+            self._transport.send(
                 p.Disposition(p.SENDER, disposed.delivery_id, settled=True, state=state)
             )
 
     def drained(self) -> None:
-        """There is nothing more to send: use up the credit that the peer wants back."""
+        """Return the remaining credit to a peer that drains the link."""
         self._delivery_count = (self._delivery_count + self.credit) % SERIAL_MODULUS
         self.credit = 0
         self.is_draining = False
-        self.session.send_flow(self._flow(drain=True))
+        self._transport.send_flow(self._flow(drain=True))
 
-    # --- what the peer does ---------------------------------------------------------------------
+    # --- frames of the peer ---------------------------------------------------------------------
 
     def on_flow(self, flow: p.Flow) -> None:
-        """Take over credit; the peer's own count of deliveries says from where it counts."""
+        """Take over the credit, which counts from the peer's own delivery count."""
         if self.is_sender and flow.link_credit is not None:
             limit = (flow.delivery_count or 0) + flow.link_credit
             self.credit = max(0, signed_difference(limit, self._delivery_count))
             self.is_draining = bool(flow.drain)
-            self.session.emit(CreditChanged(self))
+            self._transport.emit(CreditChanged(self))
         if flow.echo:
-            self.session.send_flow(self._flow())
+            self._transport.send_flow(self._flow())
 
     def on_transfer(self, transfer: p.Transfer, payload: bytes) -> None:
-        """Collect a message's transfers.
+        """Collect the transfers of a message.
+
+        A link that this end is detaching ignores them (section 2.6.5).
 
         Raises:
-            IllegalStateError: a transfer that no message can begin with, or the wrong way.
+            IllegalStateError: the link is not accepted, this end is its sender, or the first
+                transfer of a delivery has no delivery id.
         """
-        if self.is_sender:
-            raise IllegalStateError(f"handle {self.handle} is a link to receive on")
+        if self.state is LinkState.DETACHING:
+            return
+        if self.is_sender or self._max_message_size is None:
+            raise IllegalStateError(f"no transfer is allowed on the link with handle {self.handle}")
         if transfer.aborted:
             self._incoming = None
             return
@@ -153,7 +205,7 @@ class Link:
     def _on_message(self, incoming: _Incoming, *, is_settled: bool) -> None:
         first = incoming.first
         if first.delivery_id is None:
-            raise IllegalStateError("the first transfer of a delivery lacks its delivery-id")
+            raise IllegalStateError("the first transfer of a delivery has no delivery-id")
         received = MessageReceived(
             self,
             first.delivery_id,
@@ -161,7 +213,7 @@ class Link:
             first.message_format or 0,
             bytes(incoming.payload),
         )
-        # The Python SDK does not heed its credit; neither is it held to it.
+        # azure-servicebus for Python sends more than its credit allows: that is tolerated.
         self.credit = max(0, self.credit - 1)
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
         self._unanswered += 1
@@ -169,9 +221,15 @@ class Link:
             reason = f"a message may have {self._max_message_size} bytes at most"
             self.settle_incoming(received, p.Rejected(p.Error(MESSAGE_SIZE_EXCEEDED, reason, {})))
         else:
-            self.session.emit(received)
+            self._transport.emit(received)
 
-    # --- within ---------------------------------------------------------------------------------
+    def on_disposition(
+        self, delivery_id: int, tag: bytes, state: p.Composite, *, is_settled: bool
+    ) -> None:
+        """Report the outcome of a message that this end sent."""
+        self._transport.emit(Disposed(self, delivery_id, tag, state, is_settled))
+
+    # --- internals ------------------------------------------------------------------------------
 
     def _answer_attach(self, source: Any, target: Any, properties: dict[Any, Any] | None) -> None:
         asked = self.attach
@@ -184,17 +242,17 @@ class Link:
             source,
             target,
             initial_delivery_count=0 if self.is_sender else None,
-            max_message_size=self._max_message_size or None,
+            max_message_size=self._max_message_size,
             properties=properties,
         )
-        self.session.send(answer)
+        self._transport.send(answer)
 
     def _grant_credit(self) -> None:
-        """Renew credit once half of it is used, so that one flow serves many messages."""
+        """Renew the credit once half of it is used: one flow frame serves many messages."""
         available = LINK_CREDIT - self._unanswered
         if self.credit < LINK_CREDIT // 2 < available:
             self.credit = available
-            self.session.send_flow(self._flow())
+            self._transport.send_flow(self._flow())
 
     def _flow(self, *, drain: bool = False) -> dict[str, Any]:
         return {

@@ -4,25 +4,42 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import IllegalStateError
-from localazure.servicebus.amqp.events import Disposed, Event, LinkAttached, LinkDetached
 from localazure.servicebus.amqp.frames import FRAME_HEADER_SIZE, Frame, encode_frame
-from localazure.servicebus.amqp.link import Link, LinkState
+from localazure.servicebus.amqp.link import Link, LinkEvent, LinkState
 from localazure.servicebus.amqp.serial import SERIAL_MODULUS, signed_difference
 
-# Transfer frames that the peer may send ahead, and links; Azure Service Bus announces 5000.
+# Transfer frames that the peer may send before the next flow. Azure Service Bus announces 5000.
 INCOMING_WINDOW = 5000
 MAX_HANDLE = 1023
-# Our delivery ids start far from the peer's, which start at 0: azure-servicebus for Python takes
-# a disposition of ours for one on its own transfers if the ids coincide.
+# The delivery ids of this end start far from the peer's, which start at 0: if they coincide,
+# azure-servicebus for Python applies a disposition from this end to its own transfers.
 FIRST_OUTGOING_ID = 2**30
-# Bytes of a transfer performative, at most: its tag is ours and 16 bytes long.
+# Most bytes that a transfer performative takes: the tags of this end have 16 bytes.
 _TRANSFER_OVERHEAD = 64
 
 _TERMINAL_STATES = (p.Accepted, p.Rejected, p.Released, p.Modified)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAttached:
+    """The peer attaches a link. The application accepts or refuses it."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDetached:
+    """A link ended: the peer detached it, or its session or connection ended."""
+
+    link: Link
+
+
+SessionEvent = LinkAttached | LinkDetached | LinkEvent
 
 
 class Session:
@@ -35,11 +52,11 @@ class Session:
         *,
         remote_max_frame_size: int,
         write: Callable[[bytes], None],
-        emit: Callable[[Event], None],
+        emit: Callable[[SessionEvent], None],
     ) -> None:
         self.channel = channel
         self.links: dict[int, Link] = {}
-        self.emit = emit
+        self._emit = emit
         self._write = write
         self._max_part_size = remote_max_frame_size - FRAME_HEADER_SIZE - _TRANSFER_OVERHEAD
         self._next_incoming_id = begin.next_outgoing_id
@@ -66,7 +83,7 @@ class Session:
         self._write(encode_frame(performative, channel=self.channel))
 
     def send_flow(self, link_fields: dict[str, Any] | None = None) -> None:
-        """Tell the windows, and the credit of a link."""
+        """Send the windows of the session, and the credit of a link."""
         flow = p.Flow(
             self._next_incoming_id,
             self._incoming_window,
@@ -77,7 +94,7 @@ class Session:
         self.send(flow)
 
     def send_message(self, link: Link, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
-        """Send a message in as many transfers as the peer's frame size asks for."""
+        """Send a message in transfers that fit the peer's frame size."""
         delivery_id = self._next_delivery_id
         self._next_delivery_id = (delivery_id + 1) % SERIAL_MODULUS
         if not is_settled:
@@ -91,7 +108,11 @@ class Session:
             transfer = p.Transfer(link.handle)
         self._flush()
 
-    # --- what the peer does ---------------------------------------------------------------------
+    def emit(self, event: LinkEvent) -> None:
+        """Report an event of a link."""
+        self._emit(event)
+
+    # --- frames of the peer ---------------------------------------------------------------------
 
     def on_attach(self, _frame: Frame, attach: p.Attach) -> None:
         """A new link."""
@@ -99,7 +120,7 @@ class Session:
             raise IllegalStateError(f"a link cannot attach with handle {attach.handle}")
         link = Link(self, attach)
         self.links[attach.handle] = link
-        self.emit(LinkAttached(link))
+        self._emit(LinkAttached(link))
 
     def on_flow(self, _frame: Frame, flow: p.Flow) -> None:
         """The peer's window, and the credit of a link."""
@@ -126,13 +147,14 @@ class Session:
         link.on_transfer(transfer, frame.payload)
 
     def on_disposition(self, _frame: Frame, disposition: p.Disposition) -> None:
-        """The peer's decision on messages of ours. Those on its own we settled before."""
+        """The peer's outcome of messages that this end sent. Its own are settled already."""
         if disposition.role == p.SENDER or not isinstance(disposition.state, _TERMINAL_STATES):
             return
         for delivery_id in self._unsettled_between(disposition.first, disposition.last):
             link, tag = self._unsettled.pop(delivery_id)
-            is_settled = bool(disposition.settled)
-            self.emit(Disposed(link, delivery_id, tag, disposition.state, is_settled))
+            link.on_disposition(
+                delivery_id, tag, disposition.state, is_settled=bool(disposition.settled)
+            )
 
     def on_detach(self, _frame: Frame, detach: p.Detach) -> None:
         """The end of a link, or the answer to ours."""
@@ -148,12 +170,13 @@ class Session:
         for link in list(self.links.values()):
             self._forget(link)
 
-    # --- within ---------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------
 
     def _unsettled_between(self, first: int, last: int | None) -> list[int]:
         if last is None or last == first:
             return [first] if first in self._unsettled else []
-        width = (last - first) % SERIAL_MODULUS  # may be anything: walk what there is
+        # The peer chooses the range, which may be huge: iterate over the known deliveries.
+        width = (last - first) % SERIAL_MODULUS
         return [number for number in self._unsettled if (number - first) % SERIAL_MODULUS <= width]
 
     def _flush(self) -> None:
@@ -170,4 +193,4 @@ class Session:
         self._unsettled = {
             number: item for number, item in self._unsettled.items() if item[0] is not link
         }
-        self.emit(LinkDetached(link))
+        self._emit(LinkDetached(link))
