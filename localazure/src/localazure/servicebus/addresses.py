@@ -1,4 +1,4 @@
-"""What the address of a link means."""
+"""Addresses of links."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Address:
     """An entity, its dead-letter sub-queue, or the management node of either."""
 
     entity: str
-    """Path of the entity in lower case: names ignore case. `$cbs` is one as well."""
+    """Path of the entity in lower case (names are case-insensitive), or `$cbs`."""
     is_dead_letter_queue: bool = False
     is_management: bool = False
 
     @property
     def resource(self) -> str:
-        """What a token must be for."""
+        """The path that a token must cover."""
         return f"{self.entity}/{_DEAD_LETTER_QUEUE}" if self.is_dead_letter_queue else self.entity
 
 
 def parse(text: str) -> Address:
-    """What an address means, such as `queue` or `amqps://host/topic/Subscriptions/a/$management`."""
+    """Parse an address such as `queue` or `amqps://host/topic/Subscriptions/a/$management`."""
     segments = entity_path(text).split("/")
     is_management = segments[-1] == _MANAGEMENT
     if is_management:

@@ -1,8 +1,9 @@
-"""Which node a link leads to, or why it leads nowhere."""
+"""The node that a link attaches to, or the reason to refuse the link."""
 
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Any
 
 from localazure.servicebus import addresses, management, nodes
@@ -17,11 +18,15 @@ from localazure.servicebus.amqp.errors import (
 from localazure.servicebus.amqp.link import Link
 from localazure.servicebus.entities import Entity
 
+logger = logging.getLogger(__name__)
+
+# A session id, or null for the next available session.
 SESSION_FILTER = "com.microsoft:session-filter"
+NO_SESSIONS = "sessions are not covered by this broker"
 
 
 class RefusedError(Exception):
-    """A link that cannot be attached; carries the AMQP condition that says so."""
+    """The broker refuses a link, with this AMQP error condition."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -29,10 +34,10 @@ class RefusedError(Exception):
 
 
 def address_of(link: Link) -> Address:
-    """The node that the peer names: where messages come from, or where they go.
+    """The address in the source or target of the peer's attach.
 
     Raises:
-        RefusedError: it names none.
+        RefusedError: there is none.
     """
     end: Any = link.attach.source if link.is_sender else link.attach.target
     if not isinstance(end, p.Source | p.Target):
@@ -43,25 +48,27 @@ def address_of(link: Link) -> Address:
 
 
 def is_allowed(client: nodes.Client, address: Address) -> bool:
-    """Whether the client has put a token that is good for the address now."""
-    now_s = client.broker.clock() / nodes.MILLISECONDS_PER_SECOND
-    return address.entity == addresses.CBS or client.authorization.allows(address.resource, now_s)
+    """Whether the client has put a valid token for the address."""
+    return address.entity == addresses.CBS or client.authorization.allows(
+        address.resource, nodes.now_s(client)
+    )
 
 
 def node_for(client: nodes.Client, link: Link) -> nodes.Node:
-    """What the link leads to.
+    """The node of a link.
 
     Raises:
-        RefusedError: it leads nowhere, or nowhere that this client may go.
+        RefusedError: there is none, or the client is not authorized for it.
     """
     address = address_of(link)
-    if not is_allowed(client, address):
+    entity = client.broker.namespace.find(address.entity)
+    is_missing = entity is None and client.authorization.has_identity(nodes.now_s(client))
+    if not is_missing and not is_allowed(client, address):
         raise RefusedError(UNAUTHORIZED_ACCESS, f"no valid token was put for {address.resource!r}")
     if address.entity == addresses.CBS:
         if link.is_sender:
             return nodes.ReplyNode(link, address)
         return nodes.RequestNode(client, link, address, functools.partial(nodes.answer_cbs, client))
-    entity = client.broker.namespace.find(address.entity)
     if entity is None:
         raise RefusedError(
             NOT_FOUND, f"The messaging entity {address.entity!r} could not be found."
@@ -90,7 +97,9 @@ def _receive_node(client: nodes.Client, link: Link, address: Address, entity: En
         raise RefusedError(
             NOT_ALLOWED, f"{entity.path} is a topic: messages are received from subscriptions"
         )
-    if (link.attach.source.filter or {}).get(SESSION_FILTER) is not None:
-        raise RefusedError(NOT_IMPLEMENTED, "sessions are not covered by this broker")
+    if SESSION_FILTER in (link.attach.source.filter or {}):
+        # @azure/service-bus for Node replaces this error by its own, so it is logged as well.
+        logger.warning("%s: a session receiver is refused: %s", entity.path, NO_SESSIONS)
+        raise RefusedError(NOT_IMPLEMENTED, NO_SESSIONS)
     sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
     return nodes.ReceiveNode(client, link, sub_queue)

@@ -1,8 +1,8 @@
-"""The namespace at work: decisions of `queues`, made durable by `store`, handed to consumers.
+"""The running namespace: transitions of `queues`, written by `store`, messages for consumers.
 
-Every decision is durable before anyone is told: whoever sends, settles, schedules or cancels is
-answered after the commit, and a message appears where it went after the commit. If the commit
-fails, the message is back where it was, unlocked, and the caller hears the error.
+Every change is durable before it is visible. The broker answers a send, a settlement, a schedule
+or a cancellation after the commit, and a message is available at its destination after the commit.
+If the commit fails, the message is back in its queue, unlocked, and the caller gets the error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from localazure.servicebus import contents, store
@@ -20,13 +20,13 @@ from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue, paths
 from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import (
+    Action,
     Event,
     Lock,
     MessageNotFoundError,
-    Place,
     Transition,
 )
-from localazure.servicebus.store import Destination, Placed, StoredMessage, Submission
+from localazure.servicebus.store import Destination, Enqueued, StoredMessage, Submission
 from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], int]
 """Milliseconds since the Unix epoch."""
 
-# How often what duplicate detection needs no more is deleted.
-HOUSEKEEPING_INTERVAL_S = 60.0
-# What time decides is committed in portions, so that a burst of expiries does not fill memory.
-MAX_TRANSITIONS_AT_ONCE = 500
-# After a failed commit that nobody waits for: no hot loop on a full disk.
+# Between two deletions of old message ids of duplicate detection.
+HISTORY_PURGE_INTERVAL_S = 60.0
+# Timed transitions of one commit: thousands of messages may expire at the same time.
+MAX_TRANSITIONS_PER_COMMIT = 500
+# After a failed commit of a timed transition, so that a full disk causes no busy loop.
 RETRY_DELAY_S = 1.0
 
 
@@ -48,7 +48,7 @@ def system_clock() -> int:
 
 
 class Broker:
-    """All entities with their messages and consumers. Lives on one event loop."""
+    """All entities with their messages and consumers. Used on one event loop only."""
 
     def __init__(self, namespace: Namespace, database: Database, clock: Clock) -> None:
         self.namespace = namespace
@@ -68,8 +68,8 @@ class Broker:
         numbers = await database.write(
             lambda connection: {path: store.entity_id(connection, path) for path in configured}
         )
-        for path, count in store.orphans(database, list(numbers.values())):
-            logger.warning("%s holds %d messages and is not configured any more", path, count)
+        for path, count in store.unconfigured_entities(database, list(numbers.values())):
+            logger.warning("%s holds %d messages and is not configured", path, count)
         broker = cls(Namespace(config, numbers), database, clock)
         for entity in broker.namespace.entities:
             for sub_queue in entity.sub_queues():
@@ -78,14 +78,14 @@ class Broker:
                 ):
                     sub_queue.queue.add(entry)
         broker.advance()
-        broker._spawn(broker._keep_house())
+        broker._spawn(broker._purge_history())
         return broker
 
     async def stop(self) -> None:
-        """Let what is under way become durable, and decide nothing more."""
+        """Stop timers and background tasks; writes that have begun are committed."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm_ms = 0  # nothing is earlier: no new alarm
+        self._alarm_ms = 0  # no time is earlier: no new alarm is set
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -94,14 +94,17 @@ class Broker:
     # --- sending ----------------------------------------------------------------------------------
 
     async def send(self, entity: Entity, messages: Sequence[SentMessage]) -> list[int]:
-        """Accept messages, all or none; their sequence numbers once they are durable."""
+        """Accept all messages or none. Returns their sequence numbers once they are durable."""
         config = entity.config
+        messages = [contents.with_message_id(message) for message in messages]
         submissions = [
             Submission(
                 entity=entity.number,
                 message_id=message.message_id,
                 ttl_ms=message.ttl_ms,
                 due_ms=message.due_ms,
+                priority=message.priority,
+                delivery_annotations=message.delivery_annotations,
                 annotations=message.annotations,
                 bare=message.bare,
                 duplicate_window_ms=config.duplicate_window_ms,
@@ -115,14 +118,14 @@ class Broker:
         receipts = await self._database.write(
             lambda connection: store.submit(connection, submissions, now_ms)
         )
-        self._place([placed for receipt in receipts for placed in receipt.placed])
+        self._add([item for receipt in receipts for item in receipt.enqueued])
         return [receipt.sequence_number for receipt in receipts]
 
     async def cancel(self, entity: Entity, sequence_numbers: Sequence[int]) -> None:
-        """Take back scheduled messages, all or none.
+        """Cancel all of these scheduled messages or none.
 
         Raises:
-            MessageNotFoundError: one of them is not scheduled, or no more.
+            MessageNotFoundError: one of them is not scheduled.
         """
         queue = entity.active.queue
         for number in sequence_numbers:
@@ -134,36 +137,44 @@ class Broker:
     # --- receiving --------------------------------------------------------------------------------
 
     def attach(self, sub_queue: SubQueue, consumer: Consumer) -> None:
-        """From now on the consumer gets messages for its credit, in turn with others."""
+        """Add a consumer, which gets messages for its credit in turn with the others."""
         sub_queue.consumers.append(consumer)
 
     def detach(self, sub_queue: SubQueue, consumer: Consumer) -> None:
-        """The consumer gets nothing more. Its locks last until they expire."""
+        """Remove a consumer. Its locks last until they expire."""
         if consumer in sub_queue.consumers:
             sub_queue.consumers.remove(consumer)
 
     def pump(self, sub_queue: SubQueue) -> None:
-        """Hand out messages until there is none, or no credit."""
+        """Deliver messages until none is available or no consumer has credit."""
         now_ms = self.clock()
         queue = sub_queue.queue
         while (consumer := sub_queue.next_consumer()) is not None:
-            if consumer.takes:
-                transition = queue.take_next(now_ms)
+            if consumer.receives_and_deletes:
+                transition = queue.receive_and_delete_next(now_ms)
                 if transition is None:
                     break
                 consumer.reserve()
-                self._spawn(self._deliver_taken(sub_queue, consumer, transition))
+                self._spawn(self._deliver_and_delete(sub_queue, consumer, transition))
                 continue
             lock = queue.lock_next(now_ms)
             if lock is None:
                 break
-            consumer.deliver_locked(lock.token, self._render_locked(sub_queue, lock))
+            consumer.deliver_locked(lock.token, self._render(sub_queue, lock))
         self._set_alarm(queue.next_due_ms())
 
     async def receive_deferred(
-        self, sub_queue: SubQueue, sequence_numbers: Sequence[int], *, takes: bool
+        self, sub_queue: SubQueue, sequence_numbers: Sequence[int], *, deletes: bool
     ) -> list[tuple[uuid.UUID | None, bytes]]:
-        """Deferred messages by number, all or none: lock token (None if taken) and payload.
+        """Receive all of these deferred messages or none.
+
+        Args:
+            sub_queue: holds them.
+            sequence_numbers: of the messages.
+            deletes: receive and delete; otherwise lock.
+
+        Returns:
+            Lock token (None for a deleted message) and payload of each.
 
         Raises:
             MessageNotFoundError: one of them is not deferred, or locked.
@@ -173,11 +184,11 @@ class Broker:
         for number in numbers:
             if not queue.has_deferred(number, now_ms):
                 raise MessageNotFoundError(f"no message {number} is deferred and unlocked")
-        if not takes:
+        if not deletes:
             locks = [queue.lock_deferred(number, now_ms) for number in numbers]
             self._set_alarm(queue.next_due_ms())
-            return [(lock.token, self._render_locked(sub_queue, lock)) for lock in locks]
-        transitions = [queue.take_deferred(number, now_ms) for number in numbers]
+            return [(lock.token, self._render(sub_queue, lock)) for lock in locks]
+        transitions = [queue.receive_and_delete_deferred(number, now_ms) for number in numbers]
         payloads = [
             contents.render(self._read(sub_queue, item.before.sequence_number))
             for item in transitions
@@ -186,8 +197,8 @@ class Broker:
         return [(None, payload) for payload in payloads]
 
     def peek(self, sub_queue: SubQueue, start: int, count: int) -> list[bytes]:
-        """Payloads of messages in any state from a sequence number, in order."""
-        found = store.browse(
+        """Payloads of messages in any state, by sequence number from `start` on."""
+        found = store.peek(
             self._database,
             sub_queue.entity.number,
             is_dead_letter=sub_queue.is_dead_letter,
@@ -203,25 +214,21 @@ class Broker:
         sub_queue: SubQueue,
         token: uuid.UUID,
         event: Event,
-        *,
-        reason: str | None = None,
-        description: str | None = None,
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Decide on a locked message; returns once that is durable.
+        """Settle a locked message. Returns once that is durable.
 
         Raises:
-            LockLostError: the lock is gone.
+            LockLostError: the lock expired, or the message is settled.
         """
-        transition = sub_queue.queue.settle(
-            token, event, self.clock(), reason=reason, description=description
-        )
+        transition = sub_queue.queue.settle(token, event, self.clock(), properties)
         await self._commit(sub_queue, transition)
 
     def renew(self, sub_queue: SubQueue, token: uuid.UUID) -> int:
-        """Prolong a lock; until when, in ms.
+        """Renew a lock. Returns its new end in ms.
 
         Raises:
-            LockLostError: the lock is gone.
+            LockLostError: the lock expired, or the message is settled.
         """
         return sub_queue.queue.renew(token, self.clock())
 
@@ -229,22 +236,22 @@ class Broker:
         """Whether a lock is held."""
         return sub_queue.queue.holds(token, self.clock())
 
-    # --- time -------------------------------------------------------------------------------------
+    # --- timers -----------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Carry out what time has decided by now."""
+        """Apply the transitions that are due and set the next alarm."""
         self._alarm_ms = None
         now_ms = self.clock()
         for entity in self.namespace.entities:
             for sub_queue in entity.sub_queues():
                 transitions = sub_queue.queue.advance(now_ms)
                 if transitions:
-                    self._spawn(self._carry_out(sub_queue, transitions))
+                    self._spawn(self._apply(sub_queue, transitions))
                 self._set_alarm(sub_queue.queue.next_due_ms())
 
-    async def _carry_out(self, sub_queue: SubQueue, transitions: list[Transition]) -> None:
-        for start in range(0, len(transitions), MAX_TRANSITIONS_AT_ONCE):
-            portion = transitions[start : start + MAX_TRANSITIONS_AT_ONCE]
+    async def _apply(self, sub_queue: SubQueue, transitions: list[Transition]) -> None:
+        for start in range(0, len(transitions), MAX_TRANSITIONS_PER_COMMIT):
+            portion = transitions[start : start + MAX_TRANSITIONS_PER_COMMIT]
             results = await asyncio.gather(
                 *(self._write(sub_queue, item) for item in portion), return_exceptions=True
             )
@@ -255,7 +262,7 @@ class Broker:
             ]
             if failed:
                 logger.error(
-                    "%s: %d decisions of time could not be written: %s",
+                    "%s: %d timed transitions could not be written: %s",
                     sub_queue.entity.path,
                     len(failed),
                     results,
@@ -274,21 +281,21 @@ class Broker:
         delay_s = max(0, due_ms - self.clock()) / 1000
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self.advance)
 
-    async def _keep_house(self) -> None:
+    async def _purge_history(self) -> None:
         while True:
             now_ms = self.clock()
             try:
                 await self._database.write(
-                    lambda connection, now_ms=now_ms: store.forget_history(connection, now_ms)
+                    lambda connection, now_ms=now_ms: store.purge_history(connection, now_ms)
                 )
             except Exception:
-                logger.exception("the history of duplicate detection could not be trimmed")
-            await asyncio.sleep(HOUSEKEEPING_INTERVAL_S)
+                logger.exception("the history of duplicate detection could not be purged")
+            await asyncio.sleep(HISTORY_PURGE_INTERVAL_S)
 
-    # --- within -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     async def _commit(self, sub_queue: SubQueue, transition: Transition) -> None:
-        """Make a decision durable, then put the message where it belongs."""
+        """Write a transition, then put the message where it belongs."""
         try:
             await self._write(sub_queue, transition)
         except Exception:
@@ -298,11 +305,11 @@ class Broker:
 
     async def _write(self, sub_queue: SubQueue, transition: Transition) -> None:
         entity = sub_queue.entity
-        onward = self._onward(sub_queue, transition)
-        if onward is not None:
-            destinations, source = onward
+        move = self._destinations(sub_queue, transition)
+        if move is not None:
+            destinations, source = move
             now_ms = self.clock()
-            placed = await self._database.write(
+            enqueued = await self._database.write(
                 lambda connection: store.move(
                     connection,
                     entity.number,
@@ -312,70 +319,69 @@ class Broker:
                     dead_letter_source=source,
                 )
             )
-            self._place(placed)
+            self._add(enqueued)
             return
         if transition.is_durable:
             await self._database.write(
                 lambda connection: store.apply(connection, entity.number, transition)
             )
-        if transition.place is Place.GONE:
+        if transition.action is Action.REMOVE:
             return
-        goes_to_dead_letters = transition.place is Place.DEAD_LETTERS
-        where = entity.dead_letters if goes_to_dead_letters else sub_queue
-        where.queue.add(transition.after)
-        self.pump(where)
+        is_dead_letter = transition.action is Action.DEAD_LETTER
+        target = entity.dead_letters if is_dead_letter else sub_queue
+        target.queue.add(transition.after)
+        self.pump(target)
 
-    def _onward(
+    def _destinations(
         self, sub_queue: SubQueue, transition: Transition
     ) -> tuple[tuple[Destination, ...], str | None] | None:
-        """Where a message goes that leaves its entity, and as whose dead letter."""
+        """Destinations of a message that leaves its entity, and the source of a dead letter."""
         entity, config = sub_queue.entity, sub_queue.entity.config
-        if transition.place is Place.ROUTED:
+        if transition.action is Action.ROUTE:
             target, source = entity, None
         elif (
-            transition.place is Place.DEAD_LETTERS
+            transition.action is Action.DEAD_LETTER
             and isinstance(config, QueueConfig)
             and config.forward_dead_letters_to is not None
             and not sub_queue.is_dead_letter
         ):
             found = self.namespace.find(config.forward_dead_letters_to.lower())
-            assert found is not None  # the configuration was checked
+            assert found is not None  # the configuration is validated
             target, source = found, entity.path
         else:
             return None
         stored = self._read(sub_queue, transition.before.sequence_number)
         return self.namespace.route(target, contents.facts(stored)), source
 
-    async def _deliver_taken(
+    async def _deliver_and_delete(
         self, sub_queue: SubQueue, consumer: Consumer, transition: Transition
     ) -> None:
         stored = self._read(sub_queue, transition.before.sequence_number)
         try:
             await self._commit(sub_queue, transition)
         except Exception:
-            logger.exception("%s: a message could not be taken out", sub_queue.entity.path)
+            logger.exception("%s: a message could not be deleted", sub_queue.entity.path)
             await asyncio.sleep(RETRY_DELAY_S)
             consumer.release()
             self.pump(sub_queue)
             return
-        consumer.deliver_taken(contents.render(stored))
+        consumer.deliver_deleted(contents.render(stored))
 
-    def _render_locked(self, sub_queue: SubQueue, lock: Lock) -> bytes:
-        stored = self._read(sub_queue, lock.entry.sequence_number)
-        return contents.render(stored, locked_until_ms=lock.until_ms)
+    def _render(self, sub_queue: SubQueue, lock: Lock) -> bytes:
+        return contents.render(self._read(sub_queue, lock.entry.sequence_number), lock)
 
     def _read(self, sub_queue: SubQueue, sequence_number: int) -> StoredMessage:
         stored = store.message(self._database, sub_queue.entity.number, sequence_number)
-        assert stored is not None  # what is in memory was committed
+        assert stored is not None  # every message in memory is committed
         return stored
 
-    def _place(self, placed: Sequence[Placed]) -> None:
-        touched: dict[int, SubQueue] = {}
-        for item in placed:
+    def _add(self, enqueued: Sequence[Enqueued]) -> None:
+        changed: dict[int, SubQueue] = {}
+        for item in enqueued:
             sub_queue = self._by_number[item.entity].active
             sub_queue.queue.add(item.entry)
-            touched[item.entity] = sub_queue
-        for sub_queue in touched.values():
+            changed[item.entity] = sub_queue
+        for sub_queue in changed.values():
             self.pump(sub_queue)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

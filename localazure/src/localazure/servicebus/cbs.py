@@ -1,8 +1,8 @@
-"""Who may use which entity: claims-based security over the node `$cbs`, and SASL PLAIN.
+"""Authorization of a connection: claims-based security over the node `$cbs`, and SASL PLAIN.
 
 Tokens are shared access signatures, https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas,
-or JSON web tokens as Entra issues them. The signature of the latter cannot be verified here: only
-their shape and their expiry are.
+or JSON web tokens of Entra ID. Without the keys of Entra ID the signature of the latter cannot be
+verified: their form and their expiry are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JWT_PARTS = 3
 
 
 class TokenError(Exception):
-    """A token that lets nobody in; says why, and never quotes the token."""
+    """A token is not valid. The message gives the reason and never contains the token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,16 @@ class SharedKey:
 
 
 class Authorization:
-    """What one connection was let in to. Times are seconds since the Unix epoch."""
+    """The authorization of one connection. Times are seconds since the Unix epoch."""
 
     def __init__(self, key: SharedKey) -> None:
         self._key = key
         self._has_key = False
         self._granted: dict[str, float] = {}  # path to expiry
+        self._identity_expiry = 0.0
 
     def authenticate(self, mechanism: str, response: bytes) -> bool:
-        """SASL: PLAIN with the key opens everything, other mechanisms leave it to `$cbs`."""
+        """SASL: PLAIN needs the key, which is valid for everything. Others rely on `$cbs`."""
         if mechanism != "PLAIN":
             return True
         _, _, credentials = response.partition(b"\0")
@@ -59,10 +60,15 @@ class Authorization:
         return self._has_key
 
     def put_token(self, audience: str, token: str, now_s: float) -> None:
-        """Let in to `audience`, an entity's URI, for as long as the token is good.
+        """Allow access to an entity until the token expires.
+
+        Args:
+            audience: URI of the entity.
+            token: a shared access signature or a JSON web token.
+            now_s: the current time.
 
         Raises:
-            TokenError: the token is not good for it.
+            TokenError: the token is not valid for the entity.
         """
         path = entity_path(audience)
         if token.startswith(SAS_PREFIX):
@@ -70,13 +76,17 @@ class Authorization:
             if not _covers(scope, path):
                 raise TokenError(f"the token is for {scope!r}, not for {path!r}")
         else:
-            expiry = _read_expiry(token)
+            expiry = self._identity_expiry = _read_expiry(token)
         if expiry <= now_s:
             raise TokenError("the token has expired")
         self._granted[path] = expiry
 
+    def has_identity(self, now_s: float) -> bool:
+        """Whether a valid token of Entra ID was put, for any entity."""
+        return self._identity_expiry > now_s
+
     def allows(self, path: str, now_s: float) -> bool:
-        """Whether the entity may be used now."""
+        """Whether a valid token covers the entity."""
         return self._has_key or any(
             expiry > now_s and _covers(granted, path) for granted, expiry in self._granted.items()
         )
@@ -87,7 +97,7 @@ def _covers(scope: str, path: str) -> bool:
 
 
 def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
-    """Path and expiry of a shared access signature that this key made."""
+    """Path and expiry of a shared access signature of this key."""
     fields: dict[str, str] = {}
     for item in token.removeprefix(SAS_PREFIX).split("&"):
         name, _, value = item.partition("=")
@@ -95,9 +105,9 @@ def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
     missing = [name for name in ("sr", "sig", "se", "skn") if name not in fields]
     if missing:
         raise TokenError(f"the shared access signature lacks {', '.join(missing)}")
-    is_ours = hmac.compare_digest(unquote(fields["skn"]).encode(), key.name.encode())
-    # What is signed is the resource as it stands in the token, still encoded.
-    if not key.signs(f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])) or not is_ours:
+    has_key_name = hmac.compare_digest(unquote(fields["skn"]).encode(), key.name.encode())
+    # The signature covers the resource in its encoded form.
+    if not key.signs(f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])) or not has_key_name:
         raise TokenError("the signature is not one of this namespace's key")
     try:
         expiry = float(fields["se"])
@@ -107,7 +117,7 @@ def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
 
 
 def _read_expiry(token: str) -> float:
-    """When a JSON web token ends."""
+    """The expiry of a JSON web token."""
     parts = token.split(".")
     if len(parts) != _JWT_PARTS:
         raise TokenError("the token is neither a shared access signature nor a JSON web token")

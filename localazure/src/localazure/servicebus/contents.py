@@ -1,22 +1,24 @@
-"""Service Bus messages: from what a sender put on the wire, and to what a receiver gets.
+"""Service Bus messages: parsed as a sender sends them, rendered as a receiver gets them.
 
-The broker's own properties of a message are message annotations `x-opt-*`, see
+The broker's own properties of a message are annotations `x-opt-*`, see
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp.performatives import MAX_UINT, Header, Properties
 from localazure.servicebus.amqp.types import Int, Symbol, Timestamp
 from localazure.servicebus.filters import MessageFacts
+from localazure.servicebus.queues import Lock
 from localazure.servicebus.store import StoredMessage
 
-# A transfer whose data sections are messages themselves, to be taken all or none.
+# A transfer whose data sections are messages themselves. The broker accepts all of them or none.
 BATCH_MESSAGE_FORMAT = 0x80013700
 
 SCHEDULED_ENQUEUE_TIME = Symbol("x-opt-scheduled-enqueue-time")
@@ -25,24 +27,26 @@ ENQUEUED_TIME = Symbol("x-opt-enqueued-time")
 LOCKED_UNTIL = Symbol("x-opt-locked-until")
 MESSAGE_STATE = Symbol("x-opt-message-state")
 DEAD_LETTER_SOURCE = Symbol("x-opt-deadletter-source")
-
-DEAD_LETTER_REASON = "DeadLetterReason"
-DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
+LOCK_TOKEN = Symbol("x-opt-lock-token")
 
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message as its sender gave it, as far as the broker decides by it."""
+    """A message as its sender sent it, and the fields that the broker reads."""
 
-    annotations: dict[Any, Any]
     bare: bytes
     properties: Properties
-    ttl_ms: int | None
-    due_ms: int | None
+    """Part of `bare`."""
+    ttl_ms: int | None = None
+    due_ms: int | None = None
+    """The scheduled enqueue time; None without one."""
+    priority: int | None = None
+    delivery_annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
     @property
     def message_id(self) -> str | None:
-        """The message id as one text; ids of different AMQP types never coincide."""
+        """The message id as text. Ids of different AMQP types differ."""
         identity = self.properties.message_id
         if identity is None or isinstance(identity, str):
             return identity or None
@@ -56,22 +60,35 @@ def parse(payload: bytes) -> SentMessage:
         DecodeError: it is not well-formed.
     """
     parsed = amqp_message.parse(payload)
+    amqp_message.application_properties(parsed.bare)  # filters and settlements decode them later
     due_ms = parsed.annotations.get(SCHEDULED_ENQUEUE_TIME)
-    annotations = {
-        key: value for key, value in parsed.annotations.items() if key != SCHEDULED_ENQUEUE_TIME
-    }
     properties = amqp_message.properties(parsed.bare)
     ttl_ms = parsed.header.ttl_ms
     expiry, creation = properties.absolute_expiry_time, properties.creation_time
     if ttl_ms == MAX_UINT and expiry is not None and creation is not None:
-        ttl_ms = max(ttl_ms, expiry - creation)  # 49 days are all that the header can say
+        ttl_ms = max(ttl_ms, expiry - creation)  # the header cannot express more than 49 days
     return SentMessage(
-        annotations, parsed.bare, properties, ttl_ms, due_ms if isinstance(due_ms, int) else None
+        bare=parsed.bare,
+        properties=properties,
+        ttl_ms=ttl_ms,
+        due_ms=due_ms if isinstance(due_ms, int) else None,
+        priority=parsed.header.priority,
+        delivery_annotations=parsed.delivery_annotations,
+        annotations=parsed.annotations,
     )
 
 
+def with_message_id(message: SentMessage) -> SentMessage:
+    """The message itself, or with a new message id if its sender set none."""
+    if message.message_id is not None:
+        return message
+    properties = replace(message.properties, message_id=uuid.uuid4().hex)
+    bare = amqp_message.with_properties(message.bare, properties)
+    return replace(message, bare=bare, properties=properties)
+
+
 def facts(stored: StoredMessage) -> MessageFacts:
-    """What filters ask of a message that waited in the store."""
+    """The fields of a stored message that filters read."""
     return MessageFacts(amqp_message.properties(stored.bare), stored.bare)
 
 
@@ -86,37 +103,42 @@ def parse_transfer(message_format: int, payload: bytes) -> list[SentMessage]:
     return [parse(payload)]
 
 
-def render(stored: StoredMessage, *, locked_until_ms: int | None = None) -> bytes:
-    """The payload that a receiver gets."""
+def render(stored: StoredMessage, lock: Lock | None = None) -> bytes:
+    """The payload for a receiver.
+
+    Args:
+        stored: the message.
+        lock: of the receiver; None for one that peeks, or receives and deletes.
+    """
     entry = stored.entry
+    delivery_annotations = dict(stored.delivery_annotations)
     annotations = {
         **stored.annotations,
         SEQUENCE_NUMBER: entry.sequence_number,
         ENQUEUED_TIME: Timestamp(stored.enqueued_ms),
         MESSAGE_STATE: Int(entry.state),
     }
-    if entry.due_ms:
-        annotations[SCHEDULED_ENQUEUE_TIME] = Timestamp(entry.due_ms)
-    if locked_until_ms is not None:
-        annotations[LOCKED_UNTIL] = Timestamp(locked_until_ms)
+    if lock is not None:
+        annotations[LOCKED_UNTIL] = Timestamp(lock.until_ms)
+        delivery_annotations[LOCK_TOKEN] = lock.token
     if stored.dead_letter_source is not None:
         annotations[DEAD_LETTER_SOURCE] = stored.dead_letter_source
-    bare = stored.bare
-    if stored.dead_letter_reason is not None or stored.dead_letter_description is not None:
-        details = {
-            DEAD_LETTER_REASON: stored.dead_letter_reason,
-            DEAD_LETTER_DESCRIPTION: stored.dead_letter_description,
-        }
-        given = {key: value for key, value in details.items() if value is not None}
-        bare = amqp_message.with_application_properties(bare, given)
     header = Header(
         durable=True,
+        priority=stored.priority,
         ttl_ms=None if stored.ttl_ms is None else min(stored.ttl_ms, MAX_UINT),
         delivery_count=entry.delivery_count,
     )
-    return amqp_message.render(amqp_message.Message(header, annotations, bare))
+    return amqp_message.render(
+        amqp_message.Message(header, delivery_annotations, annotations, stored.bare)
+    )
+
+
+def modified_properties(settlement: Mapping[Any, Any]) -> dict[str, Any]:
+    """Application properties that a receiver sets as it settles a message; null is left out."""
+    return {str(name): value for name, value in settlement.items() if value is not None}
 
 
 def token_of(tag: bytes) -> uuid.UUID:
-    """The lock token that a delivery tag stands for: in .NET's byte order."""
+    """The lock token of a delivery tag, which has .NET's byte order."""
     return uuid.UUID(bytes_le=tag)

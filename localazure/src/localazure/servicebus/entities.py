@@ -1,4 +1,4 @@
-"""The entities of the running namespace and the ways of a message between them."""
+"""The entities of the running namespace, and the routes of messages between them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ class Consumer(Protocol):
     """A receiver attached to a queue."""
 
     @property
-    def takes(self) -> bool:
-        """Whether what it gets is settled at once (receive-and-delete), not locked."""
+    def receives_and_deletes(self) -> bool:
+        """Whether it receives and deletes messages; otherwise it locks them."""
         ...
 
     def has_credit(self) -> bool:
-        """Whether it wants another message now."""
+        """Whether it can get another message."""
         ...
 
     def reserve(self) -> None:
-        """A message for it is on its way."""
+        """Reserve one credit for a message that is being deleted."""
 
     def release(self) -> None:
-        """The message that was on its way does not come."""
+        """Return a reserved credit: the message could not be deleted."""
 
-    def deliver_taken(self, payload: bytes) -> None:
-        """Hand over the message that was on its way."""
+    def deliver_deleted(self, payload: bytes) -> None:
+        """Deliver a deleted message for a reserved credit."""
 
     def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
-        """Hand over a message locked for it."""
+        """Deliver a message that is locked for this consumer."""
 
 
 class SubQueue:
-    """A queue or subscription itself, or its dead-letter queue; of a topic, what it scheduled."""
+    """The messages of a queue or subscription, or its dead letters, or a topic's scheduled ones."""
 
     def __init__(self, entity: Entity, queue: MessageQueue, *, is_dead_letter: bool) -> None:
         self.entity = entity
@@ -47,7 +47,7 @@ class SubQueue:
         self.consumers: deque[Consumer] = deque()
 
     def next_consumer(self) -> Consumer | None:
-        """The consumer whose turn it is among those with credit."""
+        """The next consumer with credit, in turn."""
         for _ in range(len(self.consumers)):
             consumer = self.consumers[0]
             self.consumers.rotate(-1)
@@ -65,8 +65,8 @@ class Entity:
         self.number = number
         self.config = config
         self.is_subscription = is_subscription
-        """Whether messages come from a topic only."""
-        # A topic holds scheduled messages only, for which none of this counts.
+        """Whether it gets messages from its topic only."""
+        # A topic holds scheduled messages only: the settings of a queue have no effect on them.
         holder = config if isinstance(config, QueueConfig) else QueueConfig(path=config.path)
         self.active = SubQueue(self, _message_queue(holder), is_dead_letter=False)
         self.dead_letters = SubQueue(
@@ -75,12 +75,12 @@ class Entity:
 
     @property
     def path(self) -> str:
-        """The path as the configuration writes it."""
+        """The path in the case of the configuration file."""
         return self.config.path
 
     @property
     def is_topic(self) -> bool:
-        """Whether it only passes messages on."""
+        """Whether it passes its messages to subscriptions."""
         return isinstance(self.config, TopicConfig)
 
     def sub_queues(self) -> tuple[SubQueue, SubQueue]:
@@ -98,7 +98,7 @@ def _message_queue(config: QueueConfig, *, is_dead_letter_queue: bool = False) -
 
 
 class Namespace:
-    """All entities, found by path whatever its case."""
+    """All entities by path. Paths are case-insensitive."""
 
     def __init__(self, config: NamespaceConfig, numbers: dict[str, int]) -> None:
         self._by_path: dict[str, Entity] = {}
@@ -125,11 +125,11 @@ class Namespace:
         return list(self._by_path.values())
 
     def find(self, path: str) -> Entity | None:
-        """The entity of that path in lower case."""
+        """The entity with this path, which must be in lower case."""
         return self._by_path.get(path)
 
     def route(self, entity: Entity, facts: MessageFacts) -> tuple[Destination, ...]:
-        """Where a message goes that is sent to an entity: to itself, or on from there."""
+        """The entities that get a message which is sent to this entity."""
         config = entity.config
         if isinstance(config, QueueConfig):
             if config.forward_to is not None:

@@ -1,4 +1,4 @@
-"""Which messages a subscription's rules let in."""
+"""Whether the rules of a subscription select a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localazure.servicebus.config import CorrelationFilter
 
 
 class MessageFacts:
-    """What filters ask of a message; application properties are decoded when first asked for."""
+    """The fields of a message that filters read. Application properties are decoded lazily."""
 
     def __init__(self, properties: Properties, bare: bytes) -> None:
         self._properties = properties
@@ -30,9 +30,9 @@ class MessageFacts:
 
 
 def matches(rules: tuple[CorrelationFilter, ...], facts: MessageFacts) -> bool:
-    """Whether any rule lets the message in.
+    """Whether any rule selects the message.
 
-    Strings compare with their case, as in Azure Service Bus:
+    Strings are compared case-sensitively, as in Azure Service Bus:
     https://learn.microsoft.com/azure/service-bus-messaging/topic-filters
     """
     return any(_matches(rule, facts) for rule in rules)
@@ -45,5 +45,5 @@ def _matches(rule: CorrelationFilter, facts: MessageFacts) -> bool:
 
 
 def _equal(found: Any, expected: Any) -> bool:
-    # True == 1 in Python; a boolean property and a number are different things to Service Bus.
+    # True == 1 in Python. For Service Bus a boolean and a number are different.
     return found == expected and isinstance(found, bool) == isinstance(expected, bool)

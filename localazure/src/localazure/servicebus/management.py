@@ -1,4 +1,4 @@
-"""Requests to `<entity>/$management`: everything that a link of messages cannot say.
+"""Requests to `<entity>/$management`.
 
 The operations are those of
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-request-response
@@ -19,14 +19,20 @@ from localazure.servicebus.amqp.performatives import Properties
 from localazure.servicebus.amqp.types import Array, Int, Symbol, Timestamp
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.entities import SubQueue
-from localazure.servicebus.queues import Event, LockLostError, MessageNotFoundError
+from localazure.servicebus.queues import (
+    DEAD_LETTER_DESCRIPTION,
+    DEAD_LETTER_REASON,
+    Event,
+    LockLostError,
+    MessageNotFoundError,
+)
 
 MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
 MESSAGE_NOT_FOUND = "com.microsoft:message-not-found"
 ARGUMENT_ERROR = "com.microsoft:argument-error"
 
 OK, NO_CONTENT, BAD_REQUEST, NOT_FOUND, GONE, NOT_IMPLEMENTED_STATUS = 200, 204, 400, 404, 410, 501
-# As Azure Service Bus does: a peek returns at most so many messages.
+# Most messages of one peek, as in Azure Service Bus.
 MAX_PEEKED = 250
 
 _DISPOSITIONS = {
@@ -40,7 +46,7 @@ _FIRST = 0
 
 
 class RequestError(Exception):
-    """A request that is answered with an error status."""
+    """The reply to a request has an error status."""
 
     def __init__(self, status: int, condition: str, description: str) -> None:
         super().__init__(description)
@@ -50,14 +56,14 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a request, and the address that it goes to."""
+    """The reply to a request, and its address."""
 
     reply_to: str | None
     payload: bytes
 
 
 async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
-    """Carry out a request on an entity or its dead-letter queue.
+    """Execute a request on an entity or its dead-letter queue.
 
     Raises:
         DecodeError: the request is not well-formed.
@@ -67,7 +73,7 @@ async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
     condition = description = None
     body: dict[str, Any] | None = None
     try:
-        body = await _carry_out(
+        body = await _execute(
             broker, sub_queue, details.get("operation"), amqp_message.body_value(request)
         )
         status = OK if body is not None else NO_CONTENT
@@ -89,7 +95,7 @@ async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
     return Reply(reply_to if isinstance(reply_to, str) else None, payload)
 
 
-async def _carry_out(
+async def _execute(
     broker: Broker, sub_queue: SubQueue, operation: Any, body: Any
 ) -> dict[str, Any] | None:
     handler = _OPERATIONS.get(operation) if isinstance(operation, str) else None
@@ -145,7 +151,7 @@ async def _receive_by_sequence_number(
     received = await broker.receive_deferred(
         sub_queue,
         _items(body, "sequence-numbers", int),
-        takes=body.get("receiver-settle-mode") == _FIRST,
+        deletes=body.get("receiver-settle-mode") == _FIRST,
     )
     messages = [
         {"message": payload} if token is None else {"lock-token": token, "message": payload}
@@ -168,18 +174,16 @@ async def _update_disposition(
     for token in tokens:
         if not broker.holds(sub_queue, token):
             raise LockLostError(f"the lock {token} expired, or the message is settled")
-    reason, description = body.get("deadletter-reason"), body.get("deadletter-description")
+    modified = body.get("properties-to-modify")
+    properties = contents.modified_properties(
+        {
+            **(modified if isinstance(modified, dict) else {}),
+            DEAD_LETTER_REASON: body.get("deadletter-reason"),
+            DEAD_LETTER_DESCRIPTION: body.get("deadletter-description"),
+        }
+    )
     await asyncio.gather(
-        *(
-            broker.settle(
-                sub_queue,
-                token,
-                event,
-                reason=reason if isinstance(reason, str) else None,
-                description=description if isinstance(description, str) else None,
-            )
-            for token in dict.fromkeys(tokens)
-        )
+        *(broker.settle(sub_queue, token, event, properties) for token in dict.fromkeys(tokens))
     )
     return {}
 

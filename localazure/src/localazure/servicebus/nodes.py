@@ -1,4 +1,4 @@
-"""What a client can attach a link to: entities to send to and receive from, and request nodes."""
+"""The nodes that a link can attach to: entities, and request nodes."""
 
 from __future__ import annotations
 
@@ -28,20 +28,25 @@ SETTLED = 1
 
 
 class Client(Protocol):
-    """What a node needs of the connection that its link is on."""
+    """What a node needs of the connection of its link."""
 
     broker: Broker
     authorization: Authorization
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it in the background; an error in it ends the connection."""
+        """Run it in the background. An error in it closes the connection."""
 
     def flush_soon(self) -> None:
-        """Something was put out: send it."""
+        """Schedule a flush of the output buffer."""
 
     def reply_nodes(self) -> list[ReplyNode]:
-        """The links that take answers to requests."""
+        """The links that carry replies to requests."""
         ...
+
+
+def now_s(client: Client) -> float:
+    """The broker's time in seconds since the Unix epoch."""
+    return client.broker.clock() / MILLISECONDS_PER_SECOND
 
 
 class SendNode:
@@ -53,7 +58,7 @@ class SendNode:
         self._entity = entity
 
     def on_message(self, received: MessageReceived) -> None:
-        """Accept the message once it is durable, or reject it."""
+        """Accept the message once it is durable; otherwise reject it."""
         self._client.spawn(self._accept(received))
 
     async def _accept(self, received: MessageReceived) -> None:
@@ -71,21 +76,26 @@ class SendNode:
         self._client.flush_soon()
 
     def on_detached(self) -> None:
-        """Nothing to undo: messages on their way are stored and answered to nobody."""
+        """Messages that are being stored stay; their outcome is not sent."""
 
 
-# What an outcome of a receiver means for its message (service-bus-amqp-protocol-guide).
-def _event_of(state: Any) -> Event:
-    if isinstance(state, p.Modified):
-        return Event.DEFER if state.undeliverable_here else Event.ABANDON
-    return _EVENTS[type(state)]
+def _settlement(state: Any) -> tuple[Event, dict[str, Any]]:
+    """The event of a receiver's outcome, and the application properties that it sets.
 
-
-_EVENTS: dict[type, Event] = {
-    p.Accepted: Event.COMPLETE,
-    p.Released: Event.RELEASE,
-    p.Rejected: Event.DEAD_LETTER,
-}
+    Source: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
+    """
+    match state:
+        case p.Modified():
+            event = Event.DEFER if state.undeliverable_here else Event.ABANDON
+            return event, contents.modified_properties(state.message_annotations or {})
+        case p.Rejected(error=p.Error(info=info)):
+            return Event.DEAD_LETTER, contents.modified_properties(info or {})
+        case p.Rejected():
+            return Event.DEAD_LETTER, {}
+        case p.Released():
+            return Event.RELEASE, {}
+        case _:
+            return Event.COMPLETE, {}
 
 
 class ReceiveNode:
@@ -95,65 +105,61 @@ class ReceiveNode:
         self._client = client
         self._link = link
         self._sub_queue = sub_queue
-        self._on_their_way = 0
-        self.takes = link.attach.snd_settle_mode == SETTLED
+        self._reserved = 0
+        self.receives_and_deletes = link.attach.snd_settle_mode == SETTLED
         client.broker.attach(sub_queue, self)
 
     def has_credit(self) -> bool:
-        """Whether it wants another message now."""
-        return self._link.credit > self._on_their_way
+        """Whether it can get another message."""
+        return self._link.credit > self._reserved
 
     def reserve(self) -> None:
-        """A message for it is on its way."""
-        self._on_their_way += 1
+        """Reserve one credit for a message that is being deleted."""
+        self._reserved += 1
 
     def release(self) -> None:
-        """The message that was on its way does not come."""
-        self._on_their_way -= 1
+        """Return a reserved credit: the message could not be deleted."""
+        self._reserved -= 1
 
-    def deliver_taken(self, payload: bytes) -> None:
-        """Hand over the message that was on its way. It is durably gone from the queue."""
-        self._on_their_way -= 1
+    def deliver_deleted(self, payload: bytes) -> None:
+        """Deliver a message that is durably deleted."""
+        self._reserved -= 1
         self._link.deliver(tag=uuid.uuid4().bytes, payload=payload, is_settled=True)
         self._drain_if_asked()
         self._client.flush_soon()
 
     def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
-        """Hand over a message locked for it; its tag is the lock token."""
+        """Deliver a locked message. Its delivery tag is the lock token."""
         self._link.deliver(tag=token.bytes_le, payload=payload, is_settled=False)
         self._client.flush_soon()
 
     def on_credit(self) -> None:
-        """More messages, or the rest of the credit back."""
+        """Deliver messages for the new credit, or return the credit of a drained link."""
         self._client.broker.pump(self._sub_queue)
         self._drain_if_asked()
 
     def on_disposed(self, disposed: Disposed) -> None:
-        """Settle a message as the receiver decided."""
+        """Settle a message with the receiver's outcome."""
         self._client.spawn(self._settle(disposed))
 
     def on_detached(self) -> None:
-        """It gets nothing more."""
+        """Stop delivering to this receiver."""
         self._client.broker.detach(self._sub_queue, self)
 
     def _drain_if_asked(self) -> None:
-        if self._link.is_draining and self._on_their_way == 0:
+        if self._link.is_draining and self._reserved == 0:
             self._link.drained()
 
     async def _settle(self, disposed: Disposed) -> None:
-        error = disposed.state.error if isinstance(disposed.state, p.Rejected) else None
-        given = error if isinstance(error, p.Error) else None
-        info = given.info or {} if given is not None else {}
-        reason = info.get(contents.DEAD_LETTER_REASON)
-        description = info.get(contents.DEAD_LETTER_DESCRIPTION)
+        event, properties = _settlement(disposed.state)
+        # The reply to a dead-lettered message has no error, or SDKs report it as one.
         state = p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
         try:
             await self._client.broker.settle(
                 self._sub_queue,
                 contents.token_of(disposed.tag),
-                _event_of(disposed.state),
-                reason=reason if isinstance(reason, str) else None,
-                description=description if isinstance(description, str) else None,
+                event,
+                properties,
             )
         except LockLostError as lost:
             state = p.Rejected(p.Error(management.MESSAGE_LOCK_LOST, str(lost), {}))
@@ -165,11 +171,11 @@ class ReceiveNode:
 
 
 Answer = Callable[[bytes], Coroutine[Any, Any, management.Reply]]
-"""Carries out a request."""
+"""Executes a request."""
 
 
 class RequestNode:
-    """`$cbs` or `$management`, seen from a link that requests arrive on."""
+    """`$cbs` or `$management` for a link that carries requests."""
 
     def __init__(self, client: Client, link: Link, address: Address, answer: Answer) -> None:
         self._client = client
@@ -196,7 +202,7 @@ class RequestNode:
         self._client.flush_soon()
 
     def _send(self, reply: management.Reply) -> None:
-        """To the link with the target that was asked for, or else to one from the same node."""
+        """Send a reply on the link with the requested target, or on one of the same node."""
         candidates = self._client.reply_nodes()
         chosen = [node for node in candidates if node.target == reply.reply_to]
         chosen = chosen or [node for node in candidates if node.address == self._address]
@@ -208,7 +214,7 @@ class RequestNode:
 
 
 class ReplyNode:
-    """`$cbs` or `$management`, seen from a link that answers leave on."""
+    """`$cbs` or `$management` for a link that carries replies."""
 
     def __init__(self, link: Link, address: Address) -> None:
         self.address = address
@@ -217,15 +223,15 @@ class ReplyNode:
         self._waiting: deque[bytes] = deque()
 
     def send(self, payload: bytes) -> None:
-        """Send an answer as soon as the client's credit allows."""
+        """Send a reply as soon as the client's credit allows."""
         self._waiting.append(payload)
         self.on_credit()
 
     def on_credit(self) -> None:
-        """Send what waits."""
+        """Send the waiting replies that the credit allows."""
         while self._waiting and self._link.credit > 0:
             payload = self._waiting.popleft()
-            # Settled: no client says what became of an answer.
+            # No client sends an outcome for a reply.
             self._link.deliver(tag=uuid.uuid4().bytes, payload=payload, is_settled=True)
         if self._link.is_draining:
             self._link.drained()
@@ -241,7 +247,7 @@ PUT_TOKEN = "put-token"  # noqa: S105 - the name of an operation
 
 
 async def answer_cbs(client: Client, request: bytes) -> management.Reply:
-    """Carry out a request to `$cbs`: put-token is the only one.
+    """Execute a request to `$cbs`: put-token is the only one.
 
     Source: AMQP Claims-based Security Version 1.0, OASIS committee draft.
     """
@@ -254,9 +260,8 @@ async def answer_cbs(client: Client, request: bytes) -> management.Reply:
     elif not isinstance(audience, str) or not isinstance(token, str):
         status, description = BAD_REQUEST, "name and token must be strings"
     else:
-        now_s = client.broker.clock() / MILLISECONDS_PER_SECOND
         try:
-            client.authorization.put_token(audience, token, now_s)
+            client.authorization.put_token(audience, token, now_s(client))
         except TokenError as error:
             status, description = UNAUTHORIZED, str(error)
     outcome = {"status-code": Int(status), "status-description": description}

@@ -1,12 +1,12 @@
-"""What a queue may do with a message, and when: pure logic, time is an argument.
+"""The rules of a queue: pure logic, the time is an argument.
 
-A `MessageQueue` is a queue, a subscription, or the dead-letter sub-queue of either. It holds
-what decides about a message, not the message. Locks live here only: a broker that starts again has
-none, so its messages are available again, with the delivery count that was made durable.
+A `MessageQueue` is a queue, a subscription, or the dead-letter sub-queue of either. It holds the
+broker's view of each message, not the contents. Locks exist in memory only: after a restart all
+messages are available again, with the last delivery count that was committed.
 
-Every decision that must be durable comes out as a `Transition`: the message is out of the queue
-until the caller has committed it and puts the message where the transition says. So nobody sees
-the outcome of a decision that could still be lost.
+Each change that must be durable is a `Transition`. The message is outside the queue until the
+caller has committed the transition and puts the message where the transition says. So no receiver
+sees an outcome that a crash could undo.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import enum
 import heapq
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 class MessageState(enum.IntEnum):
@@ -27,19 +29,19 @@ class MessageState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What decides about a message. Times are ms since the Unix epoch."""
+    """The broker's view of a message. Times are ms since the Unix epoch."""
 
     sequence_number: int
     state: MessageState = MessageState.ACTIVE
     delivery_count: int = 0
     expires_ms: int | None = None
     due_ms: int = 0
-    """When a scheduled message becomes active."""
+    """The time at which a scheduled message becomes active."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A message in the hands of one receiver."""
+    """The lock that one receiver has on a message."""
 
     token: uuid.UUID
     entry: Entry
@@ -47,11 +49,11 @@ class Lock:
 
 
 class Event(enum.Enum):
-    """What happens to a message."""
+    """Everything that can happen to a message."""
 
     DUE = enum.auto()
     CANCEL = enum.auto()
-    TAKE = enum.auto()
+    RECEIVE_AND_DELETE = enum.auto()
     EXPIRE = enum.auto()
     COMPLETE = enum.auto()
     ABANDON = enum.auto()
@@ -61,18 +63,18 @@ class Event(enum.Enum):
     LOCK_EXPIRE = enum.auto()
 
 
-class Place(enum.Enum):
-    """Where a message goes."""
+class Action(enum.Enum):
+    """Effect of an event on a message."""
 
-    BACK = enum.auto()  # to the queue, as it was
-    ASIDE = enum.auto()  # to the queue, deferred
-    DEAD_LETTERS = enum.auto()
-    ROUTED = enum.auto()  # to where messages sent to this entity go
-    GONE = enum.auto()
+    RETURN = enum.auto()  # to the queue
+    DEFER = enum.auto()
+    DEAD_LETTER = enum.auto()
+    ROUTE = enum.auto()  # to the destinations of messages that are sent to this entity
+    REMOVE = enum.auto()
 
 
-class Standing(enum.Enum):
-    """How a message stands within its queue."""
+class Availability(enum.Enum):
+    """Whether a receiver can get a message, and how."""
 
     SCHEDULED = enum.auto()
     AVAILABLE = enum.auto()
@@ -82,48 +84,52 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an event leads to."""
+    """Effect of one event."""
 
-    place: Place
-    counts: bool = False
-    """Whether it was a failed delivery."""
+    action: Action
+    is_failed_delivery: bool = False
+    """Whether the delivery count grows."""
 
 
-RULES: dict[tuple[Standing, Event], Rule] = {
-    (Standing.SCHEDULED, Event.DUE): Rule(Place.ROUTED),
-    (Standing.SCHEDULED, Event.CANCEL): Rule(Place.GONE),
-    (Standing.AVAILABLE, Event.TAKE): Rule(Place.GONE),
-    (Standing.AVAILABLE, Event.EXPIRE): Rule(Place.DEAD_LETTERS),
-    (Standing.DEFERRED, Event.TAKE): Rule(Place.GONE),
-    (Standing.DEFERRED, Event.EXPIRE): Rule(Place.DEAD_LETTERS),
-    (Standing.LOCKED, Event.COMPLETE): Rule(Place.GONE),
-    (Standing.LOCKED, Event.ABANDON): Rule(Place.BACK, counts=True),
-    (Standing.LOCKED, Event.RELEASE): Rule(Place.BACK),
-    (Standing.LOCKED, Event.DEFER): Rule(Place.ASIDE),
-    (Standing.LOCKED, Event.DEAD_LETTER): Rule(Place.DEAD_LETTERS),
-    (Standing.LOCKED, Event.LOCK_EXPIRE): Rule(Place.BACK, counts=True),
+RULES: dict[tuple[Availability, Event], Rule] = {
+    (Availability.SCHEDULED, Event.DUE): Rule(Action.ROUTE),
+    (Availability.SCHEDULED, Event.CANCEL): Rule(Action.REMOVE),
+    (Availability.AVAILABLE, Event.RECEIVE_AND_DELETE): Rule(Action.REMOVE),
+    (Availability.AVAILABLE, Event.EXPIRE): Rule(Action.DEAD_LETTER),
+    (Availability.DEFERRED, Event.RECEIVE_AND_DELETE): Rule(Action.REMOVE),
+    (Availability.DEFERRED, Event.EXPIRE): Rule(Action.DEAD_LETTER),
+    (Availability.LOCKED, Event.COMPLETE): Rule(Action.REMOVE),
+    (Availability.LOCKED, Event.ABANDON): Rule(Action.RETURN, is_failed_delivery=True),
+    (Availability.LOCKED, Event.RELEASE): Rule(Action.RETURN),
+    (Availability.LOCKED, Event.DEFER): Rule(Action.DEFER),
+    (Availability.LOCKED, Event.DEAD_LETTER): Rule(Action.DEAD_LETTER),
+    (Availability.LOCKED, Event.LOCK_EXPIRE): Rule(Action.RETURN, is_failed_delivery=True),
 }
 
-# Reasons that Azure Service Bus gives itself, see
+# Application properties of a dead letter, and the reasons that Azure Service Bus itself sets, see
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-dead-letter-queues
+DEAD_LETTER_REASON = "DeadLetterReason"
+DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
 MAX_DELIVERY_COUNT_EXCEEDED = "MaxDeliveryCountExceeded"
 TTL_EXPIRED = "TTLExpiredException"
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A decision to make durable before anyone sees it."""
+    """A change of a message, to be committed before it is visible."""
 
     before: Entry
     after: Entry
-    place: Place
-    reason: str | None = None
-    description: str | None = None
+    action: Action
+    properties: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Application properties that the change sets."""
 
     @property
     def is_durable(self) -> bool:
         """Whether there is anything to write."""
-        return self.place is not Place.BACK or self.before != self.after
+        return (
+            self.action is not Action.RETURN or self.before != self.after or bool(self.properties)
+        )
 
 
 class LockLostError(Exception):
@@ -131,7 +137,7 @@ class LockLostError(Exception):
 
 
 class MessageNotFoundError(Exception):
-    """No message of that sequence number stands as it would have to."""
+    """No message with that sequence number is scheduled, or deferred, as the request needs."""
 
 
 class MessageQueue:
@@ -149,20 +155,20 @@ class MessageQueue:
         self._max_delivery_count = max_delivery_count
         self._dead_letters_expired = dead_letters_expired
         self._is_dead_letter_queue = is_dead_letter_queue
-        self._at_rest: dict[int, Entry] = {}  # available, deferred, scheduled
+        self._unlocked: dict[int, Entry] = {}  # available, deferred or scheduled
         self._locks: dict[uuid.UUID, Lock] = {}
-        # Both heaps may hold numbers and tokens of the past; those are passed over.
+        # Both heaps may hold outdated numbers and tokens, which are skipped.
         self._ready: list[int] = []
         self._timers: list[tuple[int, int, uuid.UUID | None]] = []
 
     def __len__(self) -> int:
-        """Messages at rest and locked."""
-        return len(self._at_rest) + len(self._locks)
+        """All messages, locked ones included."""
+        return len(self._unlocked) + len(self._locks)
 
     def add(self, entry: Entry) -> None:
         """Put a message into the queue, or back into it."""
         number = entry.sequence_number
-        self._at_rest[number] = entry
+        self._unlocked[number] = entry
         if entry.state is MessageState.ACTIVE:
             heapq.heappush(self._ready, number)
         if entry.state is MessageState.SCHEDULED:
@@ -177,10 +183,14 @@ class MessageQueue:
         entry = self._next_available(now_ms)
         return None if entry is None else self._lock(entry, now_ms)
 
-    def take_next(self, now_ms: int) -> Transition | None:
-        """Take out the available message of the lowest sequence number."""
+    def receive_and_delete_next(self, now_ms: int) -> Transition | None:
+        """Remove the available message of the lowest sequence number."""
         entry = self._next_available(now_ms)
-        return None if entry is None else self._decide(entry, Standing.AVAILABLE, Event.TAKE)
+        return (
+            None
+            if entry is None
+            else self._decide(entry, Availability.AVAILABLE, Event.RECEIVE_AND_DELETE)
+        )
 
     def lock_deferred(self, sequence_number: int, now_ms: int) -> Lock:
         """Lock a deferred message.
@@ -190,14 +200,14 @@ class MessageQueue:
         """
         return self._lock(self._deferred(sequence_number, now_ms), now_ms)
 
-    def take_deferred(self, sequence_number: int, now_ms: int) -> Transition:
-        """Take out a deferred message.
+    def receive_and_delete_deferred(self, sequence_number: int, now_ms: int) -> Transition:
+        """Remove a deferred message.
 
         Raises:
             MessageNotFoundError: it is not deferred, or locked.
         """
         entry = self._deferred(sequence_number, now_ms)
-        return self._decide(entry, Standing.DEFERRED, Event.TAKE)
+        return self._decide(entry, Availability.DEFERRED, Event.RECEIVE_AND_DELETE)
 
     def has_deferred(self, sequence_number: int, now_ms: int) -> bool:
         """Whether the message could be received by its number."""
@@ -214,27 +224,29 @@ class MessageQueue:
         token: uuid.UUID,
         event: Event,
         now_ms: int,
-        *,
-        reason: str | None = None,
-        description: str | None = None,
+        properties: Mapping[str, Any] | None = None,
     ) -> Transition:
-        """Decide on a locked message.
+        """Settle a locked message.
+
+        Args:
+            token: of the lock.
+            event: the receiver's outcome.
+            now_ms: the current time.
+            properties: application properties to set. The broker's own dead-letter reason wins.
 
         Raises:
-            LockLostError: the lock is gone.
+            LockLostError: the lock expired, or the message is settled.
         """
         lock = self._live_lock(token, now_ms)
         del self._locks[token]
-        transition = self._decide(lock.entry, Standing.LOCKED, event)
-        if event is Event.DEAD_LETTER:
-            return replace(transition, reason=reason, description=description)
-        return transition
+        transition = self._decide(lock.entry, Availability.LOCKED, event)
+        return replace(transition, properties={**(properties or {}), **transition.properties})
 
     def renew(self, token: uuid.UUID, now_ms: int) -> int:
-        """Prolong a lock by a whole lock duration from now; until when, in ms.
+        """Renew a lock for a whole lock duration from now. Returns its new end in ms.
 
         Raises:
-            LockLostError: the lock is gone.
+            LockLostError: the lock expired, or the message is settled.
         """
         lock = replace(self._live_lock(token, now_ms), until_ms=now_ms + self._lock_ms)
         self._locks[token] = lock
@@ -246,25 +258,25 @@ class MessageQueue:
         lock = self._locks.get(token)
         return lock is not None and lock.until_ms > now_ms
 
-    # --- scheduled messages and the passing of time -----------------------------------------------
+    # --- scheduled messages and timers ------------------------------------------------------------
 
     def is_scheduled(self, sequence_number: int) -> bool:
         """Whether the message is scheduled and could be cancelled."""
-        entry = self._at_rest.get(sequence_number)
+        entry = self._unlocked.get(sequence_number)
         return entry is not None and entry.state is MessageState.SCHEDULED
 
     def cancel(self, sequence_number: int) -> Transition:
-        """Take back a scheduled message.
+        """Cancel a scheduled message.
 
         Raises:
-            MessageNotFoundError: it is not scheduled, or no more.
+            MessageNotFoundError: it is not scheduled.
         """
         if not self.is_scheduled(sequence_number):
             raise MessageNotFoundError(f"no message {sequence_number} is scheduled")
-        return self._decide(self._at_rest[sequence_number], Standing.SCHEDULED, Event.CANCEL)
+        return self._decide(self._unlocked[sequence_number], Availability.SCHEDULED, Event.CANCEL)
 
     def advance(self, now_ms: int) -> list[Transition]:
-        """Everything that time has decided by now: locks, lifetimes, schedules."""
+        """The transitions that are due: expired locks, expired messages, scheduled messages."""
         transitions: list[Transition] = []
         while self._timers and self._timers[0][0] <= now_ms:
             _, number, token = heapq.heappop(self._timers)
@@ -272,38 +284,40 @@ class MessageQueue:
                 lock = self._locks.get(token)
                 if lock is not None and lock.until_ms <= now_ms:
                     del self._locks[token]
-                    transitions.append(self._decide(lock.entry, Standing.LOCKED, Event.LOCK_EXPIRE))
+                    transitions.append(
+                        self._decide(lock.entry, Availability.LOCKED, Event.LOCK_EXPIRE)
+                    )
                 continue
-            entry = self._at_rest.get(number)
+            entry = self._unlocked.get(number)
             if entry is None:
                 continue
             if entry.state is MessageState.SCHEDULED and entry.due_ms <= now_ms:
-                transitions.append(self._decide(entry, Standing.SCHEDULED, Event.DUE))
+                transitions.append(self._decide(entry, Availability.SCHEDULED, Event.DUE))
             elif self._is_expired(entry, now_ms):
-                transitions.append(self._decide(entry, _standing(entry), Event.EXPIRE))
+                transitions.append(self._decide(entry, _AVAILABILITY[entry.state], Event.EXPIRE))
         return transitions
 
     def next_due_ms(self) -> int | None:
-        """When `advance` may have something to decide."""
+        """The earliest time at which `advance` may return a transition."""
         return self._timers[0][0] if self._timers else None
 
-    # --- within ---------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------
 
     def _next_available(self, now_ms: int) -> Entry | None:
         while self._ready:
             number = self._ready[0]
-            entry = self._at_rest.get(number)
+            entry = self._unlocked.get(number)
             if entry is None or entry.state is not MessageState.ACTIVE:
                 heapq.heappop(self._ready)
             elif self._is_expired(entry, now_ms):
-                heapq.heappop(self._ready)  # its timer sees to it
+                heapq.heappop(self._ready)  # its timer dead-letters or removes it
             else:
                 heapq.heappop(self._ready)
                 return entry
         return None
 
     def _deferred(self, sequence_number: int, now_ms: int) -> Entry:
-        entry = self._at_rest.get(sequence_number)
+        entry = self._unlocked.get(sequence_number)
         if (
             entry is None
             or entry.state is not MessageState.DEFERRED
@@ -314,7 +328,7 @@ class MessageQueue:
 
     def _lock(self, entry: Entry, now_ms: int) -> Lock:
         lock = Lock(uuid.uuid4(), entry, now_ms + self._lock_ms)
-        del self._at_rest[entry.sequence_number]
+        del self._unlocked[entry.sequence_number]
         self._locks[lock.token] = lock
         heapq.heappush(self._timers, (lock.until_ms, entry.sequence_number, lock.token))
         return lock
@@ -328,33 +342,38 @@ class MessageQueue:
     def _is_expired(self, entry: Entry, now_ms: int) -> bool:
         return entry.expires_ms is not None and entry.expires_ms <= now_ms
 
-    def _decide(self, entry: Entry, standing: Standing, event: Event) -> Transition:
-        self._at_rest.pop(entry.sequence_number, None)
-        rule = RULES[standing, event]
-        after, place = entry, rule.place
-        reason = description = None
-        if rule.counts:
+    def _decide(self, entry: Entry, availability: Availability, event: Event) -> Transition:
+        self._unlocked.pop(entry.sequence_number, None)
+        rule = RULES[availability, event]
+        after, action = entry, rule.action
+        properties: dict[str, Any] = {}
+        if rule.is_failed_delivery:
             after = replace(after, delivery_count=entry.delivery_count + 1)
             if not self._is_dead_letter_queue and after.delivery_count >= self._max_delivery_count:
-                place = Place.DEAD_LETTERS
-                reason = MAX_DELIVERY_COUNT_EXCEEDED
-                description = (
-                    f"Message could not be consumed after {self._max_delivery_count} delivery "
-                    "attempts."
+                action = Action.DEAD_LETTER
+                properties = _dead_letter_properties(
+                    MAX_DELIVERY_COUNT_EXCEEDED,
+                    "Message could not be consumed after "
+                    f"{self._max_delivery_count} delivery attempts.",
                 )
         if event is Event.EXPIRE:
-            place = place if self._dead_letters_expired else Place.GONE
-            reason, description = TTL_EXPIRED, "The message expired and was dead lettered."
-        if place is Place.ASIDE:
+            action = action if self._dead_letters_expired else Action.REMOVE
+            properties = _dead_letter_properties(
+                TTL_EXPIRED, "The message expired and was dead lettered."
+            )
+        if action is Action.DEFER:
             after = replace(after, state=MessageState.DEFERRED)
-        if place is Place.DEAD_LETTERS:  # where messages have no lifetime
+        if action is Action.DEAD_LETTER:  # dead letters do not expire
             after = replace(after, state=MessageState.ACTIVE, expires_ms=None)
-        return Transition(entry, after, place, reason, description)
+        return Transition(entry, after, action, properties)
 
 
-def _standing(entry: Entry) -> Standing:
-    return {
-        MessageState.ACTIVE: Standing.AVAILABLE,
-        MessageState.DEFERRED: Standing.DEFERRED,
-        MessageState.SCHEDULED: Standing.SCHEDULED,
-    }[entry.state]
+def _dead_letter_properties(reason: str, description: str) -> dict[str, Any]:
+    return {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}
+
+
+_AVAILABILITY = {
+    MessageState.ACTIVE: Availability.AVAILABLE,
+    MessageState.DEFERRED: Availability.DEFERRED,
+    MessageState.SCHEDULED: Availability.SCHEDULED,
+}

@@ -1,4 +1,4 @@
-"""The only sockets of this part: TCP on the loopback interface, one protocol object a client."""
+"""The TCP server of this part, on the loopback interface: one protocol object for each client."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from localazure.sqlite.database import Database
 logger = logging.getLogger(__name__)
 
 CONTAINER_ID = "localazure"
-# MSSBCBS is what SDKs of Microsoft choose if they may; all but PLAIN authenticate over $cbs.
+# Microsoft's SDKs prefer MSSBCBS. All mechanisms but PLAIN authenticate over $cbs.
 MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 # The standard tier of Azure Service Bus: one message, or one batch of them.
 MAX_MESSAGE_SIZE = 262_144
 MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
-# Time that clients have to take note of the end before their sockets are closed.
+# Time for clients to answer the close of their connection before their sockets are closed.
 CLOSE_TIMEOUT_S = 1.0
 
 
 class ClientProtocol(asyncio.Protocol):
-    """One client: its socket, its AMQP connection, and the nodes that its links lead to."""
+    """One client: its socket, its AMQP connection, and the nodes of its links."""
 
     def __init__(self, broker: Broker, key: SharedKey, clients: set[ClientProtocol]) -> None:
         self.broker = broker
@@ -66,19 +66,19 @@ class ClientProtocol(asyncio.Protocol):
     # --- the socket -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
+        """Start the timer of heartbeats."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._clients.add(self)
         self._tick_later()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Handle the events of received bytes."""
         self._handle(self._connection.receive(data))
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone, in peace or not. Locks of its messages last until they expire."""
+        """Release the links. Locks of their messages last until they expire."""
         del exc
         self._transport = None
         self._clients.discard(self)
@@ -88,7 +88,7 @@ class ClientProtocol(asyncio.Protocol):
             _release(link)
 
     def close(self, error: p.Error) -> None:
-        """End the connection from this end; the socket is closed when the client answers."""
+        """Close the connection from this end. The socket is closed when the client answers."""
         self._handle(self._connection.close(error))
         self._flush()
 
@@ -100,28 +100,28 @@ class ClientProtocol(asyncio.Protocol):
     # --- for nodes --------------------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it in the background; an error in it ends the connection."""
+        """Run it in the background. An error in it closes the connection."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 
     def flush_soon(self) -> None:
-        """Send what was put out, together with what follows in this turn of the loop."""
+        """Schedule a flush of the output buffer at the end of this turn of the event loop."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def reply_nodes(self) -> list[nodes.ReplyNode]:
-        """The links that take answers to requests."""
+        """The links that carry replies to requests."""
         found = [link.node for link in self._connection.links()]
         return [node for node in found if isinstance(node, nodes.ReplyNode)]
 
-    # --- within -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("a connection failed", exc_info=task.exception())
+            logger.error("a connection is closed after an error", exc_info=task.exception())
             self.close(p.Error(INTERNAL_ERROR, "an error in the broker, see its log", {}))
 
     def _flush(self) -> None:
@@ -143,11 +143,11 @@ class ClientProtocol(asyncio.Protocol):
         )
 
     def tick(self, elapsed_ms: int) -> None:
-        """Time passed: keep the connection alive, end links whose token has expired."""
+        """Keep the connection alive, and detach links whose token has expired."""
         self._handle(self._connection.tick(elapsed_ms))
         for link in list(self._connection.links()):
-            is_known = link.node is not None  # else it is being refused
-            if is_known and not attaching.is_allowed(self, attaching.address_of(link)):
+            is_refused = link.node is None
+            if not is_refused and not attaching.is_allowed(self, attaching.address_of(link)):
                 _release(link)
                 link.detach(p.Error(UNAUTHORIZED_ACCESS, "the token has expired", {}))
         self._flush()
@@ -189,7 +189,9 @@ class ClientProtocol(asyncio.Protocol):
 
     def _on_closed(self, event: Closed) -> None:
         if event.error is not None:
-            logger.info("a connection ended: %s %s", event.error.condition, event.error.description)
+            logger.info(
+                "a connection was closed: %s %s", event.error.condition, event.error.description
+            )
 
 
 def _release(link: Link) -> None:
@@ -199,11 +201,11 @@ def _release(link: Link) -> None:
 
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Listen on 127.0.0.1 for as long as the context lasts; everything is durable once it ends.
+    """Listen on 127.0.0.1 while the context lasts. Everything is durable when it ends.
 
     Raises:
-        ConfigError: the file of entities cannot be served.
-        OSError: the port is taken.
+        ConfigError: the configuration file is not valid.
+        OSError: the port is in use.
     """
     namespace = config.load(environment.service_bus_config)
     key = SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus)
@@ -230,10 +232,10 @@ async def _listening(broker: Broker, key: SharedKey, port: int) -> AsyncGenerato
         yield
     finally:
         server.close()
-        await _say_goodbye(clients)
+        await _close_clients(clients)
 
 
-async def _say_goodbye(clients: set[ClientProtocol]) -> None:
+async def _close_clients(clients: set[ClientProtocol]) -> None:
     for client in list(clients):
         client.close(p.Error(CONNECTION_FORCED, "the broker is stopping", {}))
     deadline = asyncio.get_running_loop().time() + CLOSE_TIMEOUT_S

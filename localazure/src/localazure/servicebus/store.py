@@ -1,8 +1,8 @@
 """The durable state of the namespace: SQL transactions, each a plain function of a connection.
 
-`localazure.sqlite.database.Database` commits them in the order in which they are submitted, so a
-decision made in memory after another is never durable before it. Sequence
-numbers and duplicates are decided within the transaction, hence in commit order.
+`localazure.sqlite.database.Database` commits them in the order of its `write` calls: of two changes in
+memory, the later one is never durable before the earlier one. Sequence numbers are drawn and
+duplicates are found within the transaction, hence in commit order.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp.decoding import decode
 from localazure.servicebus.amqp.encoding import encode
-from localazure.servicebus.queues import Entry, MessageState, Place, Transition
+from localazure.servicebus.queues import Action, Entry, MessageState, Transition
 
 MIGRATIONS = (
     """
@@ -32,11 +33,11 @@ MIGRATIONS = (
         enqueued_ms INTEGER NOT NULL,
         due_ms INTEGER NOT NULL DEFAULT 0,      -- of a scheduled message
         expires_ms INTEGER,
-        ttl_ms INTEGER,                         -- what the sender asked for
-        annotations BLOB NOT NULL,              -- the sender's message annotations, encoded
-        bare BLOB NOT NULL,                     -- the bare message, as the sender encoded it
-        dead_letter_reason TEXT,
-        dead_letter_description TEXT,
+        ttl_ms INTEGER,                         -- as the sender set it
+        priority INTEGER,                       -- as the sender set it
+        delivery_annotations BLOB NOT NULL,     -- of the sender, encoded
+        annotations BLOB NOT NULL,              -- message annotations of the sender, encoded
+        bare BLOB NOT NULL,                     -- the bare message, encoded
         dead_letter_source TEXT,                -- of a forwarded dead letter
         PRIMARY KEY (entity, sequence_number)
     );
@@ -54,7 +55,7 @@ MIGRATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An entity that a message is put into."""
+    """An entity that gets a copy of a message."""
 
     entity: int
     default_ttl_ms: int | None
@@ -62,14 +63,16 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A message that was sent, with where it goes and what detects its duplicates."""
+    """A message that was sent, and its destinations."""
 
     entity: int
-    """What it was sent to: detects duplicates, and keeps it while it is scheduled."""
+    """The entity that it was sent to, which detects duplicates and holds scheduled messages."""
     message_id: str | None
     ttl_ms: int | None
     due_ms: int | None
-    """When it becomes active; None for at once."""
+    """The time at which it becomes active; None for at once."""
+    priority: int | None
+    delivery_annotations: dict[Any, Any]
     annotations: dict[Any, Any]
     bare: bytes
     duplicate_window_ms: int | None
@@ -77,7 +80,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Enqueued:
     """A message that a transaction put into an entity."""
 
     entity: int
@@ -86,29 +89,29 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a submission."""
+    """Result of a submission."""
 
     sequence_number: int
-    """In the entity that it was sent to; of the first one if this is a duplicate."""
-    placed: tuple[Placed, ...]
+    """In the entity that it was sent to; that of the first message if this is a duplicate."""
+    enqueued: tuple[Enqueued, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """What is needed to send a message out."""
+    """A message with its contents."""
 
     entry: Entry
     enqueued_ms: int
     ttl_ms: int | None
+    priority: int | None
+    delivery_annotations: dict[Any, Any]
     annotations: dict[Any, Any]
     bare: bytes
-    dead_letter_reason: str | None
-    dead_letter_description: str | None
     dead_letter_source: str | None
 
 
 def entity_id(connection: sqlite3.Connection, path: str) -> int:
-    """The number of an entity, made when missing."""
+    """The number of an entity; a new entity gets one."""
     connection.execute("INSERT OR IGNORE INTO entity (path) VALUES (?)", (path.lower(),))
     query = "SELECT id FROM entity WHERE path = ?"
     return connection.execute(query, (path.lower(),)).fetchone()["id"]
@@ -117,7 +120,7 @@ def entity_id(connection: sqlite3.Connection, path: str) -> int:
 def submit(
     connection: sqlite3.Connection, submissions: Sequence[Submission], now_ms: int
 ) -> list[Receipt]:
-    """Put messages where they go, leaving out duplicates; all of them or none."""
+    """Put messages into their destinations, without duplicates: all of them or none."""
     return [_submit(connection, submission, now_ms) for submission in submissions]
 
 
@@ -132,9 +135,9 @@ def _submit(connection: sqlite3.Connection, message: Submission, now_ms: int) ->
             return Receipt(first["sequence_number"], ())
     if message.due_ms is not None and message.due_ms > now_ms:
         scheduled = Entry(0, MessageState.SCHEDULED, due_ms=message.due_ms)
-        placed = (_insert(connection, message, message.entity, scheduled, now_ms),)
+        enqueued = (_insert(connection, message, message.entity, scheduled, now_ms),)
     else:
-        placed = tuple(
+        enqueued = tuple(
             _insert(
                 connection,
                 message,
@@ -144,24 +147,25 @@ def _submit(connection: sqlite3.Connection, message: Submission, now_ms: int) ->
             )
             for destination in message.destinations
         )
-    own = [item.entry.sequence_number for item in placed if item.entity == message.entity]
-    # A topic numbers a message even if no subscription took it, or several did.
+    own = [item.entry.sequence_number for item in enqueued if item.entity == message.entity]
+    # A topic has sequence numbers of its own, whichever subscriptions match.
     number = own[0] if own else _next_number(connection, message.entity)
     if message.duplicate_window_ms is not None and message.message_id is not None:
         connection.execute(
             "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)",
             (message.entity, message.message_id, number, now_ms + message.duplicate_window_ms),
         )
-    return Receipt(number, placed)
+    return Receipt(number, enqueued)
 
 
 def _insert(
     connection: sqlite3.Connection, message: Submission, entity: int, entry: Entry, now_ms: int
-) -> Placed:
+) -> Enqueued:
     number = _next_number(connection, entity)
     connection.execute(
         "INSERT INTO message (entity, sequence_number, state, enqueued_ms, due_ms, expires_ms,"
-        " ttl_ms, annotations, bare) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " ttl_ms, priority, delivery_annotations, annotations, bare)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entity,
             number,
@@ -170,11 +174,13 @@ def _insert(
             entry.due_ms,
             entry.expires_ms,
             message.ttl_ms,
+            message.priority,
+            encode(message.delivery_annotations),
             encode(message.annotations),
             message.bare,
         ),
     )
-    return Placed(entity, Entry(number, entry.state, 0, entry.expires_ms, entry.due_ms))
+    return Enqueued(entity, Entry(number, entry.state, 0, entry.expires_ms, entry.due_ms))
 
 
 def _next_number(connection: sqlite3.Connection, entity: int) -> int:
@@ -192,9 +198,9 @@ def _expiry(now_ms: int, ttl_ms: int | None, destination: Destination) -> int | 
 
 
 def apply(connection: sqlite3.Connection, entity: int, transition: Transition) -> None:
-    """Make a transition durable that keeps the message in its entity, or ends it."""
+    """Write a transition that removes the message or keeps it in its entity."""
     number = transition.before.sequence_number
-    if transition.place is Place.GONE:
+    if transition.action is Action.REMOVE:
         connection.execute(
             "DELETE FROM message WHERE entity = ? AND sequence_number = ?", (entity, number)
         )
@@ -202,21 +208,27 @@ def apply(connection: sqlite3.Connection, entity: int, transition: Transition) -
     after = transition.after
     connection.execute(
         "UPDATE message SET state = ?, delivery_count = ?, expires_ms = ?,"
-        " is_dead_letter = MAX(is_dead_letter, ?),"
-        " dead_letter_reason = COALESCE(?, dead_letter_reason),"
-        " dead_letter_description = COALESCE(?, dead_letter_description)"
-        " WHERE entity = ? AND sequence_number = ?",
+        " is_dead_letter = MAX(is_dead_letter, ?) WHERE entity = ? AND sequence_number = ?",
         (
             after.state,
             after.delivery_count,
             after.expires_ms,
-            transition.place is Place.DEAD_LETTERS,
-            transition.reason,
-            transition.description,
+            transition.action is Action.DEAD_LETTER,
             entity,
             number,
         ),
     )
+    _set_properties(connection, entity, transition)
+
+
+def _set_properties(connection: sqlite3.Connection, entity: int, transition: Transition) -> None:
+    if not transition.properties:
+        return
+    where = "WHERE entity = ? AND sequence_number = ?"
+    key = (entity, transition.before.sequence_number)
+    for row in connection.execute(f"SELECT bare FROM message {where}", key).fetchall():  # noqa: S608 - a constant
+        bare = amqp_message.with_application_properties(row["bare"], transition.properties)
+        connection.execute(f"UPDATE message SET bare = ? {where}", (bare, *key))  # noqa: S608 - a constant
 
 
 def move(
@@ -227,10 +239,10 @@ def move(
     now_ms: int,
     *,
     dead_letter_source: str | None = None,
-) -> list[Placed]:
-    """Put a message into other entities, or anew into its own: when it becomes due or is forwarded.
+) -> list[Enqueued]:
+    """Move a message that becomes due or is forwarded: to other entities, or within its own.
 
-    It gets a new sequence number and its lifetime begins: it counts as enqueued now.
+    It gets a new sequence number and a new enqueued time, and its time to live starts.
     """
     number = transition.before.sequence_number
     key = (entity, number)
@@ -239,14 +251,14 @@ def move(
     ).fetchone()
     if row is None:
         return []
-    placed: list[Placed] = []
+    _set_properties(connection, entity, transition)
+    enqueued: list[Enqueued] = []
     for destination in destinations:
         new_number = _next_number(connection, destination.entity)
         entry = Entry(new_number, expires_ms=_expiry(now_ms, row["ttl_ms"], destination))
         connection.execute(
-            "INSERT INTO message SELECT ?, ?, 0, ?, 0, ?, 0, ?, ttl_ms, annotations, bare,"
-            " COALESCE(?, dead_letter_reason), COALESCE(?, dead_letter_description),"
-            " COALESCE(?, dead_letter_source)"
+            "INSERT INTO message SELECT ?, ?, 0, ?, 0, ?, 0, ?, ttl_ms, priority,"
+            " delivery_annotations, annotations, bare, COALESCE(?, dead_letter_source)"
             " FROM message WHERE entity = ? AND sequence_number = ?",
             (
                 destination.entity,
@@ -254,19 +266,17 @@ def move(
                 entry.state,
                 now_ms,
                 entry.expires_ms,
-                transition.reason,
-                transition.description,
                 dead_letter_source,
                 *key,
             ),
         )
-        placed.append(Placed(destination.entity, entry))
+        enqueued.append(Enqueued(destination.entity, entry))
     connection.execute("DELETE FROM message WHERE entity = ? AND sequence_number = ?", key)
-    return placed
+    return enqueued
 
 
-def forget_history(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Delete what duplicate detection needs no more."""
+def purge_history(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Delete message ids that are older than the window of their duplicate detection."""
     connection.execute("DELETE FROM history WHERE expires_ms <= ?", (now_ms,))
 
 
@@ -274,7 +284,7 @@ def forget_history(connection: sqlite3.Connection, now_ms: int) -> None:
 
 
 class Reader(Protocol):
-    """Whatever answers queries over what is committed: a `localazure.sqlite.database.Database`."""
+    """Queries over committed data: a `localazure.sqlite.database.Database`."""
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Rows of a query."""
@@ -283,8 +293,8 @@ class Reader(Protocol):
 
 _ENTRY = "sequence_number, state, delivery_count, expires_ms, due_ms"
 _CONTENT = (
-    f"{_ENTRY}, enqueued_ms, ttl_ms, annotations, bare, dead_letter_reason,"
-    " dead_letter_description, dead_letter_source"
+    f"{_ENTRY}, enqueued_ms, ttl_ms, priority, delivery_annotations, annotations, bare,"
+    " dead_letter_source"
 )
 
 
@@ -299,21 +309,20 @@ def _entry(row: sqlite3.Row) -> Entry:
 
 
 def _message(row: sqlite3.Row) -> StoredMessage:
-    annotations, _ = decode(row["annotations"])
     return StoredMessage(
         _entry(row),
         row["enqueued_ms"],
         row["ttl_ms"],
-        annotations,
+        row["priority"],
+        decode(row["delivery_annotations"])[0],
+        decode(row["annotations"])[0],
         row["bare"],
-        row["dead_letter_reason"],
-        row["dead_letter_description"],
         row["dead_letter_source"],
     )
 
 
 def entries(reader: Reader, entity: int, *, is_dead_letter: bool) -> list[Entry]:
-    """Everything in a queue or its dead-letter sub-queue, to start from."""
+    """All messages of a queue or of its dead-letter sub-queue."""
     rows = reader.read(
         f"SELECT {_ENTRY} FROM message WHERE entity = ? AND is_dead_letter = ?",  # noqa: S608 - a constant
         (entity, is_dead_letter),
@@ -322,7 +331,7 @@ def entries(reader: Reader, entity: int, *, is_dead_letter: bool) -> list[Entry]
 
 
 def message(reader: Reader, entity: int, sequence_number: int) -> StoredMessage | None:
-    """One message; None if it is not, or no more, in the entity."""
+    """One message; None if the entity does not hold it."""
     rows = reader.read(
         f"SELECT {_CONTENT} FROM message WHERE entity = ? AND sequence_number = ?",  # noqa: S608 - a constant
         (entity, sequence_number),
@@ -330,7 +339,7 @@ def message(reader: Reader, entity: int, sequence_number: int) -> StoredMessage 
     return _message(rows[0]) if rows else None
 
 
-def browse(
+def peek(
     reader: Reader, entity: int, *, is_dead_letter: bool, start: int, count: int
 ) -> list[StoredMessage]:
     """Up to `count` messages in any state from sequence number `start`, in order."""
@@ -342,8 +351,8 @@ def browse(
     return [_message(row) for row in rows]
 
 
-def orphans(reader: Reader, known: Sequence[int]) -> list[tuple[str, int]]:
-    """Path and message count of entities that hold messages and are not configured any more."""
+def unconfigured_entities(reader: Reader, known: Sequence[int]) -> list[tuple[str, int]]:
+    """Path and message count of entities that hold messages and are not configured."""
     rows = reader.read(
         "SELECT entity, path, COUNT(*) AS messages FROM message JOIN entity ON entity.id = entity"
         " GROUP BY entity"

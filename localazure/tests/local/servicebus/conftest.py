@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
+from harness.service_bus_handlers import Handlers
 
 from localazure.runtime.environment import Environment
 from localazure.servicebus import serve
@@ -140,3 +141,10 @@ def client(running: Running) -> Iterator[ServiceBusClient]:
         running.environment.service_bus_connection_string, retry_total=1
     ) as shared:
         yield shared
+
+
+@pytest.fixture(scope="module")
+def handlers(client: ServiceBusClient) -> Iterator[Handlers]:
+    opened = Handlers(client)
+    yield opened
+    opened.close()

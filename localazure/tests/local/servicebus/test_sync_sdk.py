@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
     AutoLockRenewer,
     ServiceBusClient,
     ServiceBusMessage,
-    ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
-    ServiceBusReceiver,
-    ServiceBusSender,
-    ServiceBusSubQueue,
 )
 from azure.servicebus.exceptions import (
     MessageLockLostError,
@@ -29,80 +26,16 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
 )
+from harness.service_bus_handlers import (
+    WAIT_S,
+    Handlers,
+    body,
+    is_empty,
+    receive_all,
+    receive_one,
+)
 
 from localazure.runtime.environment import Environment
-
-WAIT_S = 10.0
-
-
-class Handlers:
-    """Senders and receivers, opened once for all tests: closing each may take a second."""
-
-    def __init__(self, client: ServiceBusClient) -> None:
-        self._client = client
-        self._open: dict[Any, Any] = {}
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        if key not in self._open:
-            self._open[key] = make().__enter__()
-        return self._open[key]
-
-    def sender(self, queue: str) -> ServiceBusSender:
-        return self._once(("send", queue), lambda: self._client.get_queue_sender(queue))
-
-    def topic_sender(self, topic: str) -> ServiceBusSender:
-        return self._once(("publish", topic), lambda: self._client.get_topic_sender(topic))
-
-    def receiver(self, queue: str, **options: Any) -> ServiceBusReceiver:
-        key = ("receive", queue, *sorted(options.items()))
-        return self._once(key, lambda: self._client.get_queue_receiver(queue, **options))
-
-    def dead_letters(self, queue: str) -> ServiceBusReceiver:
-        return self.receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
-
-    def subscriber(self, topic: str, subscription: str) -> ServiceBusReceiver:
-        return self._once(
-            ("subscribe", topic, subscription),
-            lambda: self._client.get_subscription_receiver(topic, subscription),
-        )
-
-    def close(self) -> None:
-        with ThreadPoolExecutor(len(self._open)) as closers:
-            for handler in self._open.values():
-                closers.submit(handler.close)
-
-
-@pytest.fixture(scope="module")
-def handlers(client: ServiceBusClient) -> Iterator[Handlers]:
-    opened = Handlers(client)
-    yield opened
-    opened.close()
-
-
-def receive_one(receiver: ServiceBusReceiver, wait_s: float = WAIT_S) -> ServiceBusReceivedMessage:
-    messages = receiver.receive_messages(1, max_wait_time=wait_s)
-    assert len(messages) == 1
-    return messages[0]
-
-
-def receive_all(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Exactly `count` messages, completed."""
-    found: list[ServiceBusReceivedMessage] = []
-    while len(found) < count:
-        batch = receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
-        assert batch
-        for message in batch:
-            receiver.complete_message(message)
-        found += batch
-    return found
-
-
-def is_empty(receiver: ServiceBusReceiver) -> bool:
-    return not receiver.peek_messages(sequence_number=1)
-
-
-def body(message: Any) -> bytes:
-    return b"".join(message.body)
 
 
 def test_a_message_arrives_with_all_that_was_set(handlers: Handlers) -> None:
@@ -404,11 +337,13 @@ def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
 
 
 def test_what_is_not_covered_is_refused(client: ServiceBusClient) -> None:
-    session, topic = refusals(
+    session, next_session, topic = refusals(
         client.get_queue_receiver("plain", session_id="s").__enter__,
+        client.get_queue_receiver("plain", session_id=NEXT_AVAILABLE_SESSION).__enter__,
         client.get_queue_receiver("news").__enter__,
     )
     assert "sessions are not covered" in str(session)
+    assert "sessions are not covered" in str(next_session)
     assert "is a topic" in str(topic)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localazure.servicebus import broker, contents, management, store
+from localazure.servicebus import broker, management, store
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
@@ -44,16 +44,15 @@ CONFIG = NamespaceConfig(
 def message(body: str, **changes: Any) -> SentMessage:
     properties = p.Properties(message_id=changes.pop("message_id", None))
     bare = properties.encode() + encode(Described(ULong(0x75), body.encode()))
-    fields: dict[str, Any] = {"ttl_ms": None, "due_ms": None, "annotations": {}, **changes}
-    return SentMessage(bare=bare, properties=properties, **fields)
+    return SentMessage(bare=bare, properties=properties, **changes)
 
 
 class Receiver:
     """A consumer with credit that keeps what it gets."""
 
-    def __init__(self, credit: int, *, takes: bool = False) -> None:
+    def __init__(self, credit: int, *, receives_and_deletes: bool = False) -> None:
         self.credit = credit
-        self.takes = takes
+        self.receives_and_deletes = receives_and_deletes
         self.got: list[tuple[uuid.UUID | None, bytes]] = []
 
     def has_credit(self) -> bool:
@@ -65,7 +64,7 @@ class Receiver:
     def release(self) -> None:
         self.credit += 1
 
-    def deliver_taken(self, payload: bytes) -> None:
+    def deliver_deleted(self, payload: bytes) -> None:
         self.got.append((None, payload))
 
     def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
@@ -151,7 +150,7 @@ async def test_duplicates_are_dropped_within_the_window_even_over_a_restart(worl
 
 async def test_a_batch_is_stored_whole_or_not_at_all(world: World) -> None:
     broken: Any = message("2")
-    object.__setattr__(broken, "bare", object())  # SQLite cannot store it
+    object.__setattr__(broken, "ttl_ms", object())  # SQLite cannot store it
     with pytest.raises(sqlite3.Error):
         await world.broker.send(world.entity("q"), [message("1"), broken])
     assert world.receive("q").bodies == []
@@ -224,7 +223,7 @@ async def test_scheduled_messages_get_their_place_when_due(world: World) -> None
 async def test_taken_messages_are_gone_before_they_are_handed_over(world: World) -> None:
     queue = world.entity("q")
     await world.broker.send(queue, [message("1"), message("2")])
-    taker = Receiver(2, takes=True)
+    taker = Receiver(2, receives_and_deletes=True)
     world.broker.attach(queue.active, taker)
     world.broker.pump(queue.active)
     assert taker.bodies == []
@@ -249,7 +248,7 @@ async def test_a_taken_message_stays_if_that_cannot_be_written(
     real_apply = store.apply
     monkeypatch.setattr(store, "apply", full_at_first)
     monkeypatch.setattr(broker, "RETRY_DELAY_S", 0.001)
-    taker = Receiver(1, takes=True)
+    taker = Receiver(1, receives_and_deletes=True)
     world.broker.attach(queue.active, taker)
     world.broker.pump(queue.active)
     await world.pass_time(0, lambda: bool(taker.got))
@@ -317,10 +316,14 @@ async def test_management_requests_end_to_end(world: World) -> None:
         "disposition-status": "suspended",
         "lock-tokens": Array((first["lock-token"],)),
         "deadletter-reason": "r",
+        "properties-to-modify": {"attempt": 3},
     }
     assert (await manager.ask(settle, dead))[0] == 200
     ((_, payload),) = world.receive("q", dead=True).got
-    assert amqp_message.application_properties(payload) == {contents.DEAD_LETTER_REASON: "r"}
+    assert amqp_message.application_properties(payload) == {
+        "DeadLetterReason": "r",
+        "attempt": 3,
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from localazure.servicebus.amqp.errors import AmqpError, DecodeError
 from localazure.servicebus.amqp.types import Described, Symbol, Timestamp, ULong
 from localazure.servicebus.config import CorrelationFilter
 from localazure.servicebus.filters import MessageFacts, matches
-from localazure.servicebus.queues import Entry, MessageState
+from localazure.servicebus.queues import Entry, Lock, MessageState
 from localazure.servicebus.store import StoredMessage
 
 
@@ -30,10 +30,10 @@ def stored(bare: bytes, **changes: Any) -> StoredMessage:
         "entry": Entry(7, MessageState.ACTIVE, 2),
         "enqueued_ms": 1000,
         "ttl_ms": None,
+        "priority": None,
+        "delivery_annotations": {},
         "annotations": {},
         "bare": bare,
-        "dead_letter_reason": None,
-        "dead_letter_description": None,
         "dead_letter_source": None,
         **changes,
     }
@@ -46,7 +46,7 @@ BODY = section(0x75, b"body")
 
 def test_the_bare_message_passes_byte_for_byte() -> None:
     sent = (
-        p.Header(ttl_ms=5000).encode()
+        p.Header(ttl_ms=5000, priority=9).encode()
         + section(0x71, {Symbol("x"): 1})
         + section(0x72, {Symbol("x-opt-partition-key"): "k"})
         + BARE
@@ -56,12 +56,19 @@ def test_the_bare_message_passes_byte_for_byte() -> None:
     assert message.bare == BARE + BODY
     assert message.ttl_ms == 5000
     assert message.message_id == "m"
-    payload = contents.render(
-        stored(message.bare, annotations=message.annotations), locked_until_ms=2000
+    lock = Lock(uuid.UUID(int=3), Entry(7), until_ms=2000)
+    kept = stored(
+        message.bare,
+        annotations=message.annotations,
+        delivery_annotations=message.delivery_annotations,
+        priority=message.priority,
     )
+    payload = contents.render(kept, lock)
     assert payload.endswith(BARE + BODY)
     received = amqp_message.parse(payload)
-    assert received.header.delivery_count == 2
+    assert (received.header.delivery_count, received.header.priority) == (2, 9)
+    assert received.delivery_annotations == {"x": 1, "x-opt-lock-token": lock.token}
+    assert kept.delivery_annotations == {"x": 1}
     assert received.annotations == {
         "x-opt-partition-key": "k",
         "x-opt-sequence-number": 7,
@@ -72,23 +79,34 @@ def test_the_bare_message_passes_byte_for_byte() -> None:
     assert isinstance(received.annotations["x-opt-enqueued-time"], Timestamp)
 
 
-def test_dead_letter_details_join_the_application_properties() -> None:
-    payload = contents.render(
-        stored(
-            BARE + BODY,
-            dead_letter_reason="r",
-            dead_letter_description="d",
-            dead_letter_source="q",
-        )
-    )
-    assert amqp_message.application_properties(payload) == {
-        "a": 1,
-        "DeadLetterReason": "r",
-        "DeadLetterErrorDescription": "d",
-    }
-    assert amqp_message.properties(payload).message_id == "m"
-    assert amqp_message.body_data(payload) == [b"body"]
+def test_application_properties_are_added_and_replaced() -> None:
+    changed = amqp_message.with_application_properties(BARE + BODY, {"a": 2, "b": "x"})
+    assert amqp_message.application_properties(changed) == {"a": 2, "b": "x"}
+    assert amqp_message.properties(changed).message_id == "m"
+    assert amqp_message.body_data(changed) == [b"body"]
+
+
+def test_a_dead_letter_has_its_source() -> None:
+    payload = contents.render(stored(BARE + BODY, dead_letter_source="q"))
     assert amqp_message.parse(payload).annotations["x-opt-deadletter-source"] == "q"
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [BODY, p.Properties(subject="s").encode() + BODY, p.Properties(message_id="").encode() + BODY],
+)
+def test_a_message_without_an_id_gets_one(bare: bytes) -> None:
+    first, second = (contents.with_message_id(contents.parse(bare)) for _ in range(2))
+    assert first.message_id
+    assert first.message_id != second.message_id
+    assert amqp_message.properties(first.bare) == first.properties
+    assert first.properties.subject == amqp_message.properties(bare).subject
+    assert first.bare.endswith(BODY)
+
+
+def test_a_message_with_an_id_is_not_changed() -> None:
+    message = contents.parse(BARE + BODY)
+    assert contents.with_message_id(message) is message
 
 
 def test_a_message_without_application_properties_gets_them() -> None:
@@ -105,10 +123,10 @@ def test_a_batch_holds_messages_in_its_data_sections() -> None:
     assert len(contents.parse_transfer(0, batch)) == 1
 
 
-def test_the_scheduled_time_is_taken_off_the_annotations() -> None:
-    annotations = section(0x72, {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(99)})
-    message = contents.parse(annotations + BODY)
-    assert (message.due_ms, message.annotations) == (99, {})
+def test_the_scheduled_time_stays_in_the_annotations() -> None:
+    annotations = {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(99)}
+    message = contents.parse(section(0x72, annotations) + BODY)
+    assert (message.due_ms, message.annotations) == (99, annotations)
 
 
 def test_a_lifetime_beyond_the_headers_range_comes_from_the_two_times() -> None:

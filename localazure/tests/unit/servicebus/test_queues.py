@@ -16,14 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from localazure.servicebus import store
 from localazure.servicebus.queues import (
     RULES,
+    Action,
+    Availability,
     Entry,
     Event,
     LockLostError,
     MessageNotFoundError,
     MessageQueue,
     MessageState,
-    Place,
-    Standing,
     Transition,
 )
 
@@ -57,7 +57,7 @@ def test_an_abandoned_message_is_next_again() -> None:
     lock = queue.lock_next(0)
     assert lock is not None
     transition = queue.settle(lock.token, Event.ABANDON, 1)
-    assert transition.place is Place.BACK
+    assert transition.action is Action.RETURN
     assert transition.is_durable
     assert len(queue) == 1  # in transition it belongs to nobody
     queue.add(transition.after)
@@ -104,8 +104,8 @@ def test_the_last_delivery_dead_letters() -> None:
     lock = queue.lock_next(0)
     assert lock is not None
     transition = queue.settle(lock.token, Event.ABANDON, 0)
-    assert transition.place is Place.DEAD_LETTERS
-    assert transition.reason == "MaxDeliveryCountExceeded"
+    assert transition.action is Action.DEAD_LETTER
+    assert transition.properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
     assert transition.after.expires_ms is None
 
 
@@ -114,19 +114,19 @@ def test_a_dead_letter_queue_never_gives_up_on_a_message() -> None:
     queue.add(Entry(1, delivery_count=100))
     lock = queue.lock_next(0)
     assert lock is not None
-    assert queue.settle(lock.token, Event.ABANDON, 0).place is Place.BACK
+    assert queue.settle(lock.token, Event.ABANDON, 0).action is Action.RETURN
 
 
 @pytest.mark.parametrize(
-    ("dead_letters_expired", "place"), [(True, Place.DEAD_LETTERS), (False, Place.GONE)]
+    ("dead_letters_expired", "action"), [(True, Action.DEAD_LETTER), (False, Action.REMOVE)]
 )
-def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, place: Place) -> None:  # noqa: FBT001 - pytest gives it by name
+def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, action: Action) -> None:  # noqa: FBT001 - pytest gives it by name
     queue = make_queue(dead_letters_expired=dead_letters_expired)
     queue.add(Entry(1, expires_ms=10))
     queue.add(Entry(2, MessageState.DEFERRED, expires_ms=10))
     assert queue.lock_next(10) is None
     assert not queue.has_deferred(2, 10)
-    assert {item.place for item in queue.advance(10)} == {place}
+    assert {item.action for item in queue.advance(10)} == {action}
     assert len(queue) == 0
 
 
@@ -138,7 +138,7 @@ def test_a_locked_message_outlives_its_time_until_it_is_back() -> None:
     assert queue.advance(10) == []
     queue.add(queue.settle(lock.token, Event.RELEASE, 20).after)
     (transition,) = queue.advance(20)
-    assert transition.reason == "TTLExpiredException"
+    assert transition.properties["DeadLetterReason"] == "TTLExpiredException"
 
 
 def test_a_scheduled_message_waits_and_is_due() -> None:
@@ -148,7 +148,7 @@ def test_a_scheduled_message_waits_and_is_due() -> None:
     assert queue.lock_next(60) is None
     assert queue.advance(49) == []
     (transition,) = queue.advance(50)
-    assert transition.place is Place.ROUTED
+    assert transition.action is Action.ROUTE
     with pytest.raises(MessageNotFoundError):
         queue.cancel(1)
 
@@ -156,7 +156,7 @@ def test_a_scheduled_message_waits_and_is_due() -> None:
 def test_the_table_covers_whatever_the_queue_does() -> None:
     """Receivers decide on locked messages only; the clock and schedules on the others."""
     settlements = {Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.DEFER, Event.DEAD_LETTER}
-    locked = {event for standing, event in RULES if standing is Standing.LOCKED}
+    locked = {event for availability, event in RULES if availability is Availability.LOCKED}
     assert locked == settlements | {Event.LOCK_EXPIRE}
     assert {event for _, event in RULES} == set(Event)
 
@@ -165,7 +165,7 @@ def test_the_table_covers_whatever_the_queue_does() -> None:
 class Modelled:
     """A message of the model."""
 
-    place: str  # active, deferred, scheduled, dead
+    state: str  # active, deferred, scheduled, dead
     count: int = 0
     expires_ms: int | None = None
     due_ms: int = 0
@@ -199,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Whatever was in memory only is gone: locks."""
+        """Locks exist in memory only."""
         self.queue, self.dead = make_queue(), make_queue(is_dead_letter_queue=True)
         for is_dead_letter, queue in ((False, self.queue), (True, self.dead)):
             reader = Reader(self.connection)
@@ -213,13 +213,13 @@ class QueueMachine(RuleBasedStateMachine):
         due_ms = self.now_ms + delay_ms if delay_ms else None
         destination = store.Destination(self.entity, None)
         submission = store.Submission(
-            self.entity, None, ttl_ms, due_ms, {}, b"", None, (destination,)
+            self.entity, None, ttl_ms, due_ms, None, {}, {}, b"", None, (destination,)
         )
         (receipt,) = store.submit(self.connection, [submission], self.now_ms)
-        (placed,) = receipt.placed
-        self.queue.add(placed.entry)
+        (enqueued,) = receipt.enqueued
+        self.queue.add(enqueued.entry)
         expires_ms = None if ttl_ms is None else self.now_ms + ttl_ms
-        number = placed.entry.sequence_number
+        number = enqueued.entry.sequence_number
         assert number not in self.model
         if due_ms is None:
             self.model[number] = Modelled("active", expires_ms=expires_ms)
@@ -237,12 +237,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.model[expected].locked_until_ms = self.now_ms + LOCK_MS
 
     @rule()
-    def take(self) -> None:
-        transition = self.queue.take_next(self.now_ms)
+    def receive_and_delete(self) -> None:
+        transition = self.queue.receive_and_delete_next(self.now_ms)
         expected = min(self._available("active"), default=None)
         assert (None if transition is None else transition.before.sequence_number) == expected
         if transition is not None and expected is not None:
-            self._carry_out(self.queue, transition)
+            self._apply(self.queue, transition)
             del self.model[expected]
 
     @precondition(lambda self: self._deferred())
@@ -264,19 +264,19 @@ class QueueMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(self._locked()))
         message = self.model[number]
         assert message.token is not None
-        queue = self.dead if message.place == "dead" else self.queue
+        queue = self.dead if message.state == "dead" else self.queue
         transition = queue.settle(message.token, event, self.now_ms)
-        self._carry_out(queue, transition)
+        self._apply(queue, transition)
         message.token = None
         if event is Event.COMPLETE:
             del self.model[number]
         elif event is Event.DEFER:
-            if message.place != "dead":
-                message.place = "deferred"
+            if message.state != "dead":
+                message.state = "deferred"
             else:
-                message.place = "dead-deferred"
+                message.state = "dead-deferred"
         elif event is Event.DEAD_LETTER:
-            message.place, message.expires_ms = "dead", None
+            message.state, message.expires_ms = "dead", None
         elif event is Event.ABANDON:
             self._fail(message)
 
@@ -285,14 +285,14 @@ class QueueMachine(RuleBasedStateMachine):
     def renew(self, data: st.DataObject) -> None:
         message = self.model[data.draw(st.sampled_from(self._locked()))]
         assert message.token is not None
-        queue = self.dead if message.place == "dead" else self.queue
+        queue = self.dead if message.state == "dead" else self.queue
         message.locked_until_ms = queue.renew(message.token, self.now_ms)
 
     @precondition(lambda self: self._scheduled())
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(self._scheduled()))
-        self._carry_out(self.queue, self.queue.cancel(number))
+        self._apply(self.queue, self.queue.cancel(number))
         del self.model[number]
 
     @rule(elapsed_ms=st.integers(1, 1500))
@@ -302,7 +302,7 @@ class QueueMachine(RuleBasedStateMachine):
             pending = [queue.advance(self.now_ms)]
             while pending[-1]:  # what came back may have expired meanwhile
                 for transition in pending[-1]:
-                    self._carry_out(queue, transition)
+                    self._apply(queue, transition)
                 pending.append(queue.advance(self.now_ms))
         self._model_time()
 
@@ -311,34 +311,34 @@ class QueueMachine(RuleBasedStateMachine):
         rows = self.connection.execute(
             "SELECT sequence_number, is_dead_letter, state, delivery_count FROM message"
         )
-        places = {(0, 0): "active", (0, 1): "deferred", (0, 2): "scheduled", (1, 0): "dead"}
+        states = {(0, 0): "active", (0, 1): "deferred", (0, 2): "scheduled", (1, 0): "dead"}
         found = {
             row["sequence_number"]: (
-                places.get((row["is_dead_letter"], row["state"]), "dead-deferred"),
+                states.get((row["is_dead_letter"], row["state"]), "dead-deferred"),
                 row["delivery_count"],
             )
             for row in rows
         }
-        assert found == {number: (item.place, item.count) for number, item in self.model.items()}
+        assert found == {number: (item.state, item.count) for number, item in self.model.items()}
         assert len(self.queue) + len(self.dead) == len(self.model)
 
-    def _carry_out(self, queue: MessageQueue, transition: Transition) -> None:
-        """What the broker does, at once."""
-        if transition.place is Place.ROUTED:
+    def _apply(self, queue: MessageQueue, transition: Transition) -> None:
+        """Apply a transition as the broker does, without a delay."""
+        if transition.action is Action.ROUTE:
             destination = store.Destination(self.entity, None)
-            (placed,) = store.move(
+            (enqueued,) = store.move(
                 self.connection, self.entity, transition, [destination], self.now_ms
             )
-            self.queue.add(placed.entry)
+            self.queue.add(enqueued.entry)
             before = self.model.pop(transition.before.sequence_number)
             ttl_ms = before.expires_ms
             expires_ms = None if ttl_ms is None else self.now_ms + ttl_ms
-            self.model[placed.entry.sequence_number] = Modelled("active", expires_ms=expires_ms)
+            self.model[enqueued.entry.sequence_number] = Modelled("active", expires_ms=expires_ms)
             return
         if transition.is_durable:
             store.apply(self.connection, self.entity, transition)
-        if transition.place is not Place.GONE:
-            (self.dead if transition.place is Place.DEAD_LETTERS else queue).add(transition.after)
+        if transition.action is not Action.REMOVE:
+            (self.dead if transition.action is Action.DEAD_LETTER else queue).add(transition.after)
 
     def _model_time(self) -> None:
         for message in self.model.values():
@@ -347,35 +347,35 @@ class QueueMachine(RuleBasedStateMachine):
                 self._fail(message)
         for message in self.model.values():
             is_over = message.expires_ms is not None and message.expires_ms <= self.now_ms
-            if message.token is None and message.place in ("active", "deferred") and is_over:
-                message.place, message.expires_ms = "dead", None
+            if message.token is None and message.state in ("active", "deferred") and is_over:
+                message.state, message.expires_ms = "dead", None
 
     def _fail(self, message: Modelled) -> None:
         message.count += 1
-        if message.count >= MAX_DELIVERY_COUNT and not message.place.startswith("dead"):
-            message.place, message.expires_ms = "dead", None
+        if message.count >= MAX_DELIVERY_COUNT and not message.state.startswith("dead"):
+            message.state, message.expires_ms = "dead", None
 
     def _is_over(self, message: Modelled) -> bool:
         return message.expires_ms is not None and message.expires_ms <= self.now_ms
 
-    def _available(self, place: str) -> list[int]:
+    def _available(self, state: str) -> list[int]:
         return [
             number
             for number, item in self.model.items()
-            if item.place == place and item.token is None and not self._is_over(item)
+            if item.state == state and item.token is None and not self._is_over(item)
         ]
 
     def _deferred(self) -> list[int]:
         return self._available("deferred")
 
     def _scheduled(self) -> list[int]:
-        return [number for number, item in self.model.items() if item.place == "scheduled"]
+        return [number for number, item in self.model.items() if item.state == "scheduled"]
 
     def _locked(self) -> list[int]:
         return [
             number
             for number, item in self.model.items()
-            if item.token is not None and item.place in ("active", "deferred", "dead")
+            if item.token is not None and item.state in ("active", "deferred", "dead")
         ]
 
 

@@ -11,7 +11,10 @@ import pytest
 
 from localazure.servicebus import contents, store
 from localazure.servicebus.amqp import frames
+from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
+from localazure.servicebus.amqp.encoding import encode
+from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID
 from localazure.servicebus.amqp.types import Described, Symbol, ULong
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import SharedKey
@@ -39,30 +42,61 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
-    def said(self) -> list[Any]:
-        return [
-            frame.performative for frame in self.decoder.frames() if isinstance(frame, frames.Frame)
-        ]
+    def frames(self) -> list[frames.Frame]:
+        return [frame for frame in self.decoder.frames() if isinstance(frame, frames.Frame)]
+
+    def performatives(self) -> list[Any]:
+        return [frame.performative for frame in self.frames()]
 
 
 class Session:
-    """A client that said open and begin."""
+    """A client that has sent open and begin."""
 
-    def __init__(self, broker: Broker, clients: set[ClientProtocol]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        clients: set[ClientProtocol],
+        *,
+        idle_timeout_ms: int | None = None,
+    ) -> None:
         self.wire = Wire()
+        self._received = 0
         self.protocol = ClientProtocol(broker, SharedKey("k", "v"), clients)
         self.protocol.connection_made(self.wire)
+        opened = p.Open("me", idle_timeout_ms=idle_timeout_ms)
         begin = p.Begin(None, next_outgoing_id=0, incoming_window=9, outgoing_window=9)
-        self.says(frames.AMQP_HEADER)
-        self.says(frames.encode_frame(p.Open("me")) + frames.encode_frame(begin))
+        self.sends(frames.AMQP_HEADER)
+        self.sends(frames.encode_frame(opened) + frames.encode_frame(begin))
 
-    def says(self, data: bytes) -> list[Any]:
+    def sends(self, data: bytes) -> list[Any]:
         self.protocol.data_received(data)
-        return self.wire.said()
+        return self.wire.performatives()
+
+    def receives(self, handle: int = 0) -> frames.Frame:
+        """The frame of the one message that a credit of one more brings."""
+        flow = p.Flow(FIRST_OUTGOING_ID, 9, 0, 9, handle, self._received, 1)
+        self.protocol.data_received(frames.encode_frame(flow))
+        self._received += 1
+        (transfer,) = [
+            frame for frame in self.wire.frames() if isinstance(frame.performative, p.Transfer)
+        ]
+        return transfer
+
+    async def settles(self, transfer: frames.Frame, state: p.Composite) -> None:
+        """Settle a message and wait for the broker's answer."""
+        assert isinstance(transfer.performative, p.Transfer)
+        number = transfer.performative.delivery_id
+        assert number is not None
+        self.protocol.data_received(
+            frames.encode_frame(p.Disposition(p.RECEIVER, number, state=state))
+        )
+        async with asyncio.timeout(10):
+            while not any(isinstance(item, p.Disposition) for item in self.wire.performatives()):
+                await asyncio.sleep(0)
 
     def attaches(self, address: Any, *, receives: bool, handle: int = 0) -> list[Any]:
         attach = p.Attach("l", handle, receives, source=p.Source(address), target=p.Target(address))
-        return self.says(frames.encode_frame(attach))
+        return self.sends(frames.encode_frame(attach))
 
 
 @pytest.fixture
@@ -94,10 +128,10 @@ async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[
     attached, _ = client.attaches("q", receives=False)
     assert attached.target == p.Target("q")
     client.protocol.tick(80_000)
-    assert [item for item in client.wire.said() if item is not None] == []
+    assert [item for item in client.wire.performatives() if item is not None] == []
     clock[0] = 1_500_000
     client.protocol.tick(80_000)
-    *_, detach = client.wire.said()
+    *_, detach = client.wire.performatives()
     assert detach.error.condition == "amqp:unauthorized-access"
     refused = client.attaches("q", receives=False, handle=1)
     assert refused[-1].error.condition == "amqp:unauthorized-access"
@@ -125,18 +159,94 @@ async def test_links_that_lead_nowhere(
     assert detached.error.condition == condition
 
 
-async def test_transactions_and_sessions_are_refused(client: Session) -> None:
+async def test_an_identity_learns_that_an_entity_is_missing(client: Session) -> None:
+    """A token of Entra ID is not bound to an entity, unlike a shared access signature."""
+    client.attaches("missing", receives=False)
+    client.protocol.authorization.put_token("sb://h/q", token(1500), 1000)
+    *_, detached = client.attaches("missing", receives=False, handle=1)
+    assert detached.error.condition == "amqp:not-found"
+    *_, detached = client.attaches("t", receives=False, handle=2)
+    assert detached.error.condition == "amqp:unauthorized-access"
+
+
+async def test_transactions_are_refused(client: Session) -> None:
     client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     coordinator = Described(ULong(0x30), [])
     attach = p.Attach("l", 0, role=False, source=p.Source("x"), target=coordinator)
-    assert client.says(frames.encode_frame(attach))[-1].error.condition == "amqp:not-implemented"
-    source = p.Source("q", filter={Symbol("com.microsoft:session-filter"): "s"})
+    assert client.sends(frames.encode_frame(attach))[-1].error.condition == "amqp:not-implemented"
+
+
+@pytest.mark.parametrize("session", ["s", None])
+async def test_session_receivers_are_refused_and_logged(
+    client: Session, caplog: pytest.LogCaptureFixture, session: str | None
+) -> None:
+    """A session id of None asks for the next available session."""
+    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
+    source = p.Source("q", filter={Symbol("com.microsoft:session-filter"): session})
     attach = p.Attach("m", 1, role=True, source=source, target=p.Target("q"))
-    assert client.says(frames.encode_frame(attach))[-1].error.condition == "amqp:not-implemented"
+    error = client.sends(frames.encode_frame(attach))[-1].error
+    assert error.condition == "amqp:not-implemented"
+    assert "sessions are not covered" in error.description
+    assert "sessions are not covered" in caplog.text
+
+
+async def test_a_message_without_an_id_gets_one(client: Session) -> None:
+    """azure-servicebus for Python sets ids itself. Node's consumer fails without one."""
+    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
+    client.attaches("q", receives=False)
+    body = encode(Described(ULong(0x75), b"body"))
+    client.sends(frames.encode_frame(p.Transfer(0, 0, b"t", 0), body))
+    client.attaches("q", receives=True, handle=1)
+    async with asyncio.timeout(10):
+        while not any(isinstance(item, p.Disposition) for item in client.wire.performatives()):
+            await asyncio.sleep(0)
+    identity = amqp_message.properties(client.receives(1).payload).message_id
+    assert isinstance(identity, str)
+    assert identity
+
+
+CHANGES = {Symbol("attempt"): 2, Symbol("why"): "busy"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "dead"),
+    [
+        (p.Modified(delivery_failed=True, message_annotations=CHANGES), False),
+        (p.Rejected(p.Error("any", "", {Symbol("DeadLetterReason"): "r", **CHANGES})), True),
+    ],
+)
+async def test_an_outcome_modifies_application_properties(
+    client: Session,
+    outcome: p.Composite,
+    dead: bool,  # noqa: FBT001 - pytest gives it by name
+) -> None:
+    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
+    queue = client.protocol.broker.namespace.find("q")
+    assert queue is not None
+    properties = encode(Described(ULong(0x74), {"kept": 1, "attempt": 1}))
+    await client.protocol.broker.send(queue, [contents.parse(properties)])
+    client.attaches("q", receives=True)
+    await client.settles(client.receives(), outcome)
+    sub_queue = queue.dead_letters if dead else queue.active
+    (payload,) = client.protocol.broker.peek(sub_queue, 1, 10)
+    reason = {"DeadLetterReason": "r"} if dead else {}
+    expected = {"kept": 1, "attempt": 2, "why": "busy", **reason}
+    assert amqp_message.application_properties(payload) == expected
+
+
+async def test_the_first_heartbeat_comes_within_the_peers_idle_timeout(client: Session) -> None:
+    peer = Session(client.protocol.broker, set(), idle_timeout_ms=300)
+    peer.wire.frames()
+    started = asyncio.get_running_loop().time()
+    async with asyncio.timeout(10):
+        while None not in peer.wire.performatives():
+            await asyncio.sleep(0.01)
+    assert asyncio.get_running_loop().time() - started < 0.3
+    peer.protocol.connection_lost(None)
 
 
 async def test_garbage_is_answered_with_a_close_and_the_end_of_the_socket(client: Session) -> None:
-    (closed,) = client.says(b"\xff" * 8)
+    (closed,) = client.sends(b"\xff" * 8)
     assert closed.error.condition == "amqp:connection:framing-error"
     assert client.wire.is_closed
 
@@ -151,7 +261,7 @@ async def test_messages_of_an_entity_that_is_configured_no_more_are_kept_and_tol
     await broker.send(queue, [contents.parse(p.Properties(message_id="m").encode())])
     await broker.stop()
     broker = await Broker.start(NamespaceConfig(), database, lambda: 0)
-    assert "q holds 1 messages and is not configured any more" in caplog.text
+    assert "q holds 1 messages and is not configured" in caplog.text
     await broker.stop()
     broker = await Broker.start(CONFIG, database, lambda: 0)
     queue = broker.namespace.find("q")

@@ -1,12 +1,13 @@
 """Messages as AMQP sends them: a sequence of sections (the standard, part 3 section 3.2).
 
-The bare message (properties, application properties, body, footer) is the sender's and stays as it
-was encoded, byte for byte; header and annotations are the broker's to write.
+The bare message (properties, application properties, body, footer) belongs to the sender: sections
+that a broker does not change stay as they are encoded, byte for byte. The broker writes the header
+and the annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,20 +39,23 @@ _SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message taken apart as far as a broker must."""
+    """One message, parsed as far as a broker needs it."""
 
     header: Header
+    delivery_annotations: dict[Any, Any]
     annotations: dict[Any, Any]
     bare: bytes
 
 
 def parse(payload: bytes) -> Message:
-    """The message that the payload of a transfer holds. Delivery annotations end here.
+    """The message that the payload of a transfer holds.
 
     Raises:
         DecodeError: the payload is no sequence of sections.
     """
-    header, annotations, bare = Header(), {}, bytearray()
+    header, bare = Header(), bytearray()
+    delivery_annotations: dict[Any, Any] = {}
+    annotations: dict[Any, Any] = {}
     for code, start, value_start, end in sections(payload):
         if code == HEADER:
             found = _composite(payload, start)
@@ -60,17 +64,21 @@ def parse(payload: bytes) -> Message:
             header = found
         elif code == MESSAGE_ANNOTATIONS:
             annotations = _map(payload, value_start, "message annotations")
-        elif code != DELIVERY_ANNOTATIONS:
+        elif code == DELIVERY_ANNOTATIONS:
+            delivery_annotations = _map(payload, value_start, "delivery annotations")
+        else:
             bare += payload[start:end]
-    return Message(header, annotations, bytes(bare))
+    return Message(header, delivery_annotations, annotations, bytes(bare))
 
 
 def render(message: Message) -> bytes:
     """The payload for a transfer of the message."""
-    annotations = b""
+    payload = message.header.encode()
+    if message.delivery_annotations:
+        payload += _section(DELIVERY_ANNOTATIONS, message.delivery_annotations)
     if message.annotations:
-        annotations = _section(MESSAGE_ANNOTATIONS, message.annotations)
-    return message.header.encode() + annotations + message.bare
+        payload += _section(MESSAGE_ANNOTATIONS, message.annotations)
+    return payload + message.bare
 
 
 def properties(payload: bytes) -> Properties:
@@ -93,7 +101,7 @@ def application_properties(payload: bytes) -> dict[Any, Any]:
 
 
 def body_value(payload: bytes) -> Any:
-    """What the amqp-value section holds; None without one."""
+    """The value of the amqp-value section; None without one."""
     for code, _, value_start, _ in sections(payload):
         if code == VALUE:
             return decode(payload, value_start)[0]
@@ -101,7 +109,7 @@ def body_value(payload: bytes) -> Any:
 
 
 def body_data(payload: bytes) -> list[bytes]:
-    """What the data sections hold, one item each."""
+    """The contents of the data sections, one item each."""
     found = [
         decode(payload, value_start)[0]
         for code, _, value_start, _ in sections(payload)
@@ -112,20 +120,29 @@ def body_data(payload: bytes) -> list[bytes]:
     return found
 
 
-def with_application_properties(bare: bytes, extra: dict[str, Any]) -> bytes:
-    """The bare message with application properties added; existing ones of that name give way."""
-    merged = _section(APPLICATION_PROPERTIES, application_properties(bare) | extra)
+def with_properties(bare: bytes, changed: Properties) -> bytes:
+    """The bare message with another properties section."""
+    return _replace_section(bare, PROPERTIES, changed.encode())
+
+
+def with_application_properties(bare: bytes, changed: Mapping[str, Any]) -> bytes:
+    """The bare message with these application properties added or replaced."""
+    merged = _section(APPLICATION_PROPERTIES, {**application_properties(bare), **changed})
+    return _replace_section(bare, APPLICATION_PROPERTIES, merged)
+
+
+def _replace_section(bare: bytes, replaced: int, section: bytes) -> bytes:
     before, after = bytearray(), bytearray()
     for code, start, _, end in sections(bare):
-        if code < APPLICATION_PROPERTIES:
+        if code < replaced:
             before += bare[start:end]
-        elif code > APPLICATION_PROPERTIES:
+        elif code > replaced:
             after += bare[start:end]
-    return bytes(before) + merged + bytes(after)
+    return bytes(before) + section + bytes(after)
 
 
 def value_message(message_properties: Properties, extra: dict[str, Any], value: Any) -> bytes:
-    """A whole message with a body of one value: what management nodes answer with."""
+    """A whole message with a body of one value, as management nodes answer."""
     return (
         message_properties.encode()
         + _section(APPLICATION_PROPERTIES, extra)
