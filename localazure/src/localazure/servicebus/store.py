@@ -1,7 +1,7 @@
 """The durable state of the namespace: SQL transactions, each a plain function of a connection.
 
-`localazure.sqlite.database.Database` commits them in the order of its `write` calls: of two changes in
-memory, the later one is never durable before the earlier one. Sequence numbers are drawn and
+`localazure.sqlite.database.Database` commits them in the order of its `write` calls: of two changes
+in memory, the later one is never durable before the earlier one. Sequence numbers are drawn and
 duplicates are found within the transaction, hence in commit order.
 """
 

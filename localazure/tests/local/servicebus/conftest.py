@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
-from harness.service_bus_handlers import Handlers
 
+from harness.service_bus_handlers import Handlers
 from localazure.runtime.environment import Environment
 from localazure.servicebus import serve
 

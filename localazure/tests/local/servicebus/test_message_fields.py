@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader
+
 from harness.service_bus_handlers import Handlers, body, receive_all, receive_one
 
 LOCK_TOKEN = b"x-opt-lock-token"

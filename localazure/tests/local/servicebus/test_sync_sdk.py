@@ -26,6 +26,7 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
 )
+
 from harness.service_bus_handlers import (
     WAIT_S,
     Handlers,
@@ -34,7 +35,6 @@ from harness.service_bus_handlers import (
     receive_all,
     receive_one,
 )
-
 from localazure.runtime.environment import Environment
 
 

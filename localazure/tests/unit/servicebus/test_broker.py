@@ -150,7 +150,7 @@ async def test_duplicates_are_dropped_within_the_window_even_over_a_restart(worl
 
 async def test_a_batch_is_stored_whole_or_not_at_all(world: World) -> None:
     broken: Any = message("2")
-    object.__setattr__(broken, "ttl_ms", object())  # SQLite cannot store it
+    object.__setattr__(broken, "priority", object())  # SQLite cannot store it
     with pytest.raises(sqlite3.Error):
         await world.broker.send(world.entity("q"), [message("1"), broken])
     assert world.receive("q").bodies == []

@@ -390,6 +390,7 @@ def test_a_message_right_behind_a_refused_attach_gets_the_error_of_the_link() ->
     error = p.Error("amqp:not-found", "no such entity", {})
     for event in peer.connection.receive(attach_and_transfer()):
         events.append(event)
+        assert isinstance(event, LinkAttached)
         event.link.refuse(error)
     assert [type(event) for event in events] == [LinkAttached]
     assert peer.reads()[-1] == p.Detach(0, closed=True, error=error)
