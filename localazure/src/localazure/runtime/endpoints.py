@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from localazure.eventgrid.configuration import load
-from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
+from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment, has_app
 
 
 def describe_endpoints(environment: Environment) -> dict[str, Any]:
-    """The document, as README and docs/architecture.md describe it. It holds keys."""
+    """The document, with keys; `functions` is missing where the folder has no app."""
     keys = environment.keys
     storage = environment.storage_connection_string()
     topics = {
@@ -17,13 +17,16 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
         for name in load(environment).topics
         if name not in (STORAGE_TOPIC, AZURE_ML_TOPIC)
     }
-    return {
+    functions = {
         "functions": {
             "base_url": environment.functions_url,
             "master_key": keys.functions_master,
             "function_key": keys.functions_host,
             "system_key": keys.functions_system,
         },
+    }
+    return {
+        **(functions if has_app(environment.app) else {}),
         "blob": storage,
         "queue": storage,
         "table": storage,

@@ -96,6 +96,11 @@ class Keys:
         )
 
 
+def has_app(folder: Path) -> bool:
+    """Whether a folder is meant as a Functions app: then the Functions host is started."""
+    return any((folder / name).exists() for name in ("host.json", "function_app.py"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """The whole of one localazure: where it keeps state, what it listens on, what it runs."""

@@ -14,7 +14,7 @@ from localazure.runtime.environment import Environment
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
-async def function_faults(environment: Environment) -> dict[str, str]:
+async def function_errors(environment: Environment) -> dict[str, str]:
     """By the name of a function in error, why it does not run.
 
     Args:

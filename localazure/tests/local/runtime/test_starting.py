@@ -64,6 +64,12 @@ def test_an_app_that_is_not_there(tmp_path: Path) -> None:
     assert (status, said) == (1, f"localazure: --app {tmp_path / 'nowhere'} is no folder\n")
 
 
+def test_a_config_folder_that_is_not_there(app: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    status, said = up(app, tmp_path / "state", "--config", str(nowhere))
+    assert (status, said) == (1, f"localazure: --config {nowhere} is no folder\n")
+
+
 def test_malformed_app_settings_are_named_with_their_file(app: Path, tmp_path: Path) -> None:
     file = app / "infra" / "local" / "app-settings.json"
     file.write_text('{"DataStorage": "{strorage_connection_string}"}')

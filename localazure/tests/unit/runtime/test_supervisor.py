@@ -11,7 +11,7 @@ import pytest
 from localazure.errors import StartError
 from localazure.runtime import supervisor
 from localazure.runtime.environment import Ports
-from localazure.runtime.supervisor import PART_OF_PORT, PARTS, PartProcess, lock_state
+from localazure.runtime.supervisor import FUNCTIONS, PART_OF_PORT, SERVICES, PartProcess, lock_state
 
 STARTS, FAILS = True, False
 
@@ -94,7 +94,7 @@ async def test_a_part_that_recovered_begins_with_the_first_pause_again(
 
 def test_every_port_belongs_to_a_part() -> None:
     assert PART_OF_PORT.keys() == Ports.OFFSETS.keys()
-    assert set(PART_OF_PORT.values()) == set(PARTS)
+    assert set(PART_OF_PORT.values()) == {*SERVICES, FUNCTIONS}
 
 
 async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> None:

@@ -15,7 +15,8 @@
 
 const fs = require("fs");
 const path = require("path");
-const Loki = require("lokijs");
+// Azurite's own: the script to run is in its installation, this file is not.
+const Loki = require(require.resolve("lokijs", { paths: [process.argv[1]] }));
 
 const journals = new Map(); // file name of a database -> its open Journal
 const databaseOf = new WeakMap(); // collection -> the Loki it belongs to
