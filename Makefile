@@ -3,23 +3,26 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMPS := $(VENV)/stamps
-REQUIREMENTS := requirements.txt requirements-dev.txt trainers/requirements.txt localazure/pyproject.toml constraints.txt
+INSTALLED := $(VENV)/installed
+REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
+AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help setup demo test up check format bench crash clean
+.PHONY: help python-version setup demo test up check format bench crash constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1s/^# //p' Makefile
 
-$(STAMPS)/python: $(REQUIREMENTS)
-	@echo "setting up $(VENV) (once; a few minutes) ..." >&2
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
-	@mkdir -p $(STAMPS) && touch $@
+# In the first second, before anything is downloaded. A PYTHON from the environment or the command
+# line is one that the user asks for.
+python-version:
+	@$(PYTHON) installation/python_version.py $(VENV) $(if $(filter file,$(origin PYTHON)),,--asked-for)
 
-setup: $(STAMPS)/python
-	@$(BIN)/localazure fetch >&2
+$(INSTALLED): $(REQUIREMENTS) constraints.txt localazure/pyproject.toml $(AZURITE) | python-version
+	@TORCH_INDEX="$(TORCH_INDEX)" $(or $(wildcard $(BIN)/python),$(PYTHON)) -m installation $(VENV)
+	@touch $@
+
+setup: python-version $(INSTALLED)
 
 demo: setup
 	@$(BIN)/python -m demo $(if $(JSON),--json)
@@ -33,13 +36,13 @@ WORKERS ?= 2
 test: setup
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-check: $(STAMPS)/python
+check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-format: $(STAMPS)/python
+format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -59,8 +62,13 @@ bench: setup $(PEERS)/installed
 	@$(BIN)/python -m benchmarks $(if $(JSON),--json) $(if $(QUICK),--quick) $(NAME)
 
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
-crash: $(STAMPS)/python
+crash: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+
+# Every version anew, for all the Pythons that are supported: by uv, which resolves for them at once.
+constraints:
+	@sed '/^-[rce] /d' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
+	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt -
 
 clean:
 	rm -rf $(VENV) .localazure build

@@ -174,6 +174,8 @@ def _plain_failures() -> Generator[None]:
 
 class _IndexUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if module == "pathlib._local":  # pathlib's name for it in Python 3.13, and there alone
+            module = "pathlib"
         if (module, name) not in _INDEX_CLASSES:
             raise pickle.UnpicklingError(f"a checkpoint's index does not hold {module}.{name}")
         return super().find_class(module, name)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 import torch
@@ -85,6 +85,22 @@ def test_any_dtype_of_ours_is_in_the_index(dtype: torch.dtype, tmp_path: Path) -
     network.get_buffer("more").zero_()
     sharded_state.read(tmp_path, network, optimizer, None)
     assert network.get_buffer("more").tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("module", [b"pathlib", b"pathlib._local"])  # the latter of Python 3.13
+def test_an_index_is_read_whatever_python_wrote_it(module: bytes, tmp_path: Path) -> None:
+    network, optimizer = trained(1)
+    sharded_state.write(tmp_path, sharded_state.state_of(network, optimizer), None)
+    index = tmp_path / sharded_state.INDEX_NAME
+    content = pickle.dumps(pickle.loads(index.read_bytes()), protocol=2)  # noqa: S301 - written above
+    ours = f"c{PosixPath.__module__}\nPosixPath\n".encode()
+    assert ours in content
+    index.write_bytes(content.replace(ours, b"c" + module + b"\nPosixPath\n"))
+    fresh, fresh_optimizer = network_and_optimizer(2)
+
+    sharded_state.read(tmp_path, fresh, fresh_optimizer, None)
+
+    assert torch.equal(fresh.state_dict()["0.weight"], network.state_dict()["0.weight"])
 
 
 class Evil:

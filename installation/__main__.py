@@ -1,0 +1,134 @@
+"""Set up the virtual environment: `PYTHON -m installation VENV`. `make setup` runs it.
+
+1. Make the environment, unless it is there.
+2. With the variable TORCH_INDEX, install torch from that index or folder, and nothing else.
+3. Install requirements-dev.txt, at the versions of constraints.txt.
+4. Fetch Azurite, unless the user's cache has it.
+
+uv installs where it is on the PATH, and pip otherwise; both from the sources that pip is configured
+with. A step that fails leaves what it has installed; the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from installation.package_sources import install_options, read_pip_settings, uv_variables
+from installation.progress import InstallerOutput, Progress
+
+REQUIREMENTS: Final = "requirements-dev.txt"
+_LAST_LINES: Final = 30  # of a command that failed
+_CUDA_NOTE: Final = (
+    "note: torch's package for Linux brings CUDA, which this machine does not need; "
+    "TORCH_INDEX takes a smaller one (CONTRIBUTING.md)\n"
+)
+
+
+class Installer:
+    """uv or pip, for one virtual environment."""
+
+    def __init__(self, venv: Path) -> None:
+        self.python = venv.absolute() / "bin" / "python"
+        self._venv = venv
+        self._uv = shutil.which("uv")
+        self.name = "uv" if self._uv else "pip"
+        self._variables: dict[str, str] = {}
+        self._options: list[str] = []
+        if self._uv:
+            settings = read_pip_settings(_pip_config(), os.environ)
+            self._variables = uv_variables(settings, os.environ)
+            self._options = install_options(settings)
+
+    def make_environment(self) -> None:
+        """Make the environment with pip in it; one whose interpreter is gone is made anew."""
+        if os.access(self.python, os.X_OK):
+            return
+        if self._uv:
+            command = [self._uv, "venv", "--python", sys.executable, "--seed", *self._options]
+        else:
+            command = [sys.executable, "-m", "venv"]
+        clear = ["--clear"] if (self._venv / "pyvenv.cfg").is_file() else []
+        _run([*command, *clear, str(self._venv)], self._variables)
+
+    def install(self, *arguments: str, output: InstallerOutput) -> None:
+        """Install what the arguments of `pip install` say."""
+        if self._uv:
+            command = [self._uv, "pip", "install", "--python", str(self.python), *self._options]
+        else:
+            command = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
+            command += ["--progress-bar", "off"]
+        _run([*command, *arguments], self._variables, output)
+
+
+def _pip_config() -> list[str]:
+    found = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
+    return [] if found.returncode else found.stdout.splitlines()
+
+
+def _run(
+    command: list[str],
+    variables: dict[str, str] | None = None,
+    output: InstallerOutput | None = None,
+) -> None:
+    """Run a command to its end.
+
+    Raises:
+        SystemExit: it failed; shows its last lines.
+    """
+    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **(variables or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            last_lines.append(line)
+            if output is not None:
+                output.feed(line)
+    if process.returncode:
+        raise SystemExit("".join(last_lines) + "landfall: set-up failed, see above")
+
+
+def _torch_source(index: str) -> list[str]:
+    """Options that take torch from an index, or from a folder with its wheel, and nowhere else."""
+    if Path(index).is_dir():
+        return ["--no-index", "--find-links", index]
+    return ["--index-url", index]
+
+
+def main(venv: Path, torch_index: str) -> None:
+    """Set everything up that is missing."""
+    installer = Installer(venv)
+    progress = Progress(steps=4 if torch_index else 3)
+    if sys.platform == "linux" and not torch_index and not shutil.which("nvidia-smi"):
+        sys.stderr.write(_CUDA_NOTE)
+    version = ".".join(map(str, sys.version_info[:3]))
+    with progress.step(f"Python {version} in {venv}"):
+        installer.make_environment()
+    if torch_index:
+        output = InstallerOutput()
+        with progress.step(f"torch from TORCH_INDEX, by {installer.name}", output):
+            source = _torch_source(torch_index)
+            installer.install(*source, "--no-deps", "-c", "constraints.txt", "torch", output=output)
+    output = InstallerOutput()
+    with progress.step(f"packages of {REQUIREMENTS}, by {installer.name}", output):
+        installer.install("-r", REQUIREMENTS, output=output)
+    with progress.step("Azurite, by npm, into the user's cache"):
+        _run([str(installer.python), "-m", "localazure", "fetch"])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), os.environ.get("TORCH_INDEX", ""))
