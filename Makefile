@@ -68,7 +68,8 @@ crash: setup
 # Every version anew, for all the Pythons that are supported: by uv, which resolves for them at once.
 constraints:
 	@sed '/^-[rce] /d' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
-	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt -
+	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt \
+	    - localazure/pyproject.toml
 
 clean:
 	rm -rf $(VENV) .localazure build
