@@ -97,7 +97,7 @@ def third_party_imports() -> set[str]:
 def test_the_function_app_requires_what_it_imports_and_nothing_else() -> None:
     requirements = (APP_FOLDER / "requirements.txt").read_text()
     providers: dict[str, set[str]] = {}
-    for name in re.findall(r"^[A-Za-z]\S*", requirements, re.MULTILINE):
+    for name in set(re.findall(r"^[A-Za-z][\w.-]*", requirements, re.MULTILINE)):
         for file in importlib.metadata.files(name) or []:
             providers.setdefault(file.as_posix(), set()).add(name)
     used: set[str] = set()
