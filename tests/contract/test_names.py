@@ -15,7 +15,7 @@ import yaml
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import APP_FOLDER, Settings
 from handlers.messaging import service_bus
-from localazure.servicebus.config import load
+from localazure.servicebus.configuration import load
 from orchestrations import activities
 from orchestrations.landing import RETRAINING, landing
 from orchestrations.retraining import retraining

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from localazure.errors import ConfigurationError
 
@@ -116,6 +116,19 @@ def validate(
         raise ConfigurationError("\n".join(errors)) from None
 
 
+def error_at(location: Sequence[Step], message: str) -> ValidationError:
+    """The error to raise in a validator of an object about a value within it.
+
+    Args:
+        location: keys and indices from the object.
+        message: says what is wrong.
+    """
+    error = PydanticCustomError("invalid", "{message}", {"message": message})
+    return ValidationError.from_exception_data(
+        "configuration", [InitErrorDetails(type=error, loc=tuple(location), input=None)]
+    )
+
+
 def without_comments(text: str) -> str:
     """JSON text with comments and trailing commas blanked; all lines keep their numbers."""
 
@@ -187,7 +200,7 @@ def _resolve(document: Any, steps: Sequence[Step]) -> tuple[list[Step], Any]:
     value = document
     for step in steps:
         is_member = isinstance(value, dict) and step in value
-        is_item = isinstance(value, list) and isinstance(step, int)
+        is_item = isinstance(value, list) and isinstance(step, int) and step < len(value)
         if is_member or is_item:
             value = cast("Any", value)[step]
             location.append(step)

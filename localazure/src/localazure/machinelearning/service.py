@@ -54,7 +54,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Serve ARM over TLS on `ports.azure_ml` and tokens on `ports.identity`, and run jobs.
 
     Raises:
-        InvalidConfigurationError: `azure-ml.json` cannot be used.
+        ConfigurationError: `azure-ml.json` is not valid.
         OSError: a port is taken.
     """
     # Its INFO is every header of every request to storage.

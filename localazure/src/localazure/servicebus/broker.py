@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from localazure.servicebus import contents, store
-from localazure.servicebus.config import NamespaceConfig, QueueConfig
+from localazure.servicebus.configuration import NamespaceConfig, QueueConfig
 from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue, paths
 from localazure.servicebus.filters import MessageFacts

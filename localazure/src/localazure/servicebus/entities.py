@@ -6,7 +6,7 @@ import uuid
 from collections import deque
 from typing import Protocol
 
-from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.configuration import NamespaceConfig, QueueConfig, TopicConfig
 from localazure.servicebus.filters import MessageFacts, matches
 from localazure.servicebus.queues import MessageQueue
 from localazure.servicebus.store import Destination

@@ -6,7 +6,7 @@ from typing import Any
 
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp.performatives import Properties
-from localazure.servicebus.config import CorrelationFilter
+from localazure.servicebus.configuration import CorrelationFilter
 
 
 class MessageFacts:

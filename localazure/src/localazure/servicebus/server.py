@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any
 
 from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
-from localazure.servicebus import attaching, config, nodes, store
+from localazure.servicebus import attaching, configuration, nodes, store
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.connection import Closed, Connection, Event, Opened
 from localazure.servicebus.amqp.errors import (
@@ -204,10 +204,10 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Listen on 127.0.0.1 while the context lasts. Everything is durable when it ends.
 
     Raises:
-        ConfigError: the configuration file is not valid.
+        ConfigurationError: the configuration file is not valid.
         OSError: the port is in use.
     """
-    namespace = config.load(environment.service_bus_config)
+    namespace = configuration.load(environment.service_bus_config)
     key = SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus)
     file = environment.part_folder("servicebus") / "servicebus.db"
     database = Database(file, store.MIGRATIONS)

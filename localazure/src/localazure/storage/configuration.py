@@ -1,45 +1,35 @@
-"""Reads `storage.json`: which containers exist from the start."""
+"""The file `storage.json`: the containers that exist from the start."""
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from localazure.errors import ConfigurationError
+from pydantic import StringConstraints
+
+from localazure.configuration_file import ConfigurationModel, read_configuration
 
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
-_CONTAINER_NAME = re.compile(r"\$(root|web|logs)|(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
+_ContainerName = Annotated[
+    str,
+    StringConstraints(
+        min_length=3, max_length=63, pattern=r"^(\$(root|web|logs)|[a-z0-9]+(-[a-z0-9]+)*)$"
+    ),
+]
 
 
-class StorageConfigurationError(ConfigurationError):
-    """`storage.json` cannot be used; the message names file, place and value."""
+class StorageConfiguration(ConfigurationModel):
+    """Content of `storage.json`."""
+
+    containers: tuple[_ContainerName, ...] = ()
 
 
-def load_containers(path: Path) -> list[str]:
-    """Names of the containers to make; none if there is no file.
+def load_containers(path: Path) -> tuple[str, ...]:
+    """Names of the containers to create; none without a file.
 
     Raises:
-        StorageConfigurationError: not the documented form.
+        ConfigurationError: the file is not valid.
     """
     if not path.exists():
-        return []
-    try:
-        document: Any = json.loads(path.read_text())
-    except ValueError as error:
-        raise StorageConfigurationError(f"{path}: not JSON: {error}") from error
-    if not isinstance(document, dict) or document.keys() - {"containers"}:
-        raise StorageConfigurationError(
-            f'{path}: expected {{"containers": [names]}} and nothing else, found {document!r}'
-        )
-    names: Any = document.get("containers", [])
-    if not isinstance(names, list):
-        raise StorageConfigurationError(f"{path}: containers: expected a list, found {names!r}")
-    for index, name in enumerate(names):
-        if not isinstance(name, str) or not _CONTAINER_NAME.fullmatch(name):
-            raise StorageConfigurationError(
-                f"{path}: containers[{index}]: {name!r} is no container name (3 to 63 lower-case "
-                "letters, digits and single hyphens)"
-            )
-    return names
+        return ()
+    return read_configuration(path, StorageConfiguration).containers

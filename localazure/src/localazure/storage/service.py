@@ -24,7 +24,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Serve storage on `ports.blob`, `.queue` and `.table` of loopback.
 
     Raises:
-        StorageConfigurationError: `storage.json` cannot be used.
+        ConfigurationError: `storage.json` is not valid.
         AzuriteNotInstalled: Node.js or Azurite is missing.
         AzuriteFailed: Azurite did not start.
         OSError: a port is taken.

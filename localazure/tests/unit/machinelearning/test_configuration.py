@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localazure.machinelearning.configuration import Configuration, InvalidConfigurationError
+from localazure.errors import ConfigurationError
+from localazure.machinelearning.configuration import Configuration
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -24,36 +26,39 @@ def test_a_missing_file_means_the_defaults(tmp_path: Path) -> None:
     assert Configuration.read(tmp_path / "azure-ml.json") == Configuration()
 
 
-def test_quota_is_by_size_in_any_case() -> None:
-    parsed = Configuration.parse(
-        {"quota": {"Standard_NC6": 2}, "provisioningSeconds": 0}, origin="f"
-    )
+def read(folder: Path, document: dict[str, Any]) -> Configuration:
+    file = folder / "azure-ml.json"
+    file.write_text(json.dumps(document, indent=1))
+    return Configuration.read(file)
+
+
+def test_quota_is_by_size_in_any_case(tmp_path: Path) -> None:
+    parsed = read(tmp_path, {"quota": {"Standard_NC6": 2}, "provisioningSeconds": 0})
     assert (parsed.quota, parsed.provisioning_seconds) == ({"standard_nc6": 2}, 0)
 
 
 @pytest.mark.parametrize(
-    ("document", "names"),
+    ("document", "message"),
     [
-        ({"datastore": []}, "unknown key 'datastore'"),
-        ({"datastores": {}}, "datastores must be a list"),
-        ({"datastores": [{"name": "a"}]}, r"datastores\[0\]"),
-        ({"datastores": [{"name": "a", "containerName": "b", "x": 1}]}, r"datastores\[0\]"),
+        ({"datastore": []}, ":2: datastore: unknown key"),
+        ({"datastores": {}}, ":2: datastores: .*tuple, found {}"),
+        ({"datastores": [{"name": "a"}]}, r":3: datastores\[0\]: 'containerName' is missing"),
+        (
+            {"datastores": [{"name": "a", "containerName": "b", "x": 1}]},
+            r":6: datastores\[0\].x: unknown key",
+        ),
         (
             {"datastores": [{"name": "workspaceblobstore", "containerName": "b"}]},
-            "'workspaceblobstore' is taken",
+            r":4: datastores\[0\].name: this name is taken, found \"workspaceblobstore\"",
         ),
-        ({"quota": {"a": -1}}, r"quota\['a'\] is -1"),
-        ({"quota": {"a": True}}, r"quota\['a'\]"),
-        ({"provisioningSeconds": "2"}, "provisioningSeconds is '2'"),
+        ({"quota": {"a": -1}}, r":3: quota.a: .*greater than or equal to 0, found -1"),
+        ({"quota": {"a": True}}, r":3: quota.a: .*integer, found true"),
+        ({"provisioningSeconds": "2"}, ':2: provisioningSeconds: .*number, found "2"'),
+        ({"provisioningSeconds": True}, ":2: provisioningSeconds: .*number, found true"),
     ],
 )
-def test_errors_name_file_key_and_value(document: dict[str, Any], names: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match=f"azure-ml.json.*{names}"):
-        Configuration.parse(document, origin="azure-ml.json")
-
-
-def test_a_file_that_is_not_json_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "azure-ml.json"
-    file.write_text("{")
-    with pytest.raises(InvalidConfigurationError, match=r"azure-ml\.json is not JSON"):
-        Configuration.read(file)
+def test_errors_name_file_line_key_and_value(
+    tmp_path: Path, document: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"azure-ml.json{message}"):
+        read(tmp_path, document)

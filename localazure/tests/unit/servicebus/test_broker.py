@@ -17,7 +17,7 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.configuration import NamespaceConfig, QueueConfig, TopicConfig
 from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.entities import Entity
 from localazure.servicebus.queues import Event, LockLostError

@@ -15,7 +15,7 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.errors import AmqpError, DecodeError
 from localazure.servicebus.amqp.types import Described, Symbol, Timestamp, ULong
-from localazure.servicebus.config import CorrelationFilter
+from localazure.servicebus.configuration import CorrelationFilter
 from localazure.servicebus.filters import MessageFacts, matches
 from localazure.servicebus.queues import Entry, Lock, MessageState
 from localazure.servicebus.store import StoredMessage

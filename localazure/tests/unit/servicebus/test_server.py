@@ -18,7 +18,7 @@ from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID
 from localazure.servicebus.amqp.types import Described, Symbol, ULong
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import SharedKey
-from localazure.servicebus.config import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.configuration import NamespaceConfig, QueueConfig, TopicConfig
 from localazure.servicebus.server import ClientProtocol
 from localazure.sqlite.database import Database
 

@@ -1,0 +1,199 @@
+"""The emulator's configuration format: what is read, and what errors say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localazure.errors import ConfigurationError
+from localazure.servicebus import configuration
+from localazure.servicebus.configuration import (
+    CorrelationFilter,
+    NamespaceConfig,
+    QueueConfig,
+    TopicConfig,
+)
+
+REPOSITORY = Path(__file__).parents[4]
+
+
+def write(folder: Path, **entities: Any) -> Path:
+    file = folder / "Config.json"
+    document = {"UserConfig": {"Namespaces": [{"Name": "n", **entities}]}}
+    file.write_text(json.dumps(document))
+    return file
+
+
+def queue(**properties: Any) -> dict[str, Any]:
+    return {"Name": "q", "Properties": properties}
+
+
+def test_a_missing_file_declares_nothing(tmp_path: Path) -> None:
+    assert configuration.load(tmp_path / "none.json") == NamespaceConfig()
+
+
+def test_every_property_is_read(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        Queues=[
+            queue(
+                DeadLetteringOnMessageExpiration=True,
+                DefaultMessageTimeToLive="PT1H",
+                DuplicateDetectionHistoryTimeWindow="PT20S",
+                ForwardDeadLetteredMessagesTo="t",
+                ForwardTo="",
+                LockDuration="PT1M30.5S",
+                MaxDeliveryCount=3,
+                RequiresDuplicateDetection=True,
+                RequiresSession=False,
+            )
+        ],
+        Topics=[
+            {
+                "Name": "t",
+                "Properties": {"DefaultMessageTimeToLive": "P1DT1H"},
+                "Subscriptions": [
+                    {
+                        "Name": "s",
+                        "Properties": {"ForwardTo": "Q"},
+                        "Rules": [
+                            {
+                                "Name": "r",
+                                "Properties": {
+                                    "FilterType": "Correlation",
+                                    "CorrelationFilter": {"Label": "l", "Properties": {"a": 1}},
+                                },
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
+    )
+    loaded = configuration.load(file)
+    assert loaded.queues == (
+        QueueConfig(
+            path="q",
+            lock_ms=90_500,
+            max_delivery_count=3,
+            default_ttl_ms=3_600_000,
+            dead_letters_expired=True,
+            duplicate_window_ms=20_000,
+            forward_dead_letters_to="t",
+        ),
+    )
+    rule = CorrelationFilter(system={"subject": "l"}, application={"a": 1})
+    subscription = QueueConfig(path="t/Subscriptions/s", forward_to="Q", rules=(rule,))
+    assert loaded.topics == (
+        TopicConfig(path="t", subscriptions=(subscription,), default_ttl_ms=90_000_000),
+    )
+
+
+def test_defaults_are_those_of_the_service(tmp_path: Path) -> None:
+    (only,) = configuration.load(write(tmp_path, Queues=[{"Name": "q"}])).queues
+    assert only == QueueConfig(path="q", lock_ms=60_000, max_delivery_count=10)
+    assert only.duplicate_window_ms is None
+    assert only.rules == (CorrelationFilter(),)
+
+
+SQL_RULE = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}
+ACTION_RULE = {"FilterType": "Correlation", "Action": {"SqlExpression": "SET a = 1"}}
+
+
+def with_rule(properties: Any) -> dict[str, Any]:
+    rules = [{"Name": "r", "Properties": properties}]
+    return {"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}]}
+
+
+@pytest.mark.parametrize(
+    ("entities", "reason"),
+    [
+        (
+            {"Queues": [queue(LockDuration="1 minute")]},
+            r'Queues\[0\].Properties.LockDuration: must be an ISO 8601 .*, found "1 minute"',
+        ),
+        (
+            {"Queues": [queue(LockDuration="PT6M")]},
+            'LockDuration: must be at most 300 s, found "PT6M"',
+        ),
+        ({"Queues": [queue(LockDuration="PT0S")]}, "LockDuration: must be at least 1 ms"),
+        ({"Queues": [queue(LockDuration=60)]}, "LockDuration: must be an ISO 8601 .*, found 60"),
+        ({"Queues": [queue(LockDuration="PT")]}, "LockDuration: .*valid timedelta"),
+        ({"Queues": [queue(MaxDeliveryCount=0)]}, "MaxDeliveryCount: .*greater .* to 1, found 0"),
+        ({"Queues": [queue(MaxDeliveryCount=True)]}, "valid integer, found true"),
+        ({"Queues": [queue(RequiresSession=True)]}, "RequiresSession: sessions are not covered"),
+        ({"Queues": [queue(RequiresSession="no")]}, 'valid boolean, found "no"'),
+        ({"Queues": [queue(LockDurations="PT1M")]}, "LockDurations: unknown key; known are"),
+        ({"Queues": [{"Name": "-"}]}, 'Name: string should match pattern .*, found "-"'),
+        ({"Queues": [{"Name": "q", "Properties": []}]}, r"Properties: .*dictionary.*, found \[\]"),
+        ({"Queues": {}}, "Queues: .*tuple.*, found {}"),
+        ({"Queues": [{"Name": "q"}, {"Name": "Q"}]}, r"Queues\[1\].Name: there are two .*'Q'"),
+        ({"Queues": [queue(ForwardTo="z")]}, 'ForwardTo: there is no such entity, found "z"'),
+        (
+            {"Queues": [queue(ForwardDeadLetteredMessagesTo="z")]},
+            "ForwardDeadLetteredMessagesTo: there is no such entity",
+        ),
+        ({"Queues": [queue(ForwardTo="q")]}, "forwarded more than 4 times, or in a circle"),
+        (
+            with_rule(SQL_RULE),
+            r"Rules\[0\].Properties.FilterType: must be Correlation; SQL filters are not",
+        ),
+        (with_rule(ACTION_RULE), "Action: rule actions are not covered"),
+    ],
+)
+def test_errors_name_file_line_key_and_value(tmp_path: Path, entities: Any, reason: str) -> None:
+    file = write(tmp_path, **entities)
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        configuration.load(file)
+    assert str(caught.value).startswith(f"{file}:1: UserConfig.Namespaces[0].")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"UserConfig": {"Namespaces": []}}'])
+def test_a_file_without_a_namespace_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "Config.json"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"Config\.json:1: "):
+        configuration.load(file)
+
+
+def test_dead_letters_may_be_forwarded_to_the_queue_itself(tmp_path: Path) -> None:
+    (only,) = configuration.load(write(tmp_path, Queues=[queue(ForwardTo="")])).queues
+    assert only.forward_to is None
+    file = write(tmp_path, Queues=[queue(ForwardDeadLetteredMessagesTo="q")])
+    assert configuration.load(file).queues[0].forward_dead_letters_to == "q"
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("PT1M", 60_000),
+        ("P1D", 86_400_000),
+        ("PT0.5S", 500),
+        ("P10675199DT2H48M5.4775807S", 922_337_203_685_477),  # the longest TimeSpan of .NET
+    ],
+)
+def test_durations(tmp_path: Path, text: str, milliseconds: int) -> None:
+    file = write(tmp_path, Queues=[queue(DefaultMessageTimeToLive=text)])
+    assert configuration.load(file).queues[0].default_ttl_ms == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "-PT1S", "60", "1:00:00"])
+def test_text_that_is_not_a_duration(tmp_path: Path, text: str) -> None:
+    file = write(tmp_path, Queues=[queue(DefaultMessageTimeToLive=text)])
+    with pytest.raises(ConfigurationError, match="DefaultMessageTimeToLive"):
+        configuration.load(file)
+
+
+def test_the_apps_own_entities_load() -> None:
+    loaded = configuration.load(REPOSITORY / "infra" / "local" / "Config.json")
+    assert [item.path for item in loaded.queues] == ["retries", "notifications", "rejected-runs"]
+    assert all(item.duplicate_window_ms for item in loaded.queues)
+    (topic,) = loaded.topics
+    assert [item.path for item in topic.subscriptions] == [
+        "ops-alerts/Subscriptions/on-call",
+        "ops-alerts/Subscriptions/audit",
+    ]
