@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 from azure.storage.blob.aio import BlobServiceClient
 
+from localazure.errors import ConfigurationError
 from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import (
     Configuration,
@@ -25,7 +26,6 @@ from localazure.eventgrid.configuration import (
 )
 from localazure.eventgrid.delivery import DeliveryWorker
 from localazure.eventgrid.http_endpoint import HttpEndpoint
-from localazure.eventgrid.place import EventGridConfigurationError, Place
 from localazure.eventgrid.schemas import Event
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
@@ -85,7 +85,7 @@ class Broker:
                 continue
             try:
                 self._run(self._parse(body))
-            except EventGridConfigurationError as error:
+            except ConfigurationError as error:
                 log.warning("subscription %s, put at run time, is left out: %s", name, error)
         for name in self._store.subscriptions_with_deliveries() - self._running.keys():
             count = await self._store.remove_subscription(name)
@@ -126,7 +126,7 @@ class Broker:
         """Add a subscription that outlives restarts, or replace one that was added so.
 
         Raises:
-            EventGridConfigurationError: not the form of `event-grid.json`, or one of the file.
+            ConfigurationError: not the form of `event-grid.json`, or one of the file.
         """
         self._check_not_in_file(name)
         body = {**body, "name": name}
@@ -145,7 +145,7 @@ class Broker:
         """Remove a subscription with all that waits for it; False if there is none.
 
         Raises:
-            EventGridConfigurationError: it is one of the file.
+            ConfigurationError: it is one of the file.
         """
         self._check_not_in_file(name)
         if name not in self._running:
@@ -183,14 +183,10 @@ class Broker:
     def _check_not_in_file(self, name: str) -> None:
         if name in self._configuration.subscriptions:
             file = self._environment.event_grid_config
-            raise EventGridConfigurationError(
-                f"subscription {name!r} is set in {file}: change it there"
-            )
+            raise ConfigurationError(f"subscription {name!r} is set in {file}: change it there")
 
     def _parse(self, body: Mapping[str, Any]) -> Subscription:
-        return parse_subscription(
-            Place(PUT_SOURCE, "", body), self._configuration, self._environment
-        )
+        return parse_subscription(body, PUT_SOURCE, self._configuration, self._environment)
 
     def _run(self, subscription: Subscription) -> None:
         endpoint = self._endpoint(subscription)

@@ -1,4 +1,4 @@
-"""Reads `event-grid.json`: topics, and event subscriptions as ARM words their properties.
+"""The file `event-grid.json`: topics, and event subscriptions with the properties of ARM.
 
 Source of the properties:
 https://learn.microsoft.com/azure/templates/microsoft.eventgrid/eventsubscriptions.
@@ -6,20 +6,27 @@ https://learn.microsoft.com/azure/templates/microsoft.eventgrid/eventsubscriptio
 
 from __future__ import annotations
 
-import json
-import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from urllib.parse import quote
 
-from localazure.eventgrid.filters import (
-    MAX_ADVANCED_FILTERS,
-    MAX_VALUES,
-    OPERATORS,
-    AdvancedFilter,
-    Filter,
-    Operand,
+from pydantic import (
+    Field,
+    StrictInt,
+    StringConstraints,
+    model_validator,
 )
-from localazure.eventgrid.place import EventGridConfigurationError, Place
+
+from localazure.configuration_file import (
+    ConfigurationModel,
+    error_at,
+    read_configuration,
+    validate,
+)
+from localazure.errors import ConfigurationError
+from localazure.eventgrid.filter_configuration import FilterConfiguration
+from localazure.eventgrid.filters import Filter
 from localazure.eventgrid.retry import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_TIME_TO_LIVE_MIN,
@@ -30,9 +37,10 @@ from localazure.eventgrid.retry import (
 from localazure.eventgrid.schemas import Schema
 from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
 
+K = TypeVar("K", bound=str)
+P = TypeVar("P", bound=ConfigurationModel)
+
 SYSTEM_TOPICS = (STORAGE_TOPIC, AZURE_ML_TOPIC)
-_NAME = re.compile(r"[A-Za-z0-9-]{3,64}")
-_QUEUE_NAME = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 # ARM's limits of batched delivery.
 MAX_EVENTS_PER_BATCH = 5000
 MAX_BATCH_KB = 1024
@@ -44,8 +52,8 @@ class Topic:
     """A topic that events are published to.
 
     Attributes:
-        resource_id: what its events carry as `topic`; empty for system topics, whose publishers
-            set it to the resource that the event comes from.
+        resource_id: the `topic` of its events; empty for system topics, whose publishers set it to
+            the resource that is the source of the event.
     """
 
     name: str
@@ -96,7 +104,7 @@ class Subscription:
 
     Attributes:
         max_events_per_batch: 1 delivers each event by itself.
-        dead_letter_container: None drops what cannot be delivered.
+        dead_letter_container: None drops undeliverable events.
     """
 
     name: str
@@ -112,7 +120,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Everything that `event-grid.json` says."""
+    """Content of `event-grid.json`."""
 
     topics: dict[str, Topic]
     subscriptions: dict[str, Subscription]
@@ -120,261 +128,216 @@ class Configuration:
 
 
 def load(environment: Environment) -> Configuration:
-    """Read the environment's file; without one there are the system topics only.
+    """Read the environment's file. Without one there are the system topics only.
 
     Raises:
-        EventGridConfigurationError: not the documented form.
+        ConfigurationError: the file is not valid.
     """
     path = environment.event_grid_config
-    try:
-        document = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        raise EventGridConfigurationError(f"{path}: not JSON: {error}") from error
-    return parse(Place(str(path), "", document), environment)
-
-
-def parse(document: Place, environment: Environment) -> Configuration:
-    """Check and read the document; see `load`."""
-    members = document.members(("topics", "eventSubscriptions", "retryScheduleSeconds"))
+    document = read_configuration(path, _Document) if path.exists() else _Document()
     topics = {name: Topic(name, Schema.EVENT_GRID, "") for name in SYSTEM_TOPICS}
-    for item in members["topics"].items() if "topics" in members else ():
-        topic = _parse_topic(item, environment)
-        if topic.name in topics:
-            raise item.error("a topic of this name exists already")
-        topics[topic.name] = topic
-    schedule_s = None
-    if "retryScheduleSeconds" in members:
-        place = members["retryScheduleSeconds"]
-        schedule_s = tuple(item.number() for item in place.items())
-        if not schedule_s or min(schedule_s) < 0:
-            raise place.error("expected a list of delays in seconds")
-    empty = Configuration(topics, {}, schedule_s)
-    subscriptions: dict[str, Subscription] = {}
-    for item in members["eventSubscriptions"].items() if "eventSubscriptions" in members else ():
-        subscription = parse_subscription(item, empty, environment)
-        if subscription.name in subscriptions:
-            raise item.error("a subscription of this name exists already")
-        subscriptions[subscription.name] = subscription
-    return Configuration(topics, subscriptions, schedule_s)
-
-
-def _parse_topic(place: Place, environment: Environment) -> Topic:
-    members = place.members(("name", "inputSchema"))
-    name = _parse_name(place.require(members, "name"))
-    schema = Schema.EVENT_GRID
-    if "inputSchema" in members:
-        schema = Schema(members["inputSchema"].one_of(Schema))
-    resource_id = (
-        f"/subscriptions/{environment.subscription_id}/resourceGroups/{environment.resource_group}"
-        f"/providers/Microsoft.EventGrid/topics/{name}"
+    topics |= {item.name: item.topic(environment) for item in document.topics}
+    schedule_s = document.retry_schedule_seconds
+    return Configuration(
+        topics,
+        {
+            item.name: item.subscription(topics, schedule_s, environment)
+            for item in document.event_subscriptions
+        },
+        schedule_s,
     )
-    return Topic(name, schema, resource_id)
 
 
 def parse_subscription(
-    place: Place, configuration: Configuration, environment: Environment
+    body: Mapping[str, Any], origin: str, configuration: Configuration, environment: Environment
 ) -> Subscription:
     """Read one subscription: `{"name", "topic", "properties"}`.
 
     Raises:
-        EventGridConfigurationError: not the documented form, or an unknown topic.
+        ConfigurationError: the body is not valid, or there is no such topic. It names `origin`.
     """
-    members = place.members(("name", "topic", "properties"))
-    name = _parse_name(place.require(members, "name"))
-    topic = configuration.topics[place.require(members, "topic").one_of(configuration.topics)]
-    body = place.require(members, "properties")
-    properties = body.members(
-        (
-            "destination",
-            "filter",
-            "retryPolicy",
-            "deadLetterDestination",
-            "eventDeliverySchema",
-            "labels",
-        )
+    model = validate(body, _Subscription, origin=origin)
+    if model.topic not in configuration.topics:
+        raise ConfigurationError(f"{origin}: topic: {_no_topic(configuration.topics)}")
+    return model.subscription(configuration.topics, configuration.schedule_s, environment)
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{3,64}$")]
+_Text = Annotated[str, StringConstraints(min_length=1)]
+_Number = Annotated[float, Field(strict=True)]
+
+
+def _resource(collection: str) -> StringConstraints:
+    return StringConstraints(pattern=rf"(^|/){collection}/[^/]+/*$")
+
+
+def _last_segment(resource_id: str) -> str:
+    return resource_id.rstrip("/").rpartition("/")[2]
+
+
+class _Topic(ConfigurationModel):
+    name: _Name
+    input_schema: Schema = Schema.EVENT_GRID
+
+    def topic(self, environment: Environment) -> Topic:
+        group = f"{environment.subscription_id}/resourceGroups/{environment.resource_group}"
+        resource_id = f"/subscriptions/{group}/providers/Microsoft.EventGrid/topics/{self.name}"
+        return Topic(self.name, self.input_schema, resource_id)
+
+
+class _Batching(ConfigurationModel):
+    max_events_per_batch: Annotated[StrictInt, Field(ge=1, le=MAX_EVENTS_PER_BATCH)] = 1
+    preferred_batch_size_in_kilobytes: Annotated[StrictInt, Field(ge=1, le=MAX_BATCH_KB)] = (
+        DEFAULT_BATCH_KB
     )
-    destination, max_events, batch_kb = _parse_destination(
-        body.require(properties, "destination"), environment
-    )
-    schema = topic.input_schema
-    if "eventDeliverySchema" in properties:
-        schema = Schema(properties["eventDeliverySchema"].one_of(Schema))
-    container = None
-    if "deadLetterDestination" in properties:
-        container = _parse_dead_letter(properties["deadLetterDestination"])
-    return Subscription(
-        name=name,
-        topic=topic.name,
-        destination=destination,
-        schema=schema,
-        filter=_parse_filter(properties["filter"]) if "filter" in properties else Filter(),
-        retry=_parse_retry(properties.get("retryPolicy"), configuration.schedule_s),
-        max_events_per_batch=max_events,
-        preferred_batch_bytes=batch_kb * 1024,
-        dead_letter_container=container,
-    )
 
 
-def _parse_name(place: Place) -> str:
-    name = place.string()
-    if not _NAME.fullmatch(name):
-        raise place.error("expected 3 to 64 letters, digits and hyphens")
-    return name
+class _WebHookProperties(_Batching):
+    endpoint_url: Annotated[
+        str, StringConstraints(pattern=r"^(https?://[^/?#]+|\{functions_url\})([/?#]|$)")
+    ]
 
 
-def _parse_destination(place: Place, environment: Environment) -> tuple[Destination, int, int]:
-    members = place.members(("endpointType", "properties"))
-    kind = place.require(members, "endpointType").one_of(
-        ("WebHook", "AzureFunction", "ServiceBusQueue", "ServiceBusTopic", "StorageQueue")
-    )
-    body = place.require(members, "properties")
-    if kind == "StorageQueue":
-        return _parse_storage_queue(body), 1, DEFAULT_BATCH_KB
-    target = "endpointUrl" if kind == "WebHook" else "resourceId"
-    batching = ("maxEventsPerBatch", "preferredBatchSizeInKilobytes")
-    known = (target,) if kind.startswith("ServiceBus") else (target, *batching)
-    properties = body.members(known)
-    value = body.require(properties, target)
-    max_events, batch_kb = 1, DEFAULT_BATCH_KB
-    if batching[0] in properties:
-        max_events = properties[batching[0]].integer(1, MAX_EVENTS_PER_BATCH)
-    if batching[1] in properties:
-        batch_kb = properties[batching[1]].integer(1, MAX_BATCH_KB)
-    return _parse_target(kind, value, environment), max_events, batch_kb
+class _FunctionProperties(_Batching):
+    resource_id: Annotated[str, _resource("functions")]
 
 
-def _parse_target(kind: str, place: Place, environment: Environment) -> Destination:
-    if kind == "WebHook":
-        url = place.string().replace("{functions_url}", environment.functions_url)
-        url = url.replace("{functions_system_key}", quote(environment.keys.functions_system))
-        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-            raise place.error(
-                "expected an http or https URL (with {functions_url} and "
-                "{functions_system_key}, if you like)"
+class _QueueProperties(ConfigurationModel):
+    resource_id: Annotated[str, _resource("queues")]
+
+
+class _TopicProperties(ConfigurationModel):
+    resource_id: Annotated[str, _resource("topics")]
+
+
+class _StorageQueueProperties(ConfigurationModel):
+    resource_id: str = ""  # of the storage account: locally there is one
+    queue_name: Annotated[
+        str,
+        StringConstraints(min_length=3, max_length=63, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
+    ]
+    queue_message_time_to_live_in_seconds: (
+        Annotated[StrictInt, Field(ge=-1, le=2**31 - 1)] | None
+    ) = None
+
+
+class _Endpoint(ConfigurationModel, Generic[K, P]):
+    endpoint_type: K
+    properties: P
+
+
+_EndpointModel = (
+    _Endpoint[Literal["WebHook"], _WebHookProperties]
+    | _Endpoint[Literal["AzureFunction"], _FunctionProperties]
+    | _Endpoint[Literal["ServiceBusQueue"], _QueueProperties]
+    | _Endpoint[Literal["ServiceBusTopic"], _TopicProperties]
+    | _Endpoint[Literal["StorageQueue"], _StorageQueueProperties]
+)
+
+
+def _destination(properties: Any, environment: Environment) -> Destination:
+    key = quote(environment.keys.functions_system)
+    match properties:
+        case _WebHookProperties(endpoint_url=url):
+            url = url.replace("{functions_url}", environment.functions_url)
+            return WebHook(url.replace("{functions_system_key}", key))
+        case _FunctionProperties(resource_id=resource_id):
+            return AzureFunction(
+                f"{environment.functions_url}/runtime/webhooks/EventGrid"
+                f"?functionName={quote(_last_segment(resource_id))}&code={key}"
             )
-        return WebHook(url)
-    segments = place.string().strip("/").split("/")
-    if kind == "AzureFunction":
-        if len(segments) < 2 or segments[-2] != "functions":  # noqa: PLR2004 - type and name
-            raise place.error("expected a resource id that ends in /functions/NAME")
-        return AzureFunction(
-            f"{environment.functions_url}/runtime/webhooks/EventGrid"
-            f"?functionName={quote(segments[-1])}"
-            f"&code={quote(environment.keys.functions_system)}"
-        )
-    collection = "queues" if kind == "ServiceBusQueue" else "topics"
-    if len(segments) < 2 or segments[-2] != collection:  # noqa: PLR2004 - type and name
-        raise place.error(f"expected a resource id that ends in /{collection}/NAME")
-    return ServiceBusEntity(segments[-1], is_topic=kind == "ServiceBusTopic")
+        case _StorageQueueProperties():
+            time_to_live_s = properties.queue_message_time_to_live_in_seconds
+            return StorageQueueEntity(properties.queue_name, time_to_live_s)
+        case _:
+            is_topic = isinstance(properties, _TopicProperties)
+            return ServiceBusEntity(_last_segment(properties.resource_id), is_topic=is_topic)
 
 
-def _parse_storage_queue(place: Place) -> StorageQueueEntity:
-    # resourceId names the storage account: locally there is one.
-    members = place.members(("resourceId", "queueName", "queueMessageTimeToLiveInSeconds"))
-    name = place.require(members, "queueName")
-    if not _QUEUE_NAME.fullmatch(name.string()):
-        raise name.error("expected 3 to 63 lower-case letters, digits and single hyphens")
-    time_to_live_s = None
-    if "queueMessageTimeToLiveInSeconds" in members:
-        time_to_live_s = members["queueMessageTimeToLiveInSeconds"].integer(-1, 2**31 - 1)
-    return StorageQueueEntity(name.string(), time_to_live_s)
+class _BlobProperties(ConfigurationModel):
+    resource_id: str = ""  # of the storage account: locally there is one
+    blob_container_name: _Text
 
 
-def _parse_dead_letter(place: Place) -> str:
-    members = place.members(("endpointType", "properties"))
-    place.require(members, "endpointType").one_of(("StorageBlob",))
-    body = place.require(members, "properties")
-    # resourceId names the storage account: locally there is one.
-    return body.require(
-        body.members(("blobContainerName", "resourceId")), "blobContainerName"
-    ).string()
-
-
-def _parse_retry(place: Place | None, schedule_s: tuple[float, ...] | None) -> RetryPolicy:
-    max_attempts, minutes = DEFAULT_MAX_ATTEMPTS, DEFAULT_TIME_TO_LIVE_MIN
-    if place is not None:
-        members = place.members(("maxDeliveryAttempts", "eventTimeToLiveInMinutes"))
-        if "maxDeliveryAttempts" in members:
-            max_attempts = members["maxDeliveryAttempts"].integer(1, DEFAULT_MAX_ATTEMPTS)
-        if "eventTimeToLiveInMinutes" in members:
-            minutes = members["eventTimeToLiveInMinutes"].integer(1, MAX_TIME_TO_LIVE_MIN)
-    return RetryPolicy(
-        max_attempts=max_attempts,
-        time_to_live_s=minutes * 60,
-        schedule_s=SCHEDULE_S if schedule_s is None else schedule_s,
-        scaled=schedule_s is not None,
+class _RetryPolicy(ConfigurationModel):
+    max_delivery_attempts: Annotated[StrictInt, Field(ge=1, le=DEFAULT_MAX_ATTEMPTS)] = (
+        DEFAULT_MAX_ATTEMPTS
+    )
+    event_time_to_live_in_minutes: Annotated[StrictInt, Field(ge=1, le=MAX_TIME_TO_LIVE_MIN)] = (
+        DEFAULT_TIME_TO_LIVE_MIN
     )
 
 
-def _parse_filter(place: Place) -> Filter:
-    members = place.members(
-        (
-            "includedEventTypes",
-            "subjectBeginsWith",
-            "subjectEndsWith",
-            "isSubjectCaseSensitive",
-            "enableAdvancedFilteringOnArrays",
-            "advancedFilters",
+class _SubscriptionProperties(ConfigurationModel):
+    destination: Annotated[_EndpointModel, Field(discriminator="endpoint_type")]
+    filter: FilterConfiguration = FilterConfiguration()
+    retry_policy: _RetryPolicy = _RetryPolicy()
+    dead_letter_destination: _Endpoint[Literal["StorageBlob"], _BlobProperties] | None = None
+    event_delivery_schema: Schema | None = None
+    labels: Any = None
+
+
+class _Subscription(ConfigurationModel):
+    name: _Name
+    topic: str
+    properties: _SubscriptionProperties
+
+    def subscription(
+        self,
+        topics: Mapping[str, Topic],
+        schedule_s: Sequence[float] | None,
+        environment: Environment,
+    ) -> Subscription:
+        properties, retry = self.properties, self.properties.retry_policy
+        target = properties.destination.properties
+        batching = target if isinstance(target, _Batching) else _Batching()
+        dead_letters = properties.dead_letter_destination
+        return Subscription(
+            name=self.name,
+            topic=self.topic,
+            destination=_destination(target, environment),
+            schema=properties.event_delivery_schema or topics[self.topic].input_schema,
+            filter=properties.filter.filter(),
+            retry=RetryPolicy(
+                max_attempts=retry.max_delivery_attempts,
+                time_to_live_s=retry.event_time_to_live_in_minutes * 60,
+                schedule_s=SCHEDULE_S if schedule_s is None else schedule_s,
+                scaled=schedule_s is not None,
+            ),
+            max_events_per_batch=batching.max_events_per_batch,
+            preferred_batch_bytes=batching.preferred_batch_size_in_kilobytes * 1024,
+            dead_letter_container=(
+                None if dead_letters is None else dead_letters.properties.blob_container_name
+            ),
         )
-    )
-
-    def text(name: str) -> str:
-        return members[name].text() if name in members else ""
-
-    def flag(name: str) -> bool:
-        return name in members and members[name].boolean()
-
-    types = None
-    if "includedEventTypes" in members:
-        types = frozenset(name.lower() for name in members["includedEventTypes"].strings())
-    advanced: tuple[AdvancedFilter, ...] = ()
-    if "advancedFilters" in members:
-        advanced = _parse_advanced_filters(members["advancedFilters"])
-    return Filter(
-        event_types=types,
-        subject_begins_with=text("subjectBeginsWith"),
-        subject_ends_with=text("subjectEndsWith"),
-        case_sensitive=flag("isSubjectCaseSensitive"),
-        advanced=advanced,
-        arrays=flag("enableAdvancedFilteringOnArrays"),
-    )
 
 
-def _parse_advanced_filters(place: Place) -> tuple[AdvancedFilter, ...]:
-    filters = tuple(_parse_advanced_filter(item) for item in place.items())
-    values = sum(len(item.operands) for item in filters)
-    if len(filters) > MAX_ADVANCED_FILTERS or values > MAX_VALUES:
-        raise place.error(
-            f"expected at most {MAX_ADVANCED_FILTERS} filters with {MAX_VALUES} values in all"
-        )
-    return filters
+class _Document(ConfigurationModel):
+    topics: tuple[_Topic, ...] = ()
+    event_subscriptions: tuple[_Subscription, ...] = ()
+    retry_schedule_seconds: (
+        Annotated[tuple[Annotated[_Number, Field(ge=0)], ...], Field(min_length=1)] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> _Document:
+        topics: set[str] = set(SYSTEM_TOPICS)
+        for number, topic in enumerate(self.topics):
+            if topic.name in topics:
+                raise error_at(("topics", number, "name"), "this name is taken")
+            topics.add(topic.name)
+        subscriptions: set[str] = set()
+        for number, subscription in enumerate(self.event_subscriptions):
+            location = ("eventSubscriptions", number)
+            if subscription.name in subscriptions:
+                raise error_at((*location, "name"), "this name is taken")
+            if subscription.topic not in topics:
+                raise error_at((*location, "topic"), _no_topic(topics))
+            subscriptions.add(subscription.name)
+        return self
 
 
-def _parse_advanced_filter(place: Place) -> AdvancedFilter:
-    members = place.members(("operatorType", "key", "value", "values"))
-    operator = OPERATORS[place.require(members, "operatorType").one_of(OPERATORS)]
-    key = place.require(members, "key").string()
-    operands: tuple[object, ...]
-    match operator.operand:
-        case Operand.NOTHING:
-            operands = (None,)
-        case Operand.NUMBER:
-            operands = (place.require(members, "value").number(),)
-        case Operand.BOOLEAN:
-            operands = (place.require(members, "value").boolean(),)
-        case Operand.NUMBERS:
-            operands = tuple(item.number() for item in place.require(members, "values").items())
-        case Operand.STRINGS:
-            operands = tuple(text.lower() for text in place.require(members, "values").strings())
-        case Operand.RANGES:
-            operands = tuple(
-                _parse_range(item) for item in place.require(members, "values").items()
-            )
-    return AdvancedFilter(operator, key, operands)
-
-
-def _parse_range(place: Place) -> tuple[float, float]:
-    ends = tuple(item.number() for item in place.items())
-    if len(ends) != 2 or ends[0] > ends[1]:  # noqa: PLR2004 - low and high
-        raise place.error("expected [low, high]")
-    return ends[0], ends[1]
+def _no_topic(known: Iterable[str]) -> str:
+    return f"must be one of {', '.join(sorted(known))}"

@@ -1,4 +1,4 @@
-"""Which events a subscription wants. Pure: no I/O.
+"""Filters of event subscriptions. Pure: no I/O.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-filtering.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from localazure.eventgrid.schemas import Event, Schema
@@ -17,30 +16,19 @@ MAX_ADVANCED_FILTERS = 25
 MAX_VALUES = 25
 
 
-class Operand(Enum):
-    """What an operator compares with."""
-
-    NUMBERS = "values: a list of numbers"
-    NUMBER = "value: a number"
-    RANGES = "values: a list of [low, high]"
-    BOOLEAN = "value: true or false"
-    STRINGS = "values: a list of strings"
-    NOTHING = "no value"
-
-
 @dataclass(frozen=True)
 class Operator:
     """An operator of advanced filters.
 
     Attributes:
-        operand: what it takes.
-        test: whether one value of the event meets one operand.
-        negated: true where no value may meet any operand, which holds for an absent key, too.
+        test: whether one value of the event matches one operand.
+        negated: the event matches if no value matches any operand. An absent key matches, too.
+        tests_presence: it tests whether the key is present: an array is one value for it.
     """
 
-    operand: Operand
     test: Callable[[Any, Any], bool]
     negated: bool = False
+    tests_presence: bool = False
 
 
 def _number(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -50,7 +38,7 @@ def _number(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 def _string(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
-    # Operands were lower-cased when the filter was made: strings compare without regard to case.
+    # Operands are in lower case: strings are compared case-insensitively.
     return lambda value, operand: isinstance(value, str) and test(value.lower(), operand)
 
 
@@ -62,47 +50,43 @@ _ends = _string(str.endswith)
 _contains = _string(lambda value, operand: operand in value)
 
 OPERATORS: Mapping[str, Operator] = {
-    "NumberIn": Operator(Operand.NUMBERS, _equal),
-    "NumberNotIn": Operator(Operand.NUMBERS, _equal, negated=True),
-    "NumberLessThan": Operator(Operand.NUMBER, _number(lambda value, operand: value < operand)),
-    "NumberLessThanOrEquals": Operator(
-        Operand.NUMBER, _number(lambda value, operand: value <= operand)
-    ),
-    "NumberGreaterThan": Operator(Operand.NUMBER, _number(lambda value, operand: value > operand)),
-    "NumberGreaterThanOrEquals": Operator(
-        Operand.NUMBER, _number(lambda value, operand: value >= operand)
-    ),
-    "NumberInRange": Operator(Operand.RANGES, _within),
-    "NumberNotInRange": Operator(Operand.RANGES, _within, negated=True),
-    "BoolEquals": Operator(Operand.BOOLEAN, lambda value, operand: value is operand),
-    "StringIn": Operator(Operand.STRINGS, _same),
-    "StringNotIn": Operator(Operand.STRINGS, _same, negated=True),
-    "StringBeginsWith": Operator(Operand.STRINGS, _begins),
-    "StringNotBeginsWith": Operator(Operand.STRINGS, _begins, negated=True),
-    "StringEndsWith": Operator(Operand.STRINGS, _ends),
-    "StringNotEndsWith": Operator(Operand.STRINGS, _ends, negated=True),
-    "StringContains": Operator(Operand.STRINGS, _contains),
-    "StringNotContains": Operator(Operand.STRINGS, _contains, negated=True),
+    "NumberIn": Operator(_equal),
+    "NumberNotIn": Operator(_equal, negated=True),
+    "NumberLessThan": Operator(_number(lambda value, operand: value < operand)),
+    "NumberLessThanOrEquals": Operator(_number(lambda value, operand: value <= operand)),
+    "NumberGreaterThan": Operator(_number(lambda value, operand: value > operand)),
+    "NumberGreaterThanOrEquals": Operator(_number(lambda value, operand: value >= operand)),
+    "NumberInRange": Operator(_within),
+    "NumberNotInRange": Operator(_within, negated=True),
+    "BoolEquals": Operator(lambda value, operand: value is operand),
+    "StringIn": Operator(_same),
+    "StringNotIn": Operator(_same, negated=True),
+    "StringBeginsWith": Operator(_begins),
+    "StringNotBeginsWith": Operator(_begins, negated=True),
+    "StringEndsWith": Operator(_ends),
+    "StringNotEndsWith": Operator(_ends, negated=True),
+    "StringContains": Operator(_contains),
+    "StringNotContains": Operator(_contains, negated=True),
     "IsNullOrUndefined": Operator(
-        Operand.NOTHING, lambda value, _: value is not None, negated=True
+        lambda value, _: value is not None, negated=True, tests_presence=True
     ),
-    "IsNotNull": Operator(Operand.NOTHING, lambda value, _: value is not None),
+    "IsNotNull": Operator(lambda value, _: value is not None, tests_presence=True),
 }
 
 
 @dataclass(frozen=True)
 class AdvancedFilter:
-    """One condition: the value under `key` meets any of `operands` (none of them, if negated)."""
+    """One condition: the value of `key` matches any of `operands` (none of them, if negated)."""
 
     operator: Operator
     key: str
     operands: tuple[Any, ...]
 
     def matches(self, event: Event, *, arrays: bool) -> bool:
-        """Whether the event meets the condition; of an array, any element may meet it."""
+        """Whether the event meets the condition. Of an array, any element may match."""
         value = lookup(event, self.key)
         values = [value]
-        if isinstance(value, list) and self.operator.operand is not Operand.NOTHING:
+        if isinstance(value, list) and not self.operator.tests_presence:
             values = value if arrays else []
         met = any(
             self.operator.test(value, operand) for value in values for operand in self.operands
@@ -112,7 +96,7 @@ class AdvancedFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """All conditions of a subscription; an event must meet every one."""
+    """The filter of a subscription: an event must meet all conditions."""
 
     event_types: frozenset[str] | None = None
     subject_begins_with: str = ""
@@ -122,7 +106,12 @@ class Filter:
     arrays: bool = False
 
     def matches(self, event: Event, schema: Schema) -> bool:
-        """Whether the subscription wants the event, given in the schema it was published in."""
+        """Whether the event passes the filter.
+
+        Args:
+            event: as it was published.
+            schema: of the event.
+        """
         event_type = event["type" if schema is Schema.CLOUD_EVENTS else "eventType"]
         if self.event_types is not None and event_type.lower() not in self.event_types:
             return False
@@ -138,7 +127,7 @@ class Filter:
 
 
 def lookup(event: Event, key: str) -> Any:
-    """The value under a dotted key, None when absent. Case matters only below the first level."""
+    """The value of a dotted key, None if absent. Only the first level is case-insensitive."""
     first, *rest = key.split(".")
     value: Any = next((v for name, v in event.items() if name.lower() == first.lower()), None)
     for name in rest:

@@ -16,10 +16,10 @@ from typing import Any
 
 from aiohttp import web
 
+from localazure.errors import ConfigurationError
 from localazure.eventgrid.authorization import Unauthorized, authorize
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import Topic
-from localazure.eventgrid.place import EventGridConfigurationError
 from localazure.eventgrid.schemas import CHECKS, Event, InvalidEvent, Schema
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         return await handler(request)
     except Unauthorized as error:
         return _error(HTTPStatus.UNAUTHORIZED, "Unauthorized", str(error))
-    except (InvalidEvent, EventGridConfigurationError) as error:
+    except (InvalidEvent, ConfigurationError) as error:
         return _error(HTTPStatus.BAD_REQUEST, "BadRequest", str(error))
     except _Refused as error:
         return _error(error.status, error.code, str(error))

@@ -23,7 +23,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Serve Event Grid on `ports.event_grid` of loopback.
 
     Raises:
-        EventGridConfigurationError: `event-grid.json` cannot be used.
+        ConfigurationError: `event-grid.json` is not valid.
         OSError: the port is taken.
     """
     configuration = load(environment)
