@@ -206,7 +206,7 @@ class Broker:
                 self._environment.service_bus_connection_string, subscription.name, destination
             )
         if isinstance(destination, StorageQueueEntity):
-            return StorageQueueEndpoint(self._session, self._environment, destination)
+            return StorageQueueEndpoint(self._environment, destination)
         return HttpEndpoint(
             self._session,
             subscription.name,
@@ -223,7 +223,7 @@ class Broker:
             running.validated.set()
             await running.worker.run()
         finally:
-            if isinstance(endpoint, ServiceBusEndpoint):
+            if not isinstance(endpoint, HttpEndpoint):
                 await endpoint.close()
 
     async def _validate(self, running: _Running, endpoint: HttpEndpoint) -> None:

@@ -1,4 +1,4 @@
-"""Delivery to a storage queue, one message an event.
+"""Delivery to a storage queue, one message for each event.
 
 Source: https://learn.microsoft.com/azure/event-grid/handler-storage-queues.
 """
@@ -7,41 +7,40 @@ from __future__ import annotations
 
 import json
 
-import aiohttp
+from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
+from azure.storage.queue.aio import QueueServiceClient
 
 from localazure.eventgrid.configuration import StorageQueueEntity
 from localazure.eventgrid.retry import Outcome, Verdict, judge
 from localazure.eventgrid.schemas import Event
-from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY, Environment
-from localazure.storage_client.queue import StorageQueue, encode
-from localazure.storage_client.rest import Endpoint, StorageError, StorageRest
-from localazure.storage_client.signature import sign_queue_request
+from localazure.runtime.environment import Environment
+from localazure.storage_client.queue import CLIENT_OPTIONS, StorageQueue, encode
 
 
 class StorageQueueEndpoint:
-    """Puts events into a queue of the local storage, which is made where there is none."""
+    """Puts events into a queue of the local storage, and creates the queue if it is missing."""
 
-    def __init__(
-        self, session: aiohttp.ClientSession, environment: Environment, entity: StorageQueueEntity
-    ) -> None:
-        endpoint = Endpoint(
-            url=f"http://{LOOPBACK}:{environment.ports.queue}/{STORAGE_ACCOUNT}",
-            account=STORAGE_ACCOUNT,
-            key=STORAGE_KEY,
+    def __init__(self, environment: Environment, entity: StorageQueueEntity) -> None:
+        self._service = QueueServiceClient.from_connection_string(
+            environment.storage_connection_string(), **CLIENT_OPTIONS
         )
-        self._queue = StorageQueue(StorageRest(session, endpoint, sign_queue_request), entity.name)
+        self._queue = StorageQueue(self._service, entity.name)
         self._time_to_live_s = entity.time_to_live_s
 
-    async def deliver(self, events: list[Event], attempts: int) -> Outcome:  # noqa: ARG002 - a message tells no attempts
-        """Put each event in as base64 of its JSON, as Azure does."""
+    async def deliver(self, events: list[Event], attempts: int) -> Outcome:  # noqa: ARG002 - the messages do not contain it
+        """Send each event as base64 of its JSON, as Azure does."""
         try:
             for event in events:
                 text = encode(json.dumps(event), is_base64=True)
                 await self._queue.put(text, time_to_live_s=self._time_to_live_s)
-        except StorageError as error:
-            return judge(error.status, webhook=False)
-        except aiohttp.ClientConnectionError:
+        except HttpResponseError as error:
+            return judge(error.status_code or 0, webhook=False)
+        except ServiceRequestError:
             return Outcome(Verdict.ABSENT, "SocketError")
-        except TimeoutError:
+        except AzureError:
             return Outcome(Verdict.RETRY, "TimedOut")
         return Outcome(Verdict.DELIVERED, "Delivered")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._service.close()

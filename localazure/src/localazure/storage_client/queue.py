@@ -1,34 +1,35 @@
-"""Storage queues, as far as bindings and Event Grid need them.
-
-Source: https://learn.microsoft.com/rest/api/storageservices/operations-on-messages
-"""
+"""Storage queues for bindings and Event Grid, over azure-storage-queue."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import xml.etree.ElementTree as ET
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
-from typing import Final
-from urllib.parse import quote
-from xml.sax.saxutils import escape
+from typing import Any, Final
 
-from localazure.storage_client.rest import StorageError, StorageRest
+from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.storage.queue import QueueMessage
+from azure.storage.queue.aio import QueueServiceClient
 
 # The service's own limit.
 MAX_MESSAGES_PER_REQUEST: Final = 32
+# The callers retry: the SDK's own retries would delay the report of an outage by a minute.
+CLIENT_OPTIONS: Final[dict[str, Any]] = {
+    "retry_total": 0,
+    "connection_timeout": 5,
+    "read_timeout": 30,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceivedMessage:
-    """A message, hidden from others for a while."""
+    """A received message, which other receivers do not see for a while."""
 
     id: str
     text: str
-    """As it lies in the queue, possibly base64."""
+    """As it is in the queue, possibly base64."""
     pop_receipt: str
     dequeue_count: int
     """This time included."""
@@ -38,91 +39,70 @@ class ReceivedMessage:
 
 
 class StorageQueue:
-    """One queue."""
+    """One queue. All methods raise `azure.core.exceptions.AzureError`."""
 
-    def __init__(self, service: StorageRest, name: str) -> None:
-        self._service = service
-        self._path = f"/{quote(name)}"
+    def __init__(self, service: QueueServiceClient, name: str) -> None:
+        self._client = service.get_queue_client(name)
         self.name = name
 
-    async def create(self) -> None:
-        """Make it unless it exists; see `StorageRest.request` for what this and all else raise."""
-        try:
-            await self._service.request("PUT", self._path)
-        except StorageError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-
     async def put(self, text: str, *, time_to_live_s: int | None = None) -> None:
-        """Add a message, and the queue where there is none yet, as the real host does.
+        """Add a message; create a missing queue, as the real host does.
 
         Args:
             text: of the message.
-            time_to_live_s: -1 keeps it for ever; None is the service's default, a week.
+            time_to_live_s: -1 is without limit; None is the service's default, a week.
         """
-        query = {} if time_to_live_s is None else {"messagettl": str(time_to_live_s)}
-        body = f"<QueueMessage><MessageText>{escape(text)}</MessageText></QueueMessage>".encode()
         try:
-            await self._service.request("POST", f"{self._path}/messages", query, body=body)
-        except StorageError as error:
-            if error.code != "QueueNotFound":
-                raise
-            await self.create()
-            await self._service.request("POST", f"{self._path}/messages", query, body=body)
+            await self._client.send_message(text, time_to_live=time_to_live_s)
+        except ResourceNotFoundError:
+            with contextlib.suppress(ResourceExistsError):  # created by another at the same time
+                await self._client.create_queue()
+            await self._client.send_message(text, time_to_live=time_to_live_s)
 
     async def receive(self, count: int, visibility_timeout_seconds: int) -> list[ReceivedMessage]:
-        """Up to so many messages, hidden from others for so long; none if there is no queue."""
-        query = {
-            "numofmessages": str(count),
-            "visibilitytimeout": str(visibility_timeout_seconds),
-        }
+        """Up to `count` messages, hidden for the given time; none if there is no queue."""
+        messages = self._client.receive_messages(
+            max_messages=count,
+            messages_per_page=min(count, MAX_MESSAGES_PER_REQUEST),
+            visibility_timeout=visibility_timeout_seconds,
+        )
         try:
-            answer = await self._service.request("GET", f"{self._path}/messages", query)
-        except StorageError as error:
-            if error.code == "QueueNotFound":
-                return []
-            raise
-        return [_message(item) for item in ET.fromstring(answer.body)]  # noqa: S314 - from the account itself
+            return [_received(message) async for message in messages]
+        except ResourceNotFoundError:
+            return []
 
     async def delete(self, message_id: str, pop_receipt: str) -> None:
-        """Remove a message that was received."""
-        await self._service.request(
-            "DELETE", self._message_path(message_id), {"popreceipt": pop_receipt}
-        )
+        """Remove a received message."""
+        await self._client.delete_message(message_id, pop_receipt)
 
     async def hide(self, message_id: str, pop_receipt: str, seconds: int) -> str:
-        """Keep a message hidden for so long from now, 0 to show it; its new pop receipt."""
-        answer = await self._service.request(
-            "PUT",
-            self._message_path(message_id),
-            {"popreceipt": pop_receipt, "visibilitytimeout": str(seconds)},
+        """Hide a message for a time from now; 0 shows it. Returns its new pop receipt."""
+        message = await self._client.update_message(
+            message_id, pop_receipt, visibility_timeout=seconds
         )
-        return answer.headers["x-ms-popreceipt"]
-
-    def _message_path(self, message_id: str) -> str:
-        return f"{self._path}/messages/{quote(message_id)}"
+        assert message.pop_receipt is not None  # the service sends one with every update
+        return message.pop_receipt
 
 
-def _message(item: ET.Element) -> ReceivedMessage:
-    def field(name: str) -> str:
-        return item.findtext(name, "")
-
-    def moment(name: str) -> datetime:
-        return parsedate_to_datetime(field(name))
-
+def _received(message: QueueMessage) -> ReceivedMessage:
+    assert message.pop_receipt is not None  # the service sends all of them with a received message
+    assert message.dequeue_count is not None
+    assert message.inserted_on is not None
+    assert message.expires_on is not None
+    assert message.next_visible_on is not None
     return ReceivedMessage(
-        id=field("MessageId"),
-        text=field("MessageText"),
-        pop_receipt=field("PopReceipt"),
-        dequeue_count=int(field("DequeueCount")),
-        inserted_at=moment("InsertionTime"),
-        expires_at=moment("ExpirationTime"),
-        next_visible_at=moment("TimeNextVisible"),
+        id=message.id,
+        text=message.content,
+        pop_receipt=message.pop_receipt,
+        dequeue_count=message.dequeue_count,
+        inserted_at=message.inserted_on,
+        expires_at=message.expires_on,
+        next_visible_at=message.next_visible_on,
     )
 
 
 def encode(content: str | bytes, *, is_base64: bool) -> str:
-    """A message's text for what a function gave.
+    """The text of a message.
 
     Args:
         content: text or bytes.
@@ -137,10 +117,10 @@ def encode(content: str | bytes, *, is_base64: bool) -> str:
 
 
 def decode(text: str, *, is_base64: bool) -> str | bytes:
-    """What a function is given for a message's text: text, or bytes that are none.
+    """The content of a message: text, or bytes if they are not UTF-8.
 
     Raises:
-        ValueError: it should be base64 and is not.
+        ValueError: the text is not base64.
     """
     if not is_base64:
         return text

@@ -1,6 +1,7 @@
-"""Requests to the REST interface of the Queue and Table services.
+"""Requests to the REST interface of the Table service.
 
-Blobs have an SDK among this project's requirements; queues and tables have none.
+Table bindings pass JSON through. azure-data-tables converts it to Python types and back: numbers,
+times and `@odata.type` annotations would change (docs/decisions/0001-dependencies.md).
 
 Source: https://learn.microsoft.com/rest/api/storageservices/
 """
@@ -8,7 +9,7 @@ Source: https://learn.microsoft.com/rest/api/storageservices/
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -17,6 +18,8 @@ from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
+
+from localazure.storage_client.signature import sign_table_request
 
 API_VERSION: Final = "2021-12-02"
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
@@ -47,7 +50,7 @@ class StorageError(Exception):
 
     Attributes:
         status: of HTTP.
-        code: the service's word for it, such as `QueueNotFound`.
+        code: the service's word for it, such as `TableNotFound`.
     """
 
     def __init__(self, status: int, code: str, what: str) -> None:
@@ -64,16 +67,12 @@ class Answer:
     body: bytes
 
 
-Sign = Callable[..., str]
-
-
 class StorageRest:
     """One service of one account.
 
     Args:
         session: connections.
         endpoint: where it answers.
-        sign: signs a request with the account's key.
         credential: an async TokenCredential, where the endpoint needs an identity.
     """
 
@@ -81,12 +80,10 @@ class StorageRest:
         self,
         session: aiohttp.ClientSession,
         endpoint: Endpoint,
-        sign: Sign,
         credential: Any = None,
     ) -> None:
         self._session = session
         self._endpoint = endpoint
-        self._sign = sign
         self._credential = credential
 
     async def request(
@@ -148,7 +145,7 @@ class StorageRest:
 
     async def _authorize(self, method: str, url: URL, headers: dict[str, str]) -> None:
         if self._endpoint.key is not None:
-            headers["authorization"] = self._sign(
+            headers["authorization"] = sign_table_request(
                 method, url, headers, account=self._endpoint.account, key=self._endpoint.key
             )
         elif self._credential is not None:

@@ -8,22 +8,14 @@ import json
 from datetime import timedelta
 from typing import Any
 
-import aiohttp
 from azure.core.credentials import AzureKeyCredential
 from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
+from azure.storage.queue.aio import QueueServiceClient
 
 from localazure import eventgrid, storage
-from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
+from localazure.runtime.environment import Environment
 from localazure.storage_client.queue import ReceivedMessage, StorageQueue
-from localazure.storage_client.rest import Endpoint, StorageRest
-from localazure.storage_client.signature import sign_queue_request
-
-
-def inbox(environment: Environment, session: aiohttp.ClientSession) -> StorageQueue:
-    url = f"http://127.0.0.1:{environment.ports.queue}/{STORAGE_ACCOUNT}"
-    endpoint = Endpoint(url=url, account=STORAGE_ACCOUNT, key=STORAGE_KEY)
-    return StorageQueue(StorageRest(session, endpoint, sign_queue_request), "inbox")
 
 
 async def test_events_become_messages(environment: Environment, configure: Any) -> None:
@@ -44,10 +36,13 @@ async def test_events_become_messages(environment: Environment, configure: Any) 
         async with (
             asyncio.timeout(60),
             storage.serve(environment),
-            aiohttp.ClientSession() as session,
+            QueueServiceClient.from_connection_string(
+                environment.storage_connection_string()
+            ) as service,
         ):
+            inbox = StorageQueue(service, "inbox")
             while len(received) < len(sent):
-                received += await inbox(environment, session).receive(10, 60)
+                received += await inbox.receive(10, 60)
                 await asyncio.sleep(0.02)
     bodies = [json.loads(base64.b64decode(message.text)) for message in received]
     assert {body["id"]: body["data"] for body in bodies} == {

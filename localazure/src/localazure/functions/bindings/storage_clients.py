@@ -9,13 +9,13 @@ from typing import Any
 
 import aiohttp
 from azure.storage.blob.aio import BlobServiceClient
+from azure.storage.queue.aio import QueueServiceClient
 
 from localazure.functions.bindings.storage_table import StorageTable
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.storage_connection import Service, find_endpoint
-from localazure.storage_client.queue import StorageQueue
-from localazure.storage_client.rest import Endpoint, Sign, StorageRest
-from localazure.storage_client.signature import sign_queue_request, sign_table_request
+from localazure.storage_client.queue import CLIENT_OPTIONS, StorageQueue
+from localazure.storage_client.rest import Endpoint, StorageRest
 
 
 class StorageClients:
@@ -40,19 +40,11 @@ class StorageClients:
 
     async def queue(self, connection: str, name: str) -> StorageQueue:
         """A queue of a connection."""
-
-        async def open_rest(endpoint: Endpoint) -> StorageRest:
-            return await self._open_rest(endpoint, sign_queue_request)
-
-        return StorageQueue(await self._client(connection, Service.QUEUE, open_rest), name)
+        return StorageQueue(await self._client(connection, Service.QUEUE, self._open_queues), name)
 
     async def table(self, connection: str, name: str) -> StorageTable:
         """A table of a connection."""
-
-        async def open_rest(endpoint: Endpoint) -> StorageRest:
-            return await self._open_rest(endpoint, sign_table_request)
-
-        return StorageTable(await self._client(connection, Service.TABLE, open_rest), name)
+        return StorageTable(await self._client(connection, Service.TABLE, self._open_tables), name)
 
     async def close(self) -> None:
         """Close every client."""
@@ -69,19 +61,25 @@ class StorageClients:
         return self._opened[key]
 
     async def _open_blobs(self, endpoint: Endpoint) -> BlobServiceClient:
-        credential: Any = endpoint.sas
-        if endpoint.key is not None:
-            credential = {"account_name": endpoint.account, "account_key": endpoint.key}
-        elif endpoint.needs_identity:
-            credential = await self._identity(endpoint)
         return await self._resources.enter_async_context(
-            BlobServiceClient(endpoint.url, credential=credential)
+            BlobServiceClient(endpoint.url, credential=await self._credential(endpoint))
         )
 
-    async def _open_rest(self, endpoint: Endpoint, sign: Sign) -> StorageRest:
+    async def _open_queues(self, endpoint: Endpoint) -> QueueServiceClient:
+        credential = await self._credential(endpoint)
+        return await self._resources.enter_async_context(
+            QueueServiceClient(endpoint.url, credential=credential, **CLIENT_OPTIONS)
+        )
+
+    async def _open_tables(self, endpoint: Endpoint) -> StorageRest:
         credential = await self._identity(endpoint) if endpoint.needs_identity else None
         session = await self._resources.enter_async_context(aiohttp.ClientSession())
-        return StorageRest(session, endpoint, sign, credential)
+        return StorageRest(session, endpoint, credential)
+
+    async def _credential(self, endpoint: Endpoint) -> Any:
+        if endpoint.key is not None:
+            return {"account_name": endpoint.account, "account_key": endpoint.key}
+        return await self._identity(endpoint) if endpoint.needs_identity else endpoint.sas
 
     async def _identity(self, endpoint: Endpoint) -> Any:
         return await self._resources.enter_async_context(

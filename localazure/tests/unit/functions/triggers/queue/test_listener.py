@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.triggers.queue import listener as queue_listener
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.storage_client.queue import ReceivedMessage
-from localazure.storage_client.rest import StorageError
 
 OPTIONS = QueueOptions(
     max_dequeue_count=3,
@@ -140,7 +140,7 @@ async def test_it_is_in_the_poison_queue_before_it_is_deleted(bench: Bench) -> N
 
 async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
     bench.queue.waiting = [message(3)]
-    bench.poison.fault = StorageError(503, "ServerBusy", "PUT")
+    bench.poison.fault = HttpResponseError("ServerBusy")
     async with bench.listening(fail):
         await bench.until("put")
     assert bench.journal == [("put", "q-poison", "text")]
@@ -187,7 +187,7 @@ async def test_an_outage_is_told_once_and_outlived(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    bench.queue.fault = StorageError(503, "ServerBusy", "GET")
+    bench.queue.fault = HttpResponseError("ServerBusy")
     bench.queue.waiting = [message()]
     async with bench.listening(succeed):
         await bench.until("delete")
