@@ -16,6 +16,7 @@ from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
 from trainers.checkpointing.saver import Saver
 from trainers.checkpointing.sharded_state import fingerprint, local
 from trainers.data.batches import Batches
+from trainers.data.device_feed import DeviceFeed
 from trainers.data.images import Dataset, Images, to_input
 from trainers.data.order import Order, stream_seed
 from trainers.detection.scores import DetectionEvaluation
@@ -51,6 +52,9 @@ class Run:
     moves_images: ClassVar[bool] = True
     """Whether augmentation may move what is on an image."""
 
+    moves_labels: ClassVar[bool] = True
+    """Whether labels are for the device; else they are numbers of images, for the host."""
+
     def __init__(
         self,
         settings: Settings,
@@ -74,18 +78,20 @@ class Run:
         self.warm_up = warm_up_steps(
             self.steps, self.order.steps_per_epoch, settings.warm_up_epochs
         )
-        torch.use_deterministic_algorithms(mode=True)
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
         network_fingerprint = fingerprint(self.model.network)  # of the whole, before it is spread
         self.parallel = Parallel(self.model.network, settings, world)
-        self.batches = Batches(
+        batches = Batches(
             dataset.train,
             self.order,
             self.parallel.place.share,
-            passes=settings.accumulate,
             shift_pixels=settings.shift_pixels if self.moves_images else 0,
             steps=self.steps,
+            pin_memory=world.device.type == "cuda",
+        )
+        self.feed = DeviceFeed(
+            batches, world.device, steps=self.steps, moves_labels=self.moves_labels
         )
         self.optimizer = torch.optim.SGD(
             self.parallel.network.parameters(),
@@ -95,6 +101,8 @@ class Run:
             nesterov=settings.momentum > 0,
             # In one call for many parameters torch takes only tensors of one kind.
             foreach=False if self.parallel.has_mixed_tensors else None,
+            # One kernel for all of them; of plain tensors only.
+            fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
         )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
@@ -108,7 +116,7 @@ class Run:
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
-        self.speed = Speed(devices=world.size)
+        self.speed = Speed(devices=world.size, device_type=world.device.type)
         self.curve = LearningCurve()
         self.track: Callable[[int, Mapping[str, float]], object] = lambda step, numbers: None  # noqa: ARG005
         """Is told numbers as they come: steps done, and value by name."""
@@ -132,7 +140,7 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
-        self.parallel.settle(lambda: self._pass(self.batches.take(self.step)[0], last=True))
+        self.parallel.settle(lambda: self._pass(self._passes()[0], last=True))
         self.speed.start()
         while self.step < self.steps:
             agreed = self._step(stop)
@@ -236,7 +244,7 @@ class Run:
     def rehearse(self, steps: int) -> float:
         """Seconds that so many steps take: nothing is saved or said."""
         self.parallel.module.train()
-        self.parallel.settle(lambda: self._pass(self.batches.take(self.step)[0], last=True))
+        self.parallel.settle(lambda: self._pass(self._passes()[0], last=True))
         began = 0.0
         for number in range(_REHEARSED_BEFORE + steps):
             if number == _REHEARSED_BEFORE:
@@ -279,10 +287,19 @@ class Run:
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=self.world.device)
         with self.speed.waiting_for_data():
-            parts = self.batches.take(self.step)
-        for part, images in enumerate(parts, start=1):
-            loss += self._pass(images, last=part == len(parts))
+            passes = self._passes()
+        for number, images in enumerate(passes, start=1):
+            loss += self._pass(images, last=number == len(passes))
+        self.feed.prefetch(self.step + 1)
         return loss
+
+    def _passes(self) -> list[Images]:
+        """The share of this step, in as many parts as there are passes."""
+        share, count = self.feed.take(self.step), self.settings.accumulate
+        return [
+            Images(pixels=share.pixels[number::count], labels=share.labels[number::count])
+            for number in range(count)
+        ]
 
     def _seed_draws(self) -> None:
         """For what a network draws by itself, as dropout does: a resumed run then draws alike.
@@ -298,8 +315,7 @@ class Run:
     def _pass(self, images: Images, *, last: bool) -> Tensor:
         """One forward and backward pass; see `_loss` for what it returns."""
         pixels = to_input(images.pixels, self.world.device)
-        labels = images.labels.to(self.world.device)
-        return self.parallel.forward_backward(pixels, labels, self._loss, last=last)
+        return self.parallel.forward_backward(pixels, images.labels, self._loss, last=last)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """What some images add to the loss.

@@ -14,12 +14,13 @@ from trainers.arguments import count, fraction, positive_integer, positive_numbe
 from trainers.data.image_file import MODES, ImageFormat
 from trainers.data.images import DatasetRequest
 from trainers.data.order import SHUFFLE_WINDOW
+from trainers.parallelism.devices import DEVICES, DeviceChoice
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
 from trainers.schedule import scaled
 
 PARALLEL = ("ddp", "fsdp")
 PIPELINE_SCHEDULES = ("gpipe", "1f1b")
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "tf32", "bf16")
 _NO_CHAMPION = "none"
 _STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
 
@@ -81,9 +82,11 @@ class Settings:
     microbatches: int
     accumulate: int
     deepspeed: Path | None
+    device: DeviceChoice
+    deterministic: bool
     precision: str
     compile: str | None
-    channels_last: bool
+    channels_last: bool | None
     checkpoint_activations: bool
     evaluate_every: int | None
     checkpoint_every: int
@@ -210,9 +213,25 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         help="do each batch in so many passes, to save memory",
     )
     add("--deepspeed", type=Path, default=None, metavar="FILE", help="a DeepSpeed config (JSON)")
-    add("--precision", choices=PRECISIONS, default="fp32", help="bf16: by autocast")
+    add("--device", choices=DEVICES, default="auto", help="cuda: fail where a rank has no GPU")
+    add(
+        "--deterministic",
+        action="store_true",
+        help="on GPUs: the same weights to the bit each time, at a cost; CPUs always do that",
+    )
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="tf32",
+        help="of products: fp32 exact, tf32 on tensor cores of GPUs (exact on CPUs), bf16 autocast",
+    )
     add("--compile", default=None, metavar="BACKEND", help="of torch.compile, as inductor")
-    add("--channels-last", action="store_true", help="the memory format that GPUs like")
+    add(
+        "--channels-last",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="memory format; default: on GPUs, for convolutional networks without group norm",
+    )
     add(
         "--checkpoint-activations",
         action="store_true",

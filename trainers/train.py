@@ -4,6 +4,7 @@ r"""Train an image classifier on one dataset version, alone or on many ranks, wi
         --output-dir DIR --checkpoint-dir DIR --champion none --epochs 12
 
     python -m trainers.train --dataset synthetic --model resnet50 --image-size 224 ...
+    python -m trainers.train --deterministic ...        # on GPUs: the same weights to the bit
     python -m trainers.train --model mine.trees:network --dataset mine.trees:dataset ...
     torchrun --standalone --nproc-per-node 2 -m trainers.train --parallel fsdp ...
     mpirun -np 2 python -m trainers.train ...
@@ -36,6 +37,7 @@ from typing import Any, Self
 
 import torch
 
+from trainers import numerics
 from trainers.combinations import check_options
 from trainers.data.images import Dataset
 from trainers.detection.dataset import DetectionDataset
@@ -148,6 +150,7 @@ class StopRequest:
 
 def _read(settings: Settings, world: World) -> Dataset:
     place = _check(settings, world)
+    numerics.configure(settings, world.device)
     request = dataclasses.replace(
         settings.dataset_request, rank=place.data_rank, ranks=place.data_ranks
     )
@@ -261,12 +264,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launch = Launch.from_environment(os.environ)
         if launch.rank == 0:
             results.clear_error(settings.output_dir)
-        world = World.join(launch, timeout_seconds=settings.peer_timeout_seconds)
+        numerics.prepare_environment(settings, os.environ)
+        world = World.join(
+            launch,
+            timeout_seconds=settings.peer_timeout_seconds,
+            device_choice=settings.device,
+        )
         try:
             train(settings, world)
         except Exception as error:
             if is_out_of_memory(error):
                 raise out_of_memory(error, settings, world) from error
+            kernel = numerics.refusing_kernel(error)
+            if kernel is not None:
+                raise numerics.not_repeatable(kernel, settings.model) from error
             raise
     except Exception as error:  # noqa: BLE001  # the edge of the process
         return _fail(settings.output_dir, error)

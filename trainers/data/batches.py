@@ -31,9 +31,9 @@ class Batches:
         source: the training images.
         order: which of them are of which step.
         share: a rank's part of a batch, from `trainers.parallelism.mesh.Place`.
-        passes: parts that a share is trained on in turn.
         shift_pixels: how far images are moved at most.
         steps: of the whole run; nothing is made ready beyond.
+        pin_memory: put shares where a CUDA device copies from by itself.
     """
 
     def __init__(
@@ -42,22 +42,22 @@ class Batches:
         order: Order,
         share: Callable[[Tensor], Tensor],
         *,
-        passes: int,
         shift_pixels: int,
         steps: int,
+        pin_memory: bool = False,
     ) -> None:
         self._source = source
         self._order = order
         self._share = share
-        self._passes = passes
         self._shift_pixels = shift_pixels
         self._steps = steps
+        self._pin_memory = pin_memory
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._stretches: deque[tuple[range, Future[list[Images]]]] = deque()
         self._steps_of_a_stretch = 1
 
-    def take(self, step: int) -> list[Images]:
-        """The share of `step`, in as many parts as there are passes: bytes in the CPU's memory.
+    def take(self, step: int) -> Images:
+        """The share of `step`: bytes in the CPU's memory.
 
         Raises:
             Exception: what reading it failed with, or another share of its stretch.
@@ -75,12 +75,7 @@ class Batches:
         if len(steps) == 1:
             fitting = _STRETCH_BYTES // max(1, share.pixels.nbytes)
             self._steps_of_a_stretch = max(1, min(_MOST_STEPS, fitting))
-        return [
-            Images(
-                pixels=share.pixels[part :: self._passes], labels=share.labels[part :: self._passes]
-            )
-            for part in range(self._passes)
-        ]
+        return share
 
     def _make(self, steps: range) -> list[Images]:
         batches = [self._order.batch(step) for step in steps]
@@ -98,9 +93,10 @@ class Batches:
                 for batch in batches
             ]
             pixels = shifted(pixels, torch.cat(offsets))
+        labels = images.labels
+        if self._pin_memory:
+            pixels, labels = pixels.pin_memory(), labels.pin_memory()
         return [
-            Images(pixels=part, labels=labels)
-            for part, labels in zip(
-                pixels.split(len(mine)), images.labels.split(len(mine)), strict=True
-            )
+            Images(pixels=part, labels=theirs)
+            for part, theirs in zip(pixels.split(len(mine)), labels.split(len(mine)), strict=True)
         ]

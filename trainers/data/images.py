@@ -79,4 +79,5 @@ class Dataset:
 
 def to_input(pixels: Tensor, device: torch.device) -> Tensor:
     """Bytes to what a network takes: numbers from -1 to 1, of the same shape."""
-    return pixels.to(device, torch.get_default_dtype()) / 127.5 - 1
+    # Bytes travel, not numbers of four bytes: `to` with both arguments would convert on the CPU.
+    return pixels.to(device).to(torch.get_default_dtype()) / 127.5 - 1

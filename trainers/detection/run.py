@@ -22,6 +22,7 @@ class DetectionRun(Run):
     """
 
     moves_images = False  # boxes would have to move along
+    moves_labels = False  # they are the numbers of annotated images
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

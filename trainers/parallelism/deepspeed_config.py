@@ -113,7 +113,7 @@ def _check_options(settings: Settings, ranks: int) -> None:
         "--tensor-parallel": settings.tensor_parallel > 1,
         "--pipeline-parallel": settings.pipeline_parallel > 1,
         "--compile": settings.compile is not None,
-        "--precision bf16": settings.precision != "fp32",
+        "--precision bf16": settings.precision == "bf16",
         "--measure-scaling": settings.measure_scaling > 0,
     }
     for option, is_given in conflicting.items():

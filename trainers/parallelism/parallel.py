@@ -53,6 +53,7 @@ class Parallel:
             what is of other stages.
         module: what is called in training.
         evaluated: what is called to evaluate, by all ranks together; whole even in a pipeline.
+        is_whole: whether this rank holds each of its parameters whole, as a plain tensor.
         has_mixed_tensors: whether some parameters are torch's DTensors and others are not.
 
     Raises:
@@ -64,12 +65,13 @@ class Parallel:
         self._world = world
         self._precision = settings.precision
         self._computes_own_loss = is_detector(network)
-        self._memory_format = (
-            torch.channels_last if settings.channels_last else torch.preserve_format
-        )
+        self._memory_format = memory_format(network, settings, world.device)
         self._sharded = settings.parallel == "fsdp" and place.data_ranks > 1
         self.has_mixed_tensors = place.tensor_ranks > 1
         self._deepspeed_config = deepspeed_config(settings, world.size)
+        self.is_whole = not (
+            self._sharded or self.has_mixed_tensors or self._deepspeed_config is not None
+        )
         self._deepspeed: DeepSpeedEngine | None = None
         self._mesh = None
         if self._sharded or place.stages > 1 or place.tensor_ranks > 1:
@@ -114,11 +116,11 @@ class Parallel:
         if self._sharded:
             parts = [*blocks(self.network), self.evaluated]
             _shard(parts, self._mesh_of(DATA), keep_gathered=keep_gathered)
-        self.network.to(self._world.device)
-        if self._mesh is None:  # parts are of contiguous parameters
-            # torch's annotation of `to` lacks the call with a memory format alone.
-            to = cast("Callable[..., nn.Module]", self.network.to)
-            to(memory_format=self._memory_format)
+        # Parts are of contiguous parameters.
+        layout = self._memory_format if self._mesh is None else torch.preserve_format
+        # torch's annotation of `to` lacks the call with a memory format.
+        to = cast("Callable[..., nn.Module]", self.network.to)
+        to(self._world.device, memory_format=layout)
 
     def _called(self, settings: Settings) -> nn.Module:
         """Compiled if so told; with ranks that hold the same, gradients are averaged over them."""
@@ -251,6 +253,23 @@ class Parallel:
     def _data_group(self) -> dist.ProcessGroup | None:
         """The ranks that have other images and the same layers; None for all."""
         return None if self._mesh is None else self._mesh_of(DATA).get_group()
+
+
+def memory_format(
+    network: nn.Module, settings: Settings, device: torch.device
+) -> torch.memory_format:
+    """Channels last if asked for, or if it is what torch advises for the network on the device.
+
+    Tensor cores take convolutions in this format. CUDA's group normalisation does not: it would
+    copy its features to the other format and back at each layer. Source: docs.pytorch.org,
+    "Channels Last Memory Format in PyTorch".
+    """
+    asked_for = settings.channels_last
+    if asked_for is None:
+        kinds = [type(module) for module in network.modules()]
+        is_advised = nn.Conv2d in kinds and nn.GroupNorm not in kinds
+        asked_for = device.type == "cuda" and is_advised
+    return torch.channels_last if asked_for else torch.preserve_format
 
 
 class _Parted(Protocol):

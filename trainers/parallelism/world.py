@@ -9,8 +9,7 @@ import dataclasses
 import datetime as dt
 import json
 import os
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -21,43 +20,10 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from trainers.errors import BY_NAME, FileProblem, LaunchInvalid, PeerFailed, TrainingError
+from trainers.parallelism.devices import DeviceChoice, RankHardware, gpu_of_rank, use_device
 from trainers.parallelism.launch import Launch
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a rank runs on, as told to the others: not every launcher says who shares a machine."""
-
-    host: str
-    local_rank: int
-    gpus: int
-
-    @classmethod
-    def this(cls, launch: Launch) -> Machine:
-        """The machine of this process."""
-        return cls(socket.gethostname(), launch.local_rank, torch.cuda.device_count())
-
-    def choose_device(self, machines: Sequence[Machine]) -> torch.device:
-        """A GPU of this rank's own if every rank has one, else the CPU: alike on all ranks.
-
-        On the CPU, ranks that share a machine share its cores, unless OMP_NUM_THREADS is set.
-        """
-        if all(machine.local_rank < machine.gpus for machine in machines):
-            device = torch.device("cuda", self.local_rank)
-            torch.cuda.set_device(device)
-            return device
-        if "OMP_NUM_THREADS" not in os.environ:
-            neighbours = sum(machine.host == self.host for machine in machines)
-            torch.set_num_threads(max(1, _usable_cores() // neighbours))
-        return torch.device("cpu")
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(kw_only=True)
@@ -73,22 +39,27 @@ class World:
     _store: Store | None = field(default=None, repr=False)
 
     @classmethod
-    def join(cls, launch: Launch, *, timeout_seconds: float) -> World:
+    def join(
+        cls, launch: Launch, *, timeout_seconds: float, device_choice: DeviceChoice = "auto"
+    ) -> World:
         """Meet the other ranks' store; the process group comes later, with `connect`.
 
         Args:
             launch: from `Launch.from_environment`.
             timeout_seconds: how long to wait for a rank, here and in every collective.
+            device_choice: see `trainers.parallelism.devices`.
 
         Raises:
-            LaunchInvalid: rank 0 cannot listen where it was told to.
+            LaunchInvalid: rank 0 cannot listen where it was told to, or a rank has no GPU.
             PeerFailed: rank 0 cannot be reached there.
             torch.distributed.DistError: another rank does not come.
         """
         timeout = dt.timedelta(seconds=timeout_seconds)
-        machine = Machine.this(launch)
+        mine = RankHardware.of_this_process(launch.local_rank, os.environ)
         if launch.size == 1:
-            return cls(launch=launch, device=machine.choose_device([machine]), timeout=timeout)
+            gpu = gpu_of_rank(0, [mine], device_choice)
+            device = use_device(gpu, neighbours=1, environment=os.environ)
+            return cls(launch=launch, device=device, timeout=timeout)
         os.environ |= {
             "RANK": str(launch.rank),
             "WORLD_SIZE": str(launch.size),
@@ -98,11 +69,15 @@ class World:
         store = _meet(launch, timeout)
         store.set_timeout(timeout)
         store = PrefixStore(f"landfall/{incarnation(os.environ)}", store)
-        store.set(f"machine/{launch.rank}", json.dumps(dataclasses.astuple(machine)))
-        machines = [
-            Machine(*json.loads(store.get(f"machine/{rank}"))) for rank in range(launch.size)
+        store.set(f"hardware/{launch.rank}", json.dumps(dataclasses.asdict(mine)))
+        ranks = [
+            RankHardware(**json.loads(store.get(f"hardware/{rank}"))) for rank in range(launch.size)
         ]
-        device = machine.choose_device(machines)
+        device = use_device(
+            gpu_of_rank(launch.rank, ranks, device_choice),
+            neighbours=sum(each.host == mine.host for each in ranks),
+            environment=os.environ,
+        )
         return cls(launch=launch, device=device, timeout=timeout, _store=store)
 
     @property

@@ -40,8 +40,8 @@ def out_of_memory(error: BaseException, settings: Settings, world: World) -> Out
         advice.append("use --parallel fsdp on several devices (now ddp: each one holds everything)")
     elif settings.keep_gathered:
         advice.append("drop --keep-gathered")
-    if settings.precision == "fp32":
-        advice.append("use --precision bf16 (now fp32)")
+    if settings.precision != "bf16":
+        advice.append(f"use --precision bf16 (now {settings.precision})")
     advice.append(
         f"lower --batch-size (now {settings.batch_size}, over all devices) or --image-size (now "
         f"{settings.image_size}), which changes what is learned"

@@ -72,3 +72,28 @@ class Cliff(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.head(images.mean(dim=(2, 3)))
         return logits + (logits * 0).sqrt()
+
+
+class WithoutDeterministicForm(nn.Module):
+    """Uses an operation that torch refuses where deterministic kernels are asked for."""
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        marked = images.new_zeros(1).put_(torch.tensor([0]), torch.tensor([1.0]))
+        return self.head(images.mean(dim=(2, 3))) * marked
+
+
+class NeedsCublasWorkspace(nn.Module):
+    """Wants the environment to be ready before anything is computed."""
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        if os.environ.get("CUBLAS_WORKSPACE_CONFIG") != ":4096:8":
+            raise RuntimeError("cuBLAS has started without its workspace")
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(images.mean(dim=(2, 3)))

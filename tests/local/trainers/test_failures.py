@@ -93,6 +93,24 @@ def test_weights_that_are_not_finite_are_never_saved(options: tuple[str, ...], t
     assert list((failed.folder / "checkpoints").iterdir()) == []
 
 
+def test_a_kernel_without_a_deterministic_form_is_named(train: Any) -> None:
+    failed = train("--model", f"{FAILING}:WithoutDeterministicForm", code=1)
+    error = failed.result("error")
+    assert error["type"] == "LaunchInvalid"
+    assert error["message"].startswith("put_ has no deterministic form on this device")
+    assert f"{FAILING}:WithoutDeterministicForm" in error["message"]
+
+
+def test_the_environment_is_ready_before_anything_is_computed(train: Any) -> None:
+    train("--model", f"{FAILING}:NeedsCublasWorkspace", "--deterministic")
+
+
+def test_a_gpu_that_is_insisted_on_and_is_not_there_ends_the_run(train: Any) -> None:
+    error = train("--device", "cuda", code=1).result("error")
+    assert error["type"] == "LaunchInvalid"
+    assert "sees no GPU" in error["message"]
+
+
 @pytest.mark.parametrize(
     ("options", "type_"),
     [

@@ -41,15 +41,12 @@ class Recorded:
             assert self.changed.wait_for(lambda: len(self.taken) >= count, DEADLINE_SECONDS)
 
 
-def batches(
-    source: Recorded, *, passes: int = 1, steps: int = 10, shift_pixels: int = 0
-) -> Batches:
+def batches(source: Recorded, *, steps: int = 10, shift_pixels: int = 0) -> Batches:
     order = Order(samples=40, batch_size=8, seed=1)
     return Batches(
         source,
         order,
         lambda items: items[1::2],
-        passes=passes,
         shift_pixels=shift_pixels,
         steps=steps,
     )
@@ -76,7 +73,7 @@ def test_small_shares_are_made_some_steps_at_a_time(monkeypatch: pytest.MonkeyPa
     ready = batches(source)
     order = Order(samples=40, batch_size=8, seed=1)
     for step in range(10):
-        (share,) = ready.take(step)
+        share = ready.take(step)
         assert share.labels.tolist() == order.batch(step).samples[1::2].tolist()
         assert torch.equal(share.pixels[:, 0, 0, 0].long(), share.labels)
     assert [len(numbers) // 4 for numbers in source.taken] == [1, 1, 1, 3, 3, 1]
@@ -89,15 +86,14 @@ def test_a_share_is_the_same_however_many_are_made_at_a_time(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_STRETCH_BYTES", stretch_bytes)
-        ready = batches(Recorded(), passes=2, steps=steps, shift_pixels=1)
+        ready = batches(Recorded(), steps=steps, shift_pixels=1)
         wanted = [
-            batches(Recorded(), passes=2, shift_pixels=1).take(step)
-            for step in range(first, first + 6)
+            batches(Recorded(), shift_pixels=1).take(step) for step in range(first, first + 6)
         ]
-        for step, shares in enumerate(wanted, start=first):
-            for share, other in zip(ready.take(step), shares, strict=True):
-                assert torch.equal(share.pixels, other.pixels)
-                assert torch.equal(share.labels, other.labels)
+        for step, share in enumerate(wanted, start=first):
+            again = ready.take(step)
+            assert torch.equal(share.pixels, again.pixels)
+            assert torch.equal(share.labels, again.labels)
 
 
 def test_nothing_is_made_beyond_the_last_step() -> None:
@@ -106,18 +102,6 @@ def test_nothing_is_made_beyond_the_last_step() -> None:
     ready.take(0)
     ready.take(1)
     assert len(source.taken) == 2
-
-
-def test_parts_are_the_share_whoever_asks_and_whenever() -> None:
-    whole = batches(Recorded()).take(5)[0]
-    ready = batches(Recorded(), passes=3)
-    ready.take(0)
-    parts = ready.take(5)
-    assert len(parts) == 3
-    assert sorted(torch.cat([part.labels for part in parts]).tolist()) == sorted(
-        whole.labels.tolist()
-    )
-    assert all(torch.equal(part.pixels[:, 0, 0, 0].long(), part.labels) for part in parts)
 
 
 def test_what_cannot_be_read_fails_the_step_that_needs_it() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid, PeerFailed
 from trainers.parallelism.launch import Launch
-from trainers.parallelism.world import Machine, World, decode_failure, encode_failure, incarnation
+from trainers.parallelism.world import World, decode_failure, encode_failure, incarnation
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "1",
@@ -72,30 +72,6 @@ def test_ranks_of_one_mpirun_meet_at_one_port(job: str) -> None:
 def test_a_launch_that_cannot_be_is_told(environment: dict[str, str], message: str) -> None:
     with pytest.raises(LaunchInvalid, match=message):
         Launch.from_environment(environment)
-
-
-@pytest.mark.parametrize(
-    ("machines", "kind"),
-    [
-        ([Machine("a", 0, 0)], "cpu"),
-        ([Machine("a", 0, 0), Machine("a", 1, 0)], "cpu"),
-        ([Machine("a", 0, 1), Machine("a", 1, 1)], "cpu"),  # one GPU for two ranks
-        ([Machine("a", 0, 1), Machine("b", 0, 0)], "cpu"),
-        ([Machine("a", 0, 2), Machine("a", 1, 2)], "cuda"),
-        ([Machine("a", 0, 1), Machine("b", 0, 1)], "cuda"),
-    ],
-)
-def test_all_ranks_choose_gpus_or_none_does(
-    machines: list[Machine], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)  # there may be no GPU
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    devices = [machine.choose_device(machines) for machine in machines]
-    assert {device.type for device in devices} == {kind}
-    if kind == "cuda":
-        assert [device.index for device in devices] == [machine.local_rank for machine in machines]
-        assert chosen == devices
 
 
 def test_each_restart_by_torchrun_has_keys_of_its_own() -> None:

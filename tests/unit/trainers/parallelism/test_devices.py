@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainers.errors import LaunchInvalid
+from trainers.parallelism.devices import RankHardware, gpu_of_rank, use_device
+
+
+def rank(
+    host: str = "a", local_rank: int = 0, gpus: int = 0, visible: str | None = None
+) -> RankHardware:
+    return RankHardware(host=host, local_rank=local_rank, visible_devices=visible, gpus=gpus)
+
+
+def gpus_of(*ranks: RankHardware) -> list[int | None]:
+    return [gpu_of_rank(number, ranks, "auto") for number in range(len(ranks))]
+
+
+def test_one_rank_takes_the_first_gpu_or_the_cpu() -> None:
+    assert gpus_of(rank()) == [None]
+    assert gpus_of(rank(gpus=4)) == [0]
+    assert gpus_of(rank(visible="")) == [None]  # CUDA_VISIBLE_DEVICES= hides all GPUs
+
+
+def test_ranks_of_a_machine_take_a_gpu_each_by_local_rank() -> None:
+    by_node = [rank("a", 0, 2), rank("b", 0, 2), rank("a", 1, 2), rank("b", 1, 2)]
+    assert gpus_of(*by_node) == [0, 0, 1, 1]
+    assert gpus_of(rank("a", 1, 2), rank("a", 0, 2)) == [1, 0]
+
+
+def test_ranks_that_are_shown_one_gpu_each_take_it() -> None:
+    assert gpus_of(*(rank("a", n, 1, visible=str(n)) for n in range(4))) == [0, 0, 0, 0]
+    parts = [rank("a", n, 1, visible=f"MIG-{n}") for n in range(2)]
+    assert gpus_of(*parts) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        ([rank("a", 0, 1), rank("a", 1, 1)], "a has 2 ranks and 1 GPUs that rank 1 can see"),
+        ([rank("a", 0, 1), rank("b", 0, 0)], "rank 1 on b sees no GPU"),
+        (
+            [rank("a", 0, 1, "0"), rank("a", 1, 0, "")],
+            "rank 1 on a sees no GPU (CUDA_VISIBLE_DEVICES is '')",
+        ),
+    ],
+)
+def test_a_rank_without_a_gpu_among_ranks_with_one_ends_the_run_on_all(
+    ranks: list[RankHardware], message: str
+) -> None:
+    for number in range(len(ranks)):
+        with pytest.raises(LaunchInvalid) as caught:
+            gpu_of_rank(number, ranks, "auto")
+        assert message in str(caught.value)
+        assert "--device cpu" in str(caught.value)
+
+
+def test_cuda_is_insisted_on_and_the_cpu_is_taken_if_told() -> None:
+    with pytest.raises(LaunchInvalid, match="rank 0 on a sees no GPU"):
+        gpu_of_rank(0, [rank()], "cuda")
+    assert gpu_of_rank(0, [rank(gpus=1)], "cuda") == 0
+    assert gpu_of_rank(1, [rank("a", 0, 1), rank("a", 1, 1)], "cpu") is None
+
+
+@given(st.integers(1, 4), st.integers(1, 8), st.booleans())
+def test_no_two_ranks_share_a_gpu(hosts: int, per_host: int, isolated: bool) -> None:  # noqa: FBT001
+    ranks = [
+        rank(f"h{host}", local, 1 if isolated else per_host, str(local) if isolated else None)
+        for host in range(hosts)
+        for local in range(per_host)
+    ]
+    taken = [
+        (each.host, each.visible_devices, gpu)
+        for each, gpu in zip(ranks, gpus_of(*ranks), strict=True)
+    ]
+    assert len(set(taken)) == len(ranks)
+
+
+def test_a_gpu_is_made_current_and_a_cpu_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[torch.device] = []
+    threads: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)  # there may be no GPU
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    assert use_device(1, neighbours=2, environment={}) == torch.device("cuda", 1)
+    assert current == [torch.device("cuda", 1)]
+    assert use_device(None, neighbours=10_000, environment={}) == torch.device("cpu")
+    assert threads == [1]
+    use_device(None, neighbours=1, environment={"OMP_NUM_THREADS": "1"})
+    assert threads == [1]
