@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/installed
 REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test up check format bench crash constraints clean
+.PHONY: help python-version setup demo test up check format bench crash gpu constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -60,6 +60,11 @@ $(PEERS)/installed: benchmarks/peers/requirements.txt benchmarks/peers/package.j
 # NAME="durable storage" for some, QUICK=1 to see that they work, JSON=1 for a document.
 bench: setup $(PEERS)/installed
 	@$(BIN)/python -m benchmarks $(if $(JSON),--json) $(if $(QUICK),--quick) $(NAME)
+
+# What only a GPU can show: needs torch and no set-up of ours. JSON=FILE for a document.
+GPU_PYTHON = $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(BIN)/python)
+gpu:
+	@$(GPU_PYTHON) -m tests.gpu $(if $(JSON),--json $(JSON))
 
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: setup

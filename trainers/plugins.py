@@ -30,21 +30,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainers.data import folder, samples, shards, synthetic
+from trainers.data import samples
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Dataset, DatasetRequest
-from trainers.detection import dataset as annotated
 from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
 from trainers.models import resnet, resnet_imagenet, vision_transformer
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
-DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
-    "folder": folder.load_folder,
-    "shards": shards.load_shards,
-    "synthetic": synthetic.make,
-    "coco": annotated.load,
+# Loaded when it is asked for: shards need packages that the others do without.
+DATASETS = {
+    "folder": "trainers.data.folder:load_folder",
+    "shards": "trainers.data.shards:load_shards",
+    "synthetic": "trainers.data.synthetic:make",
+    "coco": "trainers.detection.dataset:load",
 }
 
 
@@ -83,7 +83,7 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
             own dataset are not as the command line says.
     """
     if not is_dotted(name):
-        return DATASETS[name](request)
+        return resolve(DATASETS[name])(request)
     dataset = resolve(name)(request)
     if not isinstance(dataset, Dataset):
         raise LaunchInvalid(f"{name} returned {type(dataset).__name__}, not a trainers Dataset")

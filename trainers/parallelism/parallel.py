@@ -115,7 +115,7 @@ class Parallel:
         """
         if self._sharded:
             parts = [*blocks(self.network), self.evaluated]
-            _shard(parts, self._mesh_of(DATA), keep_gathered=keep_gathered)
+            shard(parts, self._mesh_of(DATA), keep_gathered=keep_gathered)
         # Parts are of contiguous parameters.
         layout = self._memory_format if self._mesh is None else torch.preserve_format
         # torch's annotation of `to` lacks the call with a memory format.
@@ -305,7 +305,8 @@ def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     parallelize_module(network, mesh, cast("_HasPlan", network).tensor_parallel_plan(mesh.size()))
 
 
-def _shard(parts: Sequence[nn.Module], mesh: DeviceMesh, *, keep_gathered: bool) -> None:
+def shard(parts: Sequence[nn.Module], mesh: DeviceMesh, *, keep_gathered: bool) -> None:
+    """Spread each part's parameters over the ranks of `mesh`; see `--parallel fsdp`."""
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415  # slow to import
 
     for part in parts:

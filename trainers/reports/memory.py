@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import resource
+import sys
 
 import torch
 
@@ -13,6 +15,15 @@ from trainers.settings import Settings
 
 # CPU allocators raise a plain RuntimeError, which only its text tells from others.
 _CPU_ALLOCATOR = re.compile("DefaultCPUAllocator: (can't allocate|not enough) memory")
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most memory that this rank has had: of its GPU's, tensors only; on a CPU, the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # getrusage(2): in bytes on macOS, in KiB elsewhere.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def is_out_of_memory(error: BaseException) -> bool:

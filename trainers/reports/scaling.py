@@ -26,6 +26,7 @@ from trainers.data.images import Dataset
 from trainers.loop import Run
 from trainers.parallelism.world import World
 from trainers.reports import flops
+from trainers.reports.memory import peak_bytes
 from trainers.reports.speed import Speed
 from trainers.settings import Settings
 
@@ -107,7 +108,7 @@ def figures(
     scaling: Scaling | None,
 ) -> dict[str, Any]:
     """The speed of a run as report.json has it. What was not measured is null, and says why."""
-    told: dict[str, Any] = dict(speed.report())
+    told: dict[str, Any] = {**speed.report(), "peak_device_memory_bytes": peak_bytes(device)}
     per_image, why_not = _flops_per_image(settings, dataset)
     told["flops_per_image"] = per_image
     mfu, why_not = (None, why_not) if per_image is None else _utilisation(speed, per_image, device)

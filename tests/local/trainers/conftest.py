@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -36,23 +35,6 @@ MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-
-
-def freeze(data: Path, manifest: Path) -> Path:
-    """Write manifest.jsonl of all files in `data`, as Landfall does."""
-    manifest.mkdir(parents=True, exist_ok=True)
-    lines: list[str] = []
-    for path in sorted(data.rglob("*.*"), key=lambda path: path.relative_to(data).as_posix()):
-        content = path.read_bytes()
-        line = {
-            "path": path.relative_to(data).as_posix(),
-            "size": len(content),
-            "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
-            "etag": "0x1",
-        }
-        lines.append(json.dumps(line) + "\n")
-    (manifest / "manifest.jsonl").write_text("".join(lines))
-    return manifest
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.trainers.conftest import freeze
+from tests.unit.trainers.small_datasets import freeze
 
 OWN = "tests.local.trainers.own_example"
 

@@ -11,58 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from tests.local.trainers import torchvision_on_cpu
-from tests.local.trainers.conftest import freeze
+from tests.local.trainers.drawn_shapes import draw_shapes
+from tests.unit.trainers.small_datasets import freeze
 from trainers import evaluate
 from trainers.serving.scoring import Scorer
 
 HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 MASK_RCNN = "tests.local.trainers.own_example:small_mask_rcnn"
 SIZE = 64
-COLOURS = {"box": (230, 60, 40), "disc": (40, 90, 230)}
 
 
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """48 images of a box and a disc each, their annotations, and the manifest of all that."""
-    folder = tmp_path_factory.mktemp("coco")
-    draw_from = np.random.default_rng(5)
-    images: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
-    for number in range(48):
-        noise = draw_from.integers(0, 40, (SIZE, SIZE, 3), dtype=np.uint8)
-        image = Image.fromarray(noise)
-        draw = ImageDraw.Draw(image)
-        for place, name in enumerate(COLOURS):
-            side = int(draw_from.integers(16, 25))
-            left = place * SIZE // 2 + int(draw_from.integers(0, SIZE // 2 - side))
-            top = int(draw_from.integers(0, SIZE - side))
-            corners = (left, top, left + side, top + side)
-            (draw.rectangle if name == "box" else draw.ellipse)(corners, fill=COLOURS[name])
-            centre, radius = (left + side / 2, top + side / 2), side / 2
-            angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
-            disc = np.stack([np.cos(angles), np.sin(angles)], axis=1) * radius + centre
-            right, bottom = left + side, top + side
-            box = [left, top, right, top, right, bottom, left, bottom]
-            annotations.append(
-                {
-                    "id": len(annotations),
-                    "image_id": number,
-                    "category_id": place + 1,
-                    "bbox": [left, top, side, side],
-                    "iscrowd": 0,
-                    "segmentation": [box if name == "box" else disc.flatten().tolist()],
-                }
-            )
-        path = f"images/{number:03d}.png"
-        images.append({"id": number, "file_name": path, "width": SIZE, "height": SIZE})
-        (folder / "images").mkdir(exist_ok=True)
-        image.save(folder / path)
-    categories = [{"id": place + 1, "name": name} for place, name in enumerate(COLOURS)]
-    document = {"images": images, "annotations": annotations, "categories": categories}
-    (folder / "annotations.json").write_text(json.dumps(document))
+    folder = draw_shapes(tmp_path_factory.mktemp("coco"), images=48, size=SIZE)
     return folder, freeze(folder, tmp_path_factory.mktemp("coco-manifest"))
 
 

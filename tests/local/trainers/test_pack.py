@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from localazure.processes.ports import free_ports
-from tests.local.trainers.conftest import REPOSITORY, freeze, make_digits, variables
+from tests.local.trainers.conftest import REPOSITORY, make_digits, variables
+from tests.unit.trainers.small_datasets import freeze
 
 DEADLINE_SECONDS = 200
 # Two lanes of blocks: large enough that the window is not all there is.

@@ -43,3 +43,20 @@ def write_manifest(path: Path, manifest: Manifest) -> Path:
     ]
     path.write_text("".join(lines))
     return path
+
+
+def freeze(data: Path, manifest: Path) -> Path:
+    """Write manifest.jsonl of all files in `data`, as Landfall does."""
+    manifest.mkdir(parents=True, exist_ok=True)
+    lines: list[str] = []
+    for path in sorted(data.rglob("*.*"), key=lambda path: path.relative_to(data).as_posix()):
+        content = path.read_bytes()
+        line = {
+            "path": path.relative_to(data).as_posix(),
+            "size": len(content),
+            "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
+            "etag": "0x1",
+        }
+        lines.append(json.dumps(line) + "\n")
+    (manifest / "manifest.jsonl").write_text("".join(lines))
+    return manifest

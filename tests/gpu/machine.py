@@ -1,0 +1,28 @@
+"""The machine and the versions that figures were measured with."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import torch
+from torch.cuda import nccl
+
+
+def describe_machine() -> dict[str, Any]:
+    """Device (`cuda` or `cpu`), its name, and what computes on it."""
+    on_cuda = torch.cuda.is_available()
+    described: dict[str, Any] = {
+        "device": "cuda" if on_cuda else "cpu",
+        "name": torch.cuda.get_device_name(0) if on_cuda else platform.processor() or "CPU",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if on_cuda:
+        described |= {
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "nccl": ".".join(str(part) for part in nccl.version()),
+            "memory_gib": round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1),
+        }
+    return described
