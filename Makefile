@@ -1,4 +1,4 @@
-# make demo | test | up | check | bench | crash. Each does the set-up that it needs.
+# make demo | test | up | check | bench | crash | gpu. Each does the set-up that it needs.
 
 PYTHON ?= python3
 VENV   := .venv

@@ -10,7 +10,7 @@ r"""Train an image classifier on one dataset version, alone or on many ranks, wi
     mpirun -np 2 python -m trainers.train ...
 
 or ranks started by anyone who sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as Azure ML's
-PyTorch distribution does. GPUs (NCCL) are used where each rank of a machine has one, else the CPU
+PyTorch distribution does. Each rank takes a GPU of its own (NCCL); where none sees a GPU, CPUs
 (Gloo). The batch size is global, so the number of ranks changes the speed and nothing else.
 
 Start the same command again after a crash: it goes on from the newest checkpoint, and ends in the

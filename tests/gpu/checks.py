@@ -169,8 +169,10 @@ def check_no_gpu_is_visible(folder: Path, device: str) -> Figures:
     """An empty CUDA_VISIBLE_DEVICES: the CPU, or an error where a GPU is insisted on."""
     del device
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    assert "1 ranks on cpu" in train(folder / "a", *SMALL, **hidden).output
-    error = train(folder / "b", *SMALL, "--device", "cuda", code=1, **hidden).document("error")
+    assert "1 ranks on cpu" in train(folder / "a", *SMALL, variables=hidden).output
+    error = train(folder / "b", *SMALL, "--device", "cuda", code=1, variables=hidden).document(
+        "error"
+    )
     assert "sees no GPU (CUDA_VISIBLE_DEVICES is '')" in error["message"], error
     return {"error": error["type"]}
 

@@ -30,5 +30,5 @@ class Hanging(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         if self.training:
-            torch.cuda._sleep(_CYCLES)
+            torch.cuda._sleep(_CYCLES)  # pyright: ignore[reportPrivateUsage] - there is no public one
         return self.head(images.mean(dim=(2, 3)))

@@ -9,6 +9,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,18 @@ def command(folder: Path, options: tuple[str, ...]) -> list[str]:
     ]
 
 
-def train(folder: Path, *options: str, code: int | None = 0, **variables: str) -> Ended:
+def train(
+    folder: Path,
+    *options: str,
+    code: int = 0,
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
     """Train to the end.
 
     Args:
         folder: of this run.
         options: of the command line.
-        code: the exit code that it has to end with; None for any.
+        code: the exit code that it has to end with.
         variables: further ones of the environment.
 
     Raises:
@@ -80,14 +86,14 @@ def train(folder: Path, *options: str, code: int | None = 0, **variables: str) -
     ended = subprocess.run(
         command(folder, options),
         cwd=REPOSITORY,
-        env={**os.environ, **variables},
+        env={**os.environ, **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
         timeout=LIMIT_SECONDS,
     )
-    assert code in {None, ended.returncode}, ended.stdout[-4000:]
+    assert ended.returncode == code, ended.stdout[-4000:]
     return Ended(folder=folder, code=ended.returncode, output=ended.stdout)
 
 

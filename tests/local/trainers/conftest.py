@@ -27,6 +27,7 @@ from tests.local.trainers.forked_ranks import (
     losses,
     run_rank,
 )
+from tests.unit.trainers.small_datasets import freeze
 
 REPOSITORY = Path(__file__).parents[3]
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
