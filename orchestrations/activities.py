@@ -1,8 +1,9 @@
 """Calls of activities, and the table of all that there are.
 
-An orchestrator calls one with `yield from call(context, GetJob(job=...))`. An expected permanent
-failure comes back as data and is raised here; a transient one is raised by the activity itself, so
-that the durable retry policy sees it (SDK 1.7 cannot filter retries by type).
+An orchestrator calls one with `yield from call(context, GetJob(job=...))`. A permanent failure
+comes back as data; a transient one is raised by the activity itself, so that the durable retry
+policy sees it (SDK 1.7 cannot filter retries by type), with its type and message as JSON in the
+exception's text. `call` raises both as the errors that they were.
 
 To add an activity: declare its request in `orchestrations.contracts`, write its body with
 `handlers.durable.activity_adapter.activity`, call it. Name, result and retries come from the
@@ -11,6 +12,7 @@ request's class.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
@@ -18,16 +20,22 @@ from azure.durable_functions import DurableOrchestrationContext, RetryOptions
 
 from orchestrations.contracts import datasets, jobs, landing, models, notifications, runs
 from orchestrations.contracts.base import ActivityRequest, Failure, Result
-from orchestrations.errors import PermanentError, from_name
+from orchestrations.errors import (
+    LandfallError,
+    PermanentError,
+    TransientError,
+    from_name,
+    shorten,
+)
 
 Step = Generator[Any, Any, Result]
 
 FAILURE_KEY = "failure"
 RESULT_KEY = "result"
 
-# An outage must neither fail a run that trained well, nor silence one that failed, nor leave its
-# job running: a day, every 30 s.
-UNTIL_SAID = RetryOptions(first_retry_interval_in_milliseconds=30_000, max_number_of_attempts=2_880)
+# Stands before the failure's JSON in the text of an exception that crosses the durable boundary:
+# hosts put their own words and a stack around it.
+FAULT_MARK = "landfall-failure: "
 
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
@@ -46,24 +54,24 @@ ACTIVITIES: Mapping[str, type[ActivityRequest[Any]]] = {
 
 
 def call(
-    context: DurableOrchestrationContext,
-    request: ActivityRequest[Result],
-    retry: RetryOptions | None = None,
+    context: DurableOrchestrationContext, request: ActivityRequest[Result]
 ) -> Generator[Any, Any, Result]:
     """Run the activity of a request, with retries of transient faults.
 
     Args:
         context: the orchestrator's.
         request: says which activity.
-        retry: instead of the request's own policy.
 
     Raises:
-        PermanentError: the activity's expected failure.
-        Exception: as the SDK raises it, when the retries are used up.
+        PermanentError: the activity's failure, which no retry can help.
+        TransientError: the activity's last failure, when the retries are used up.
     """
-    outcome = yield context.call_activity_with_retry(
-        request.activity_name(), retry or retries(type(request)), request.to_dict()
-    )
+    try:
+        outcome = yield context.call_activity_with_retry(
+            request.activity_name(), retries(type(request)), request.to_dict()
+        )
+    except Exception as error:  # the SDK raises a bare one
+        raise parse_fault(str(error)) from error
     return parse_outcome(type(request), outcome)
 
 
@@ -85,3 +93,24 @@ def parse_outcome(request: type[ActivityRequest[Result]], document: Any) -> Resu
         failure = Failure.from_dict(document[FAILURE_KEY])
         raise from_name(failure.type, failure.message, otherwise=PermanentError)
     return request.result_type().from_dict(document[RESULT_KEY])
+
+
+def fault_text(failure: Failure) -> str:
+    """The text of the exception that an activity raises for a transient failure."""
+    return FAULT_MARK + json.dumps(failure.to_dict())
+
+
+def parse_fault(text: str) -> LandfallError:
+    """The error in the text of a failed activity's exception.
+
+    A text without Landfall's mark is the host's own (a timeout, a worker that died): transient, and
+    its first line is the message, since a stack follows.
+    """
+    _, mark, rest = text.partition(FAULT_MARK)
+    try:
+        failure = Failure.from_dict(json.JSONDecoder().raw_decode(rest)[0]) if mark else None
+    except ValueError:  # cut off by the host
+        failure = None
+    if failure is None:
+        return TransientError(shorten(text.strip().partition("\n")[0]))
+    return from_name(failure.type, failure.message, otherwise=TransientError)

@@ -1,11 +1,14 @@
-"""Every way in which Landfall fails on purpose.
+"""The errors that Landfall raises.
 
-A `PermanentError` will fail the same way however often it is tried: it is returned from activities
-as a tagged outcome and ends in the dead-letter queue. A `TransientError` may pass: it is raised, so
-that the durable retry policy sees it, and after that the run is retried as a whole.
+A `PermanentError` fails the same way however often it is tried: it is returned from activities as
+data and ends in the dead-letter queue. A `TransientError` may pass: it is raised, so that the
+durable retry policy sees it, and after that the run is retried as a whole.
 """
 
 from __future__ import annotations
+
+# Failures travel in messages, whose headers are limited to 32 KB, and in custom statuses.
+MESSAGE_LIMIT_CHARACTERS = 2_000
 
 
 class LandfallError(Exception):
@@ -44,12 +47,12 @@ class DataChanged(PermanentError):
     """A blob was overwritten after its manifest was frozen; the newer content gets its own run."""
 
 
-class GateNotMet(PermanentError):
-    """The new model is below the floor, or no better than the champion."""
+class InvalidResults(PermanentError):
+    """A job left a `metrics.json` or `error.json` that the next attempt would leave again."""
 
 
 class QuotaExceeded(PermanentError):
-    """No rung of the compute ladder fits into the subscription's quota."""
+    """No compute option fits into the subscription's quota."""
 
 
 class JobRejected(PermanentError):
@@ -73,7 +76,7 @@ _BY_NAME = {
         InvalidSetting,
         DataRejected,
         DataChanged,
-        GateNotMet,
+        InvalidResults,
         QuotaExceeded,
         JobRejected,
         JobFailed,
@@ -87,3 +90,9 @@ _BY_NAME = {
 def from_name(name: str, message: str, *, otherwise: type[LandfallError]) -> LandfallError:
     """The error that a tagged outcome or a trainer's error.json speaks of, by its type's name."""
     return _BY_NAME.get(name, otherwise)(message)
+
+
+def shorten(text: str, limit_characters: int = MESSAGE_LIMIT_CHARACTERS) -> str:
+    """The text on one line, cut to the limit with an ellipsis at the end."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit_characters else line[: limit_characters - 1] + "…"

@@ -3,45 +3,92 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from orchestrations.errors import GateNotMet, JobFailed
+from orchestrations.errors import InvalidResults
 from orchestrations.pipeline import Gate
 
 CHAMPION_PREFIX = "champion_"
 
 
-def judge(gate: Gate, metrics: dict[str, float], *, champion: str | None) -> None:
-    """Return when the gate is met.
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The gate's answer."""
+
+    promoted: bool
+    reason: str
+    above_floor: bool = True
+    gain: float | None = None
+    """How much better than the champion, in the direction of the goal; None without a champion."""
+
+
+def wanted_metrics(gate: Gate) -> Sequence[str]:
+    """The names that the gate reads from `metrics.json`."""
+    return [gate.metric, CHAMPION_PREFIX + gate.metric]
+
+
+def judge(
+    gate: Gate, metrics: dict[str, float], *, champion: str | None, champion_lead: float = 0.0
+) -> Verdict:
+    """Compare the model with the floor and the champion.
+
+    Equal scores do not replace: a champion is not swapped for nothing.
 
     Args:
         gate: the pipeline's rule.
-        metrics: what the job wrote; `champion_<metric>` is the champion's score on the same
-            held-out data.
+        metrics: finite numbers; `champion_<metric>` is the champion's score on the same held-out
+            data.
         champion: the champion's model version at submission, None when there was none.
+        champion_lead: how much better than the champion the best of the last ones was.
 
     Raises:
-        GateNotMet: the model is below the floor or not better than the champion by the margin.
-        JobFailed: a metric that the gate needs is missing or no finite number.
+        InvalidResults: a metric that the gate needs is missing.
     """
     sign = 1.0 if gate.goal == "maximize" else -1.0
-    value = _finite(metrics, gate.metric)
+    value = _required(metrics, gate.metric)
     if sign * value < sign * gate.floor:
         side = "below the floor" if gate.goal == "maximize" else "above the ceiling"
-        raise GateNotMet(f"{gate.metric} {value:.6g} is {side} of {gate.floor:.6g}")
+        reason = f"{gate.metric} {value:.6g} is {side} of {gate.floor:.6g}"
+        return Verdict(promoted=False, reason=reason, above_floor=False)
     if champion is None:
-        return
-    score = _finite(metrics, CHAMPION_PREFIX + gate.metric)
-    # Equal scores do not replace: a champion is not swapped for nothing.
-    if sign * value <= sign * score + gate.champion_margin:
-        raise GateNotMet(
+        return Verdict(promoted=True, reason="there is no champion")
+    score = _required(metrics, CHAMPION_PREFIX + gate.metric)
+    gain = sign * (value - score)
+    margin = gate.champion_margin
+    if gain <= margin:
+        reason = (
             f"{gate.metric} {value:.6g} does not beat champion {champion} ({score:.6g} on the same "
-            f"held-out data) by more than {gate.champion_margin:.6g}"
+            f"held-out data) by more than {margin:.6g}"
         )
+        return Verdict(promoted=False, reason=reason, gain=gain)
+    if gain <= margin + champion_lead:
+        reason = (
+            f"{gate.metric} {value:.6g} is within {margin:.6g} of champion {champion} "
+            f"({score:.6g}), but the best of the last {gate.compare_with_last} was better than "
+            f"that champion by {champion_lead:.6g}"
+        )
+        return Verdict(promoted=False, reason=reason, gain=gain)
+    return Verdict(promoted=True, reason=f"{gate.metric} {value:.6g}", gain=gain)
 
 
-def _finite(metrics: dict[str, float], name: str) -> float:
-    value = metrics.get(name)
-    if value is None or not math.isfinite(value):
-        found = ", ".join(sorted(metrics)) or "nothing"
-        raise JobFailed(f"metrics.json has no finite {name!r}; it has {found}")
-    return value
+def lead_of_best(gains: Sequence[float]) -> float:
+    """How much better than the newest champion the best of its predecessors was; 0 if none was.
+
+    Args:
+        gains: of each champion over the one before it, newest first. Each was measured on one
+            held-out set for both, so that they can be summed where the scores themselves cannot
+            be compared.
+    """
+    best = behind = 0.0
+    for gain in gains:
+        behind -= gain
+        best = max(best, behind)
+    return best
+
+
+def _required(metrics: dict[str, float], name: str) -> float:
+    if not math.isfinite(metrics.get(name, math.nan)):
+        found = ", ".join(sorted(metrics)) or "none of those that the gate needs"
+        raise InvalidResults(f"metrics.json has no finite {name!r}; it has {found}")
+    return metrics[name]

@@ -20,7 +20,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.looking import Lookout
+from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.names import run_id, window_id
 from orchestrations.settling import Unsettled, settle
 
@@ -48,7 +48,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     request = LandingRequest.from_dict(context.get_input())
     opened_at = request.opened_at or context.current_utc_datetime
     pipeline = request.pipeline
-    lookout = Lookout(context)
+    lookout = InterruptibleTimer(context)
 
     _announce(context, LandingStatus(phase="settling", pipeline=pipeline.name, opened_at=opened_at))
     if not request.settled:
@@ -85,7 +85,7 @@ def _announce(context: DurableOrchestrationContext, status: LandingStatus) -> No
 
 def _wait_until_whole(
     context: DurableOrchestrationContext,
-    lookout: Lookout,
+    lookout: InterruptibleTimer,
     request: LandingRequest,
     opened_at: datetime,
 ) -> Generator[Any, Any, bool]:
@@ -103,7 +103,7 @@ def _wait_until_whole(
         if not isinstance(decision, Unsettled):
             return True
         yield from lookout.wait(decision.until)
-        if lookout.worn_out:
+        if lookout.restart_needed:
             break
     return False
 
@@ -172,7 +172,7 @@ def _train(
 
 def _more_has_landed(
     context: DurableOrchestrationContext,
-    lookout: Lookout,
+    lookout: InterruptibleTimer,
     request: LandingRequest,
     dataset: Dataset,
 ) -> Generator[Any, Any, bool]:

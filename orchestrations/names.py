@@ -1,4 +1,4 @@
-"""Every effect has a name that is derived, never drawn.
+"""The names of effects, each derived from what it is for.
 
 A crash between an effect and its checkpoint then finds the effect already there and adopts it.
 """
@@ -59,9 +59,9 @@ def run_id(pipeline: str, version: str, attempt: int) -> str:
     return f"{pipeline}-{version}-{attempt}"
 
 
-def model_version(frozen_at: datetime) -> int:
-    """The manifest's freeze time in Unix seconds: stable for a dataset, and it sorts."""
-    return int(frozen_at.astimezone(UTC).timestamp())
+def results_record(run: str) -> str:
+    """The blob in the records container with what a run's job left, in full."""
+    return f"runs/{run}/results.json"
 
 
 def notification_id(run: str, kind: str) -> str:

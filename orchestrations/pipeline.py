@@ -66,8 +66,8 @@ class DatasetSection(Section):
     """The workspace's datastore on the source's container."""
 
 
-class Rung(Section):
-    """One way to get nodes. The next rung is taken on the next attempt, or when quota is short."""
+class ComputeOption(Section):
+    """One way to get nodes. The next one is taken on the next attempt, or when quota is short."""
 
     cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
     size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
@@ -80,18 +80,25 @@ class Rung(Section):
 class Gate(Section):
     """When a new model may replace the champion."""
 
-    metric: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    metric: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
     goal: Literal["maximize", "minimize"] = "maximize"
     floor: float
     """Worse than this is never registered (a ceiling when the goal is to minimize)."""
     champion_margin: float = 0.0
     """How much better than the champion's score on the same data; negative tolerates a loss."""
+    compare_with_last: int = Field(default=10, ge=1, le=100)
+    """With a negative margin, a model must also come within it of the best of so many champions:
+    small losses do not add up."""
 
 
 class ModelSection(Section):
     """How a model is registered."""
 
     name: Name
+    warm_start: bool = False
+    """Give the job the champion as its input `initial_model`, too."""
+    register_challengers: bool = False
+    """Register models above the floor that do not beat the champion, too, as challengers."""
 
 
 class Retry(Section):
@@ -134,7 +141,7 @@ class Pipeline(Section):
     source: Source
     settle: Settle
     dataset: DatasetSection
-    compute: list[Rung] = Field(min_length=1)
+    compute: list[ComputeOption] = Field(min_length=1)
     gate: Gate
     model: ModelSection
     retry: Retry = Retry()

@@ -4,259 +4,241 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from datetime import timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import UNTIL_SAID, Step, call
+from orchestrations.activities import Step, call
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.datasets import CheckSuperseded, QuarantineFiles, RegisterDataset
 from orchestrations.contracts.jobs import (
-    CancelJob,
+    Capacity,
+    DiagnoseJob,
     EnsureCapacity,
-    GetJob,
     Job,
     ReadResults,
     Results,
     SubmitJob,
 )
-from orchestrations.contracts.models import RegisterModel
-from orchestrations.contracts.notifications import (
-    Notification,
-    NotificationKind,
-    PublishNotification,
-)
+from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.retraining import RunInput, Waiting
-from orchestrations.contracts.runs import DeadLetter, RunRequest, RunState, RunStatus, ScheduleRetry
-from orchestrations.errors import DeadlineExceeded, JobFailed, PermanentError, from_name
-from orchestrations.judging import judge
-from orchestrations.looking import Lookout
-from orchestrations.names import notification_id, run_id
-from orchestrations.retrying import TryAgain, after_failure, describe
-from orchestrations.waiting import (
-    BLIND_LOOKS_ALLOWED,
-    ENDED,
-    POLLS_PER_GENERATION,
-    check_deadline,
-    poll_delay,
+from orchestrations.contracts.runs import DeadLetter, ScheduleRetry
+from orchestrations.errors import (
+    DataChanged,
+    JobFailed,
+    LandfallError,
+    PermanentError,
+    TransientError,
+    from_name,
 )
+from orchestrations.judging import Verdict, judge, wanted_metrics
+from orchestrations.retrying import TryAgain, after_failure, describe
+from orchestrations.run_progress import RunProgress
+from orchestrations.supervising import end_job, wait_for_job
+from orchestrations.waiting import CAPACITY_LIMIT_SECONDS, CAPACITY_POLL_SECONDS
 
 
 def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
-    """Run one attempt and say how it ended; the output is the last `RunStatus`.
+    """Run one attempt; the output is the last `RunStatus`.
 
     1. A later attempt first asks whether a newer dataset has been claimed: then it is superseded.
     2. Register the manifest as a data asset.
-    3. Find capacity: the ladder's rungs from this attempt's on; the last one repeats.
-    4. Submit the job, whose name is the run's id; tell `started`.
-    5. Wait: an event from Azure ML, or a growing timer; whichever wakes it, a GET of the job
-       decides; a GET that fails says nothing of the job, `BLIND_LOOKS_ALLOWED` times. A request to
-       cancel, and the pipeline's `limits`, end the job. After `POLLS_PER_GENERATION` looks, or when
-       the lookout is worn out, go on as new from here.
+    3. Find capacity: the compute options from this attempt's on; the last one repeats.
+    4. Submit the job, whose name is the run's id; notify `started`.
+    5. Wait until the job has ended (`supervising.wait_for_job`); None when that continues as new.
     6. Read what the job left and judge it against the floor and the champion.
-    7. Register the model with its lineage; tell `succeeded`.
+    7. Register the model with its lineage.
 
-    On failure: leave out the files that the trainer refused; end the job, if it may be running
-    still; then schedule the next attempt on the queue, or, out of attempts or for a permanent
-    error, dead-letter the run; tell either.
+    On failure: leave out the files that the trainer refused; end the job, if it may still run
+    (`supervising.end_job`); schedule the next attempt on the queue, or, out of attempts or for a
+    permanent error, dead-letter the run.
+
+    At last: notify how it ended. `transitions` has every state. If even the outbox cannot be
+    written, this instance fails, and reconciliation notifies the state that it ended in.
     """
     given = RunInput.from_dict(context.get_input())
-    run = _Run(context, given.request)
-    try:
-        kind = yield from run.attempt(given.waiting)
-    except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception for a failed activity
-        kind = yield from run.fail(describe(error))
-    if kind is None:
-        return None
-    # Not within the block: a run that ended well has not failed because nobody can be told. Then
-    # this instance breaks, and reconciliation tells of the state that it ended in.
-    yield from run.tell(kind)
+    run = RunProgress(context, given)
+    failure, ended = given.ending, False
+    if failure is None:
+        try:
+            ended = yield from _attempt(run, given.waiting)
+        except LandfallError as error:
+            failure = describe(error)
+    if failure is not None:
+        ended = yield from _fail(run, failure)
+    if not ended:
+        return None  # continued as new
+    yield from run.notify()
     return run.status.to_dict()
 
 
-class _Run:
-    """The state of one generation of `retraining`; its methods are the steps above."""
+def _attempt(run: RunProgress, waiting: Waiting | None) -> Generator[Any, Any, bool]:
+    """Steps 1 to 7; False when the wait continues as new."""
+    if waiting is None:
+        if (yield from _is_superseded(run)):
+            return True
+        waiting = yield from _submit(run)
+    job = yield from wait_for_job(run, waiting)
+    if job is None:
+        return False
+    yield from _conclude(run, job)
+    return True
 
-    def __init__(self, context: DurableOrchestrationContext, request: RunRequest) -> None:
-        self.context = context
-        self.request = request
-        self.id = run_id(request.pipeline.name, request.dataset.version, request.attempt)
-        self.status = RunStatus(
-            id=self.id,
-            pipeline=request.pipeline.name,
-            attempt=request.attempt,
-            dataset_version=request.dataset.version,
-            state="registering",
-            since=context.current_utc_datetime,
-        )
-        self.job_may_run = False
-        """Whether there may be a job of this run that has not ended."""
 
-    def enter(self, state: RunState, **changes: Any) -> None:
-        since = (
-            self.status.since if state == self.status.state else self.context.current_utc_datetime
-        )
-        self.status = self.status.model_copy(update={"state": state, "since": since, **changes})
-        self.context.set_custom_status(self.status.to_dict())
+def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
+    if run.request.attempt == 1:
+        return False
+    question = CheckSuperseded(pipeline=run.request.pipeline.name, dataset=run.request.dataset)
+    newer = yield from call(run.context, question)
+    if newer.by is None:
+        return False
+    run.advance("newer_dataset_claimed", reason=f"a newer dataset has been claimed by {newer.by}")
+    return True
 
-    def tell(self, kind: NotificationKind) -> Step[Any]:
-        notification = Notification(
-            id=notification_id(self.id, kind),
-            kind=kind,
-            at=self.context.current_utc_datetime,
-            status=self.status,
-            callback_url=self.request.callback_url,
-        )
-        yield from call(
-            self.context,
-            PublishNotification(pipeline=self.request.pipeline, notification=notification),
-        )
 
-    def attempt(self, waiting: Waiting | None) -> Generator[Any, Any, NotificationKind | None]:
-        """What is to be told at the end; None when the wait goes on as a new generation."""
-        if waiting is None:
-            newer = yield from self.superseded()
-            if newer:
-                self.enter("superseded")
-                return "superseded"
-            waiting = yield from self.submit()
-        job = yield from self.wait(waiting)
-        if job is None:
-            return None
-        return (yield from self.conclude(job))
+def _submit(run: RunProgress) -> Step[Waiting]:
+    pipeline, dataset = run.request.pipeline, run.request.dataset
+    asset = yield from call(run.context, RegisterDataset(pipeline=pipeline, dataset=dataset))
+    run.advance("dataset_registered")
+    capacity = yield from _find_capacity(run)
+    run.advance("capacity_found")
+    job = yield from call(
+        run.context,
+        SubmitJob(run=run.id, request=run.request, capacity=capacity, asset=asset),
+    )
+    run.advance("job_submitted", job=job.name)
+    # The job is under way: it is supervised whether this can be notified or not.
+    with contextlib.suppress(LandfallError):
+        yield from run.notify()
+    return Waiting(job=job, state_since=run.status.since)
 
-    def superseded(self) -> Generator[Any, Any, bool]:
-        if self.request.attempt == 1:
-            return False
-        question = CheckSuperseded(
-            pipeline=self.request.pipeline.name, dataset=self.request.dataset
-        )
-        answer = yield from call(self.context, question)
-        return answer.by is not None
 
-    def submit(self) -> Generator[Any, Any, Waiting]:
-        pipeline, dataset = self.request.pipeline, self.request.dataset
-        self.enter("registering")
-        asset = yield from call(self.context, RegisterDataset(pipeline=pipeline, dataset=dataset))
-        self.enter("provisioning")
-        first_rung = min(self.request.attempt, len(pipeline.compute)) - 1
+def _find_capacity(run: RunProgress) -> Step[Capacity]:
+    compute = run.request.pipeline.compute
+    options = compute[min(run.request.attempt, len(compute)) - 1 :]
+    started_at = run.context.current_utc_datetime
+    requested: str | None = None
+    while True:
         capacity = yield from call(
-            self.context, EnsureCapacity(rungs=pipeline.compute[first_rung:])
+            run.context, EnsureCapacity(options=options, requested=requested)
         )
-        self.enter("submitting")
-        self.job_may_run = True
-        try:
-            job = yield from call(
-                self.context,
-                SubmitJob(run=self.id, request=self.request, capacity=capacity, asset=asset),
+        if capacity.ready:
+            return capacity
+        requested = capacity.cluster
+        now = run.context.current_utc_datetime
+        if now - started_at > timedelta(seconds=CAPACITY_LIMIT_SECONDS):
+            raise TransientError(
+                f"cluster {requested} is still being changed after {CAPACITY_LIMIT_SECONDS:.0f} s"
             )
-        except PermanentError:  # refused, or the job of that name is somebody else's
-            self.job_may_run = False
-            raise
-        self.enter("queued", job=job.name)
-        # The job is under way, whether anybody can be told or not.
-        with contextlib.suppress(Exception):
-            yield from self.tell("started")
-        return Waiting(job=job, state_since=self.context.current_utc_datetime)
+        yield run.context.create_timer(now + timedelta(seconds=CAPACITY_POLL_SECONDS))
 
-    def wait(self, waiting: Waiting) -> Generator[Any, Any, Job | None]:
-        """The job when it has ended; None when the wait goes on as a new generation."""
-        self.job_may_run = True
-        lookout = Lookout(self.context)
-        blind_looks = 0
-        for _ in range(POLLS_PER_GENERATION):
-            try:
-                job = yield from call(self.context, GetJob(job=waiting.job.name))
-                blind_looks = 0
-            except PermanentError:
-                raise
-            except Exception:
-                blind_looks += 1
-                if blind_looks > BLIND_LOOKS_ALLOWED:
-                    raise
-                job = waiting.job
-            now = self.context.current_utc_datetime
-            since = waiting.state_since if job.state == waiting.job.state else now
-            waiting = waiting.model_copy(
-                update={"job": job, "state_since": since, "polls": waiting.polls + 1}
-            )
-            if job.state in ENDED:
-                self.job_may_run = False
-                return job
-            self.enter("running" if job.state == "running" else "queued", job=job.name)
-            if job.cancel_requested and not waiting.cancel_sent:
-                yield from call(self.context, CancelJob(job=waiting.job.name))
-                waiting = waiting.model_copy(update={"cancel_sent": True})
-            try:
-                check_deadline(job, self.request.pipeline.limits, state_since=since, now=now)
-            except DeadlineExceeded:
-                yield from call(self.context, CancelJob(job=waiting.job.name))
-                self.job_may_run = False
-                raise
-            yield from lookout.wait(now + poll_delay(waiting.polls - 1))
-            if lookout.worn_out:
-                break
-        self.context.continue_as_new(RunInput(request=self.request, waiting=waiting).to_dict())
-        return None
 
-    def conclude(self, job: Job) -> Generator[Any, Any, NotificationKind]:
-        self.enter("judging", job=job.name)
-        if job.state == "cancelled":
-            self.enter("cancelled")
-            return "cancelled"
-        results = yield from call(
-            self.context,
-            ReadResults(pipeline=self.request.pipeline.name, run=self.id),
-        )
-        if job.state == "failed":
-            yield from self.blame(job, results)
-        self.enter("judging", metrics=results.metrics)
-        judge(self.request.pipeline.gate, results.metrics, champion=job.champion)
-        self.enter("publishing")
-        model = yield from call(
-            self.context,
+def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
+    # A cancellation that was requested before the run saw the job's end holds: what somebody has
+    # cancelled is not registered.
+    if job.state == "cancelled" or job.cancel is not None:
+        run.advance("job_cancelled", reason=_cancelled_by(job))
+        return
+    run.advance("job_completed" if job.state == "completed" else "job_failed")
+    gate = run.request.pipeline.gate
+    results = yield from call(
+        run.context,
+        ReadResults(
+            pipeline=run.request.pipeline.name,
+            run=run.id,
+            completed=job.state == "completed",
+            metrics=list(wanted_metrics(gate)),
+        ),
+    )
+    run.update(metrics=results.metrics or None, results=results.record)
+    if job.state == "failed":
+        yield from _conclude_failed(run, job, results)
+        return
+    verdict = judge(gate, results.metrics, champion=job.champion, champion_lead=job.champion_lead)
+    if verdict.promoted:
+        run.advance("gate_met")
+        model = yield from _register(run, job, results, verdict)
+        run.advance("model_registered", model=model)
+        return
+    model = None
+    if verdict.above_floor and run.request.pipeline.model.register_challengers:
+        model = yield from _register(run, job, results, verdict)
+    run.advance("gate_not_met", reason=verdict.reason, model=model)
+
+
+def _cancelled_by(job: Job) -> str:
+    if job.cancel is None:
+        return "the job was cancelled in Azure ML, not through Landfall"
+    return f"cancelled by {job.cancel.by}: {job.cancel.reason}"
+
+
+def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) -> Step[Model]:
+    request = run.request
+    return (
+        yield from call(
+            run.context,
             RegisterModel(
-                run=self.id,
-                pipeline=self.request.pipeline,
-                dataset=self.request.dataset,
-                metrics=results.metrics,
+                run=run.id,
+                pipeline=request.pipeline,
+                dataset=request.dataset,
+                results=results.record,
+                champion=job.champion,
+                gain=verdict.gain,
+                challenger=not verdict.promoted,
+                configuration=request.configuration,
             ),
         )
-        self.enter("succeeded", model=model)
-        return "succeeded"
+    )
 
-    def blame(self, job: Job, results: Results) -> Generator[Any, Any, None]:
-        """Raise what the trainer says went wrong, or else what Azure ML says."""
-        failure = results.failure
-        if failure is None:
-            raise JobFailed(job.error or f"job {job.name} failed and left no error.json")
-        if results.bad_files:
-            yield from call(
-                self.context,
-                QuarantineFiles(
-                    pipeline=self.request.pipeline.name, run=self.id, dataset=self.request.dataset
-                ),
-            )
-        kind = PermanentError if failure.permanent else JobFailed
-        raise from_name(failure.type, failure.message, otherwise=kind)
 
-    def fail(self, failure: Failure) -> Generator[Any, Any, NotificationKind]:
-        if self.job_may_run:
-            # Two attempts at once would cost twice, and write to one folder of checkpoints.
-            with contextlib.suppress(PermanentError):
-                yield from call(self.context, CancelJob(job=self.id), UNTIL_SAID)
-        decision = after_failure(failure, self.request.pipeline.retry, attempt=self.request.attempt)
-        if isinstance(decision, TryAgain):
-            following = self.request.model_copy(update={"attempt": self.request.attempt + 1})
-            yield from call(
-                self.context,
-                ScheduleRetry(request=following, delay_seconds=decision.delay_seconds),
-            )
-            self.enter("retrying", error=failure)
-            return "retrying"
+def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[Any, Any, None]:
+    """Conclude a failed job: data that changed is no failure.
+
+    Raises:
+        LandfallError: what the trainer says went wrong, or else what Azure ML says.
+    """
+    failure = results.failure
+    if failure is not None and failure.type == DataChanged.__name__:
+        run.advance("data_changed", reason=failure.message)
+        return
+    # It helps, but its lack is no reason to change how the run ends.
+    with contextlib.suppress(LandfallError):
+        run.diagnosis = yield from call(run.context, DiagnoseJob(job=job.name))
+    if failure is None:
+        said = run.diagnosis.message if run.diagnosis else None
+        raise JobFailed(said or f"job {job.name} failed and left no error.json")
+    if results.bad_files:
         yield from call(
-            self.context,
-            DeadLetter(run=self.id, request=self.request, failure=failure),
+            run.context,
+            QuarantineFiles(
+                pipeline=run.request.pipeline.name, run=run.id, dataset=run.request.dataset
+            ),
         )
-        self.enter("rejected" if failure.permanent else "failed", error=failure)
-        return "failed"
+    raise from_name(
+        failure.type,
+        failure.message,
+        otherwise=PermanentError if failure.permanent else JobFailed,
+    )
+
+
+def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
+    """Decide what follows a failure; False when the wait for the job's end continues as new."""
+    # A permanent error of the submission means that there is no job, or somebody else's.
+    no_job = run.status.state == "submitting" and failure.permanent
+    if run.status.state in ("submitting", "queued", "running") and not no_job:
+        run.advance("job_to_be_ended", error=failure)
+    if run.status.state == "ending" and not (yield from end_job(run, failure)):
+        return False
+    request = run.request
+    decision = after_failure(failure, request.pipeline.retry, attempt=request.attempt)
+    if isinstance(decision, TryAgain):
+        following = request.model_copy(update={"attempt": request.attempt + 1})
+        yield from call(
+            run.context, ScheduleRetry(request=following, delay_seconds=decision.delay_seconds)
+        )
+        run.advance("retry_scheduled", error=failure)
+        return True
+    yield from call(run.context, DeadLetter(run=run.id, request=request, failure=failure))
+    run.advance("permanent_error" if failure.permanent else "out_of_attempts", error=failure)
+    return True

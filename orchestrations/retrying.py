@@ -1,11 +1,11 @@
-"""What becomes of a failed run: another attempt, or the dead-letter queue. A pure decision."""
+"""What follows a failed run: another attempt, or the dead-letter queue. Pure decisions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from orchestrations.contracts.base import Failure
-from orchestrations.errors import LandfallError, PermanentError
+from orchestrations.errors import LandfallError, PermanentError, TransientError, shorten
 from orchestrations.pipeline import Retry
 
 
@@ -30,6 +30,12 @@ def after_failure(failure: Failure, policy: Retry, *, attempt: int) -> TryAgain 
 
 
 def describe(error: Exception) -> Failure:
-    """An exception as data. What is not one of ours may pass, so it counts as transient."""
-    kind = type(error).__name__ if isinstance(error, LandfallError) else "TransientError"
-    return Failure(type=kind, message=str(error), permanent=isinstance(error, PermanentError))
+    """An exception as data: type and message, no stack.
+
+    Exceptions of other libraries are treated as transient; their type goes into the message.
+    """
+    if isinstance(error, LandfallError):
+        kind, message = type(error).__name__, str(error)
+    else:
+        kind, message = TransientError.__name__, f"{type(error).__name__}: {error}"
+    return Failure(type=kind, message=shorten(message), permanent=isinstance(error, PermanentError))

@@ -1,4 +1,4 @@
-"""How a run waits for its job: how often it looks, and how long a state may last. Pure."""
+"""How a run waits for its job: how often it polls, and how long a state may last. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ LAST_POLL_SECONDS = 300.0
 GROWTH = 1.5
 # A poll is at most eight history events: a generation stays under 500, however long the job runs.
 POLLS_PER_GENERATION = 50
-# An outage of Azure ML is no reason to end a training of days: so many looks in a row may fail,
+# An outage of Azure ML is no reason to end a training of days: so many polls in a row may fail,
 # which takes 20 minutes to an hour. (One that fails is 40 events, with its retries.)
-BLIND_LOOKS_ALLOWED = 10
+POLL_FAILURES_ALLOWED = 10
+# A cluster without nodes is made in well under a minute; a change by somebody else may take longer.
+CAPACITY_POLL_SECONDS = 15.0
+CAPACITY_LIMIT_SECONDS = 1_200.0
 
 ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
 
 
 def poll_delay(polls: int) -> timedelta:
-    """How long to wait for an event before looking at the job for the `polls`-th time (from 0)."""
+    """How long to wait for an event before the poll of number `polls` (from 0)."""
     # The exponent is bounded so that weeks of polling cannot overflow the float.
     return timedelta(seconds=min(FIRST_POLL_SECONDS * GROWTH ** min(polls, 50), LAST_POLL_SECONDS))
 

@@ -1,15 +1,14 @@
 """Activity `ensure_capacity`: a cluster that may grow to the nodes of one rung of the ladder.
 
 Quota is a credit limit and no capacity: a cluster that exists may still wait for nodes. For that,
-runs have a deadline on `queued`, and the next attempt starts on the next rung.
+runs have a deadline on `queued`, and the next attempt starts on the next option.
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
 
@@ -17,8 +16,8 @@ from handlers.azure_ml.errors import is_refusal, reason
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
-from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
-from orchestrations.pipeline import Rung
+from orchestrations.errors import JobRejected, QuotaExceeded, TransientError, shorten
+from orchestrations.pipeline import ComputeOption
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import AmlCompute
@@ -27,42 +26,47 @@ CLUSTER_TYPE = "amlcompute"
 # The service's own provisioning states that end by themselves.
 # https://learn.microsoft.com/rest/api/azureml/compute/get#provisioningstate
 SETTLING_STATES = frozenset({"creating", "updating", "deleting"})
-# A cluster without nodes is made in well under a minute; an activity may last five on the
-# Consumption plan.
-SETTLE_SECONDS = 120.0
-SETTLE_POLL_SECONDS = 3.0
+# Made in well under a minute, a cluster without nodes is worth waiting for; the orchestrator waits
+# for longer changes.
+CHANGE_WAIT_SECONDS = 60.0
 
 
 class _QuotaShort(Exception):
-    """A rung does not fit into the quota; the text is what Azure said."""
+    """An option does not fit into the quota; the text is what Azure said."""
+
+
+class _NotReady(Exception):
+    """The cluster is being created or changed."""
 
 
 @activity
 def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
-    """Find the first rung that fits into the quota; make its cluster, or let it grow.
+    """Find the first option that fits into the quota; make its cluster, or let it grow.
 
-    1. No cluster of that name: create it, from no nodes up to the rung's.
-    2. Its maximum is below the rung's nodes: raise it. It is never lowered, others may use it.
-    3. Quota stands in the way: the next rung.
+    1. No cluster of that name: create it, from no nodes up to the option's.
+    2. Its maximum is below the option's nodes: raise it. It is never lowered, others may use it.
+    3. Quota stands in the way: the next option.
+    4. The cluster is being changed, and that takes long: not ready, the caller asks again.
 
     A cluster of that name that has another VM size or priority is an error and not a reason for
-    the next rung: the ladder answers to a shortage, which passes, and a cluster that is not what
+    the next option: the options are for a shortage, which passes, and a cluster that is not what
     the pipeline says would cost other money, silently, on every run.
 
     Raises:
-        QuotaExceeded: no rung fits; names each and what Azure said.
-        JobRejected: a cluster is not what its rung says, or Azure ML refuses it as described.
-        TransientError: a cluster is still being changed by somebody else.
+        QuotaExceeded: no option fits; names each and what Azure said.
+        JobRejected: a cluster is not what its option says, or Azure ML refuses it as described.
     """
     shortages: list[str] = []
-    for rung in request.rungs:
+    for option in request.options:
         try:
-            _ensure(clients, rung)
+            _ensure(clients, option, requested=request.requested == option.cluster)
         except _QuotaShort as shortage:
-            shortages.append(f"{rung.cluster} ({rung.nodes} x {rung.size}): {shortage}")
+            shortages.append(f"{option.cluster} ({option.nodes} x {option.size}): {shortage}")
+        except _NotReady:
+            return Capacity(cluster=option.cluster, nodes=option.nodes, ready=False)
         else:
-            return Capacity(cluster=rung.cluster, nodes=rung.nodes)
-    raise QuotaExceeded(_no_rung_left(shortages))
+            return Capacity(cluster=option.cluster, nodes=option.nodes)
+    raise QuotaExceeded(_no_option_left(shortages))
 
 
 def is_quota_error(error: AzureError) -> bool:
@@ -75,54 +79,52 @@ def is_quota_error(error: AzureError) -> bool:
     return "quota" in str(error.message).lower()
 
 
-def difference(rung: Rung, cluster: AmlCompute) -> str | None:
-    """What of an existing cluster contradicts its rung, and cannot be changed; None if nothing."""
+def difference(option: ComputeOption, cluster: AmlCompute) -> str | None:
+    """What of an existing cluster contradicts its option and cannot be changed; None if nothing."""
     if cluster.type != CLUSTER_TYPE:
         return f"it is of type {cluster.type}, not {CLUSTER_TYPE}"
-    if (cluster.size or "").lower() != rung.size.lower():
-        return f"its size is {cluster.size}, not {rung.size}"
-    if (cluster.tier or "dedicated").lower() != rung.priority:
-        return f"its priority is {cluster.tier}, not {rung.priority}"
+    if (cluster.size or "").lower() != option.size.lower():
+        return f"its size is {cluster.size}, not {option.size}"
+    if (cluster.tier or "dedicated").lower() != option.priority:
+        return f"its priority is {cluster.tier}, not {option.priority}"
     return None
 
 
-def _ensure(clients: Clients, rung: Rung) -> None:
-    cluster = _find_settled(clients, rung.cluster)
-    if cluster is None:
-        _put(clients, _describe(rung))
+def _ensure(clients: Clients, option: ComputeOption, *, requested: bool) -> None:
+    try:
+        cluster = cast("AmlCompute", clients.ml.compute.get(option.cluster))
+    except ResourceNotFoundError:
+        _put(clients, _describe(option))
         return
-    contradiction = difference(rung, cluster)
+    state = (cluster.provisioning_state or "").lower()
+    if state in SETTLING_STATES:
+        raise _NotReady
+    contradiction = difference(option, cluster)
     if contradiction is not None:
         raise JobRejected(
-            f"cluster {rung.cluster} exists, but {contradiction}: name another cluster in the "
+            f"cluster {option.cluster} exists, but {contradiction}: name another cluster in the "
             "pipeline's compute, or delete this one"
         )
+    failed = state == "failed"
+    if failed and requested:
+        _raise_provisioning_errors(cluster)
+    too_small = (cluster.max_instances or 0) < option.nodes
     # A failed cluster is put again: that mends it, or says once more why not.
-    failed = (cluster.provisioning_state or "").lower() == "failed"
-    too_small = (cluster.max_instances or 0) < rung.nodes
     if failed or too_small:
-        cluster.max_instances = max(cluster.max_instances or 0, rung.nodes)
+        cluster.max_instances = max(cluster.max_instances or 0, option.nodes)
         _put(clients, cluster)
 
 
-def _find_settled(clients: Clients, name: str) -> AmlCompute | None:
-    """The cluster once nobody is changing it (an execution of this activity that was cut off)."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while True:
-        try:
-            cluster = cast("AmlCompute", clients.ml.compute.get(name))
-        except ResourceNotFoundError:
-            return None
-        state = (cluster.provisioning_state or "").lower()
-        if state not in SETTLING_STATES:
-            return cluster
-        if time.monotonic() >= deadline:
-            raise TransientError(f"cluster {name} has been {state} for {SETTLE_SECONDS:.0f} s")
-        time.sleep(SETTLE_POLL_SECONDS)
+def _raise_provisioning_errors(cluster: AmlCompute) -> NoReturn:
+    """The change that this run asked for has failed after the activity stopped waiting for it."""
+    errors = shorten(str(getattr(cluster, "provisioning_errors", None) or "no reason is given"))
+    if "quota" in errors.lower():
+        raise _QuotaShort(errors)
+    raise TransientError(f"cluster {cluster.name} could not be changed: {errors}")
 
 
 def _put(clients: Clients, cluster: AmlCompute) -> None:
-    """Create or change a cluster, and wait until the service has.
+    """Create or change a cluster, and wait a while for the service to do it.
 
     For a change too: the SDK's `begin_update` would forget the cluster's subnet. But this one
     cannot send back the network settings without a subnet that `get` makes up.
@@ -131,35 +133,34 @@ def _put(clients: Clients, cluster: AmlCompute) -> None:
         cluster.network_settings = None
     try:
         operation = clients.ml.compute.begin_create_or_update(cluster)
-        operation.wait(SETTLE_SECONDS)
-    except ResourceExistsError:
-        raise  # 409: an execution beside this one is changing it; the next look will tell
+        operation.wait(CHANGE_WAIT_SECONDS)
+    except ResourceExistsError as error:  # 409: another execution is changing it
+        raise _NotReady from error
     except AzureError as error:
         if is_quota_error(error):
             raise _QuotaShort(reason(error)) from error
         if is_refusal(error):
             raise JobRejected(f"cannot have cluster {cluster.name}: {reason(error)}") from error
         raise
-
     if not operation.done():
-        raise TransientError(f"cluster {cluster.name} is not ready after {SETTLE_SECONDS:.0f} s")
+        raise _NotReady
 
 
-def _describe(rung: Rung) -> AmlCompute:
+def _describe(option: ComputeOption) -> AmlCompute:
     from azure.ai.ml.entities import AmlCompute  # noqa: PLC0415 - see handlers.configuration.clients
 
     return AmlCompute(
-        name=rung.cluster,
-        size=rung.size,
-        tier=rung.priority,
+        name=option.cluster,
+        size=option.size,
+        tier=option.priority,
         min_instances=0,
-        max_instances=rung.nodes,
-        idle_time_before_scale_down=rung.idle_seconds_before_scale_down,
+        max_instances=option.nodes,
+        idle_time_before_scale_down=option.idle_seconds_before_scale_down,
     )
 
 
-def _no_rung_left(shortages: Sequence[str]) -> str:
+def _no_option_left(shortages: Sequence[str]) -> str:
     return (
-        "no rung of the compute ladder fits into the quota; ask for more, or add a rung with "
+        "no compute option fits into the quota; ask for more, or add an option with "
         "another size: " + "; ".join(shortages)
     )

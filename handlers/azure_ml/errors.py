@@ -1,9 +1,11 @@
-"""Which of Azure ML's answers are refusals: the same request would be refused again."""
+"""Azure errors: which of them are refusals, so that the same request would be refused again."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Generator
+from typing import Any
 
 from azure.core.exceptions import (
     AzureError,
@@ -12,14 +14,13 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from orchestrations.errors import JobRejected
+from handlers.azure_ml.sdk import PACKAGE
+from orchestrations.errors import JobRejected, shorten
 
 # Not 401 and 403: a role assignment takes up to half an hour to spread, and is mended without the
 # request; not 408, 429 and 5xx: they pass.
 # https://learn.microsoft.com/azure/role-based-access-control/troubleshooting
 REFUSED_STATUSES = frozenset({400, 404, 405, 409, 412, 413, 422})
-# Failures travel in messages (Service Bus headers are limited to 32 KB).
-MESSAGE_CHARACTERS = 2_000
 
 
 @contextlib.contextmanager
@@ -45,10 +46,10 @@ def is_refusal(error: AzureError) -> bool:
     """Whether the request itself is at fault, and not the way to the service or its state."""
     if isinstance(error, HttpResponseError):
         return error.status_code in REFUSED_STATUSES
-    # Loaded late: see handlers.configuration.clients. Loaded already, given an AzureError.
-    from azure.ai.ml.exceptions import MlException  # noqa: PLC0415 - see above
-
-    return isinstance(error, MlException) and not _came_from_a_fault(error)
+    # Not imported: what azure.ai.ml raises while it is imported itself is a fault.
+    exceptions: Any = sys.modules.get("azure.ai.ml.exceptions")
+    is_from_sdk = exceptions is not None and isinstance(error, exceptions.MlException)
+    return is_from_sdk and PACKAGE in sys.modules and not _came_from_a_fault(error)
 
 
 def reason(error: AzureError) -> str:
@@ -56,12 +57,6 @@ def reason(error: AzureError) -> str:
     if isinstance(error, HttpResponseError) and error.error and error.error.message:
         return shorten(f"{error.error.code}: {error.error.message}")
     return shorten(str(error.message or type(error).__name__))
-
-
-def shorten(text: str) -> str:
-    """The text on one line, and no longer than a message may be."""
-    line = " ".join(text.split())
-    return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 1] + "…"
 
 
 def _came_from_a_fault(error: BaseException) -> bool:

@@ -14,20 +14,32 @@ from typing import Any, cast
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
-from handlers.azure_ml.errors import shorten
+from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import ReadResults, Results
-from orchestrations.errors import DataChanged, DataRejected, JobFailed
+from orchestrations.errors import (
+    DataChanged,
+    DataRejected,
+    InvalidResults,
+    InvalidSetting,
+    JobFailed,
+    LandfallError,
+    shorten,
+)
+from orchestrations.names import results_record
 
 METRICS_FILE = "metrics.json"
 ERROR_FILE = "error.json"
-# Metrics travel in the run's status: a durable payload over 64 KB (an Azure table's property) goes
-# to a blob of its own, every time it is read.
-MAXIMUM_METRICS_BYTES = 32 * 1024
+# All of them become properties of the registered model.
+METRICS_LIMIT_BYTES = 32 * 1024
 # An excerpt of the problems is all that a trainer writes; this bounds the app's memory.
-MAXIMUM_ERROR_BYTES = 16 * 1024 * 1024
+ERROR_LIMIT_BYTES = 16 * 1024 * 1024
+LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
+    METRICS_FILE: (METRICS_LIMIT_BYTES, InvalidResults),
+    ERROR_FILE: (ERROR_LIMIT_BYTES, JobFailed),
+}
 PERMANENT = frozenset({DataRejected.__name__, DataChanged.__name__})
 
 
@@ -53,30 +65,40 @@ def results_folder(pipeline: str, run: str) -> str:
 
 @activity
 def read_results(clients: Clients, request: ReadResults) -> Results:
-    """Read `error.json` and `metrics.json`; either may be missing.
+    """Read `metrics.json` of a job that completed, `error.json` of one that failed; keep a record.
 
-    Numbers that are not finite are left out, since JSON has none: the gate then finds the metric
-    missing and says so.
+    Either file may be missing. The result holds the metrics that were asked for. Numbers that are
+    not finite are left out, since JSON has none: the gate then finds the metric missing.
 
     Raises:
-        JobFailed: a file is not what the trainer should leave there, or `WorkspaceStorage` is not
-            the account that jobs write to.
+        InvalidResults: `metrics.json` is not what the trainer should leave there.
+        JobFailed: `error.json` is not; the job may have been killed while it wrote it.
+        InvalidSetting: `WorkspaceStorage` is not the account that jobs write to.
     """
-    error = _read_trainer_error(clients, request.pipeline, request.run)
+    error: TrainerError | None = None
     metrics: dict[str, float] = {}
-    text = _read(clients, request.pipeline, request.run, METRICS_FILE, MAXIMUM_METRICS_BYTES)
-    if text is not None:
-        try:
+    if request.completed:
+        text = _read(clients, request.pipeline, request.run, METRICS_FILE)
+        if text is not None:
             metrics = parse_metrics(text, _where(METRICS_FILE, request.run))
-        except JobFailed:
-            # A program that failed may leave it half written: what it says of itself counts then.
-            if error is None:
-                raise
+    else:
+        error = _read_trainer_error(clients, request.pipeline, request.run)
+    record = results_record(request.run)
+    document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
+    record_store.replace(clients.records, record, document)
     return Results(
-        metrics=metrics,
+        metrics={name: metrics[name] for name in request.metrics if name in metrics},
         failure=None if error is None else as_failure(error),
         bad_files=0 if error is None else len(error.files),
+        record=record,
     )
+
+
+def read_metrics(clients: Clients, record: str) -> dict[str, float]:
+    """All metrics of a run, from the record that `read_results` wrote."""
+    document = record_store.read(clients.records, record)
+    assert document is not None, f"{record} was written before the model was judged"
+    return document["metrics"]
 
 
 def read_bad_files(clients: Clients, pipeline: str, run: str) -> dict[str, str]:
@@ -93,15 +115,15 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
     """The finite numbers of a `metrics.json`.
 
     Raises:
-        JobFailed: it is no flat object of numbers; the message begins with `where`.
+        InvalidResults: it is no flat object of numbers; the message begins with `where`.
     """
-    document = _parse(text, where)
+    document = _parse(text, where, InvalidResults)
     if not isinstance(document, dict):
-        raise JobFailed(f"{where} is no JSON object")
+        raise InvalidResults(f"{where} is no JSON object")
     metrics: dict[str, float] = {}
     for name, value in cast("Mapping[str, Any]", document).items():
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise JobFailed(f"{where}: {name!r} is no number")
+            raise InvalidResults(f"{where}: {name!r} is no number")
         try:
             number = float(value)
         except OverflowError:  # an integer beyond 1.8e308
@@ -118,7 +140,7 @@ def parse_trainer_error(text: bytes, where: str) -> TrainerError:
         JobFailed: it is not what docs/architecture.md describes; the message begins with `where`.
     """
     try:
-        return TrainerError.model_validate(_parse(text, where))
+        return TrainerError.model_validate(_parse(text, where, JobFailed))
     except ValidationError as error:
         problems = (f"{_key(each['loc'])}: {each['msg']}" for each in error.errors()[:3])
         raise JobFailed(f"{where} is malformed: {'; '.join(problems)}") from error
@@ -140,7 +162,7 @@ def as_failure(error: TrainerError) -> Failure:
 
 
 def _read_trainer_error(clients: Clients, pipeline: str, run: str) -> TrainerError | None:
-    text = _read(clients, pipeline, run, ERROR_FILE, MAXIMUM_ERROR_BYTES)
+    text = _read(clients, pipeline, run, ERROR_FILE)
     return None if text is None else parse_trainer_error(text, _where(ERROR_FILE, run))
 
 
@@ -152,14 +174,14 @@ def _key(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location) or "document"
 
 
-def _parse(text: bytes, where: str) -> Any:
+def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise JobFailed(f"{where} is no valid JSON: {error}") from error
+        raise error_type(f"{where} is no valid JSON: {error}") from error
 
 
-def _read(clients: Clients, pipeline: str, run: str, file: str, maximum_bytes: int) -> bytes | None:
+def _read(clients: Clients, pipeline: str, run: str, file: str) -> bytes | None:
     from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.configuration.clients
 
     container = clients.workspace_blobs.get_container_client(
@@ -168,15 +190,16 @@ def _read(clients: Clients, pipeline: str, run: str, file: str, maximum_bytes: i
     try:
         # No range is asked for: an empty blob has none. The first request brings 32 MiB at most.
         download = container.download_blob(results_folder(pipeline, run) + file)
-        if download.size > maximum_bytes:
-            raise JobFailed(
-                f"{_where(file, run)} has {download.size} bytes; {maximum_bytes} are allowed"
+        limit_bytes, error_type = LIMITS[file]
+        if download.size > limit_bytes:
+            raise error_type(
+                f"{_where(file, run)} has {download.size} bytes; {limit_bytes} are allowed"
             )
         return download.readall()
     except ResourceNotFoundError as error:
         if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
             return None
-        raise JobFailed(
+        raise InvalidSetting(
             f"{_where(file, run)}: the account of app setting WorkspaceStorage has no container "
             f"{clients.default_datastore.container_name!r}; it must be the account of the "
             f"workspace's default datastore {clients.default_datastore.name!r}"

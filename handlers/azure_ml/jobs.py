@@ -6,31 +6,28 @@ job: https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import reason, refused_as_job_rejected, shorten
+from handlers.azure_ml.errors import refused_as_job_rejected
 from handlers.azure_ml.job_outputs import results_folder
-from handlers.azure_ml.model_registry import ModelSummary, find_champion
+from handlers.azure_ml.model_registry import Champion, find_champion
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.jobs import CancelJob, GetJob, Job, JobState, SubmitJob
-from orchestrations.errors import JobFailed, JobRejected
+from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
+from orchestrations.errors import JobFailed, JobRejected, shorten
 from orchestrations.waiting import ENDED
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Command
     from azure.ai.ml.entities import Job as AzureMLJob
-
-logger = logging.getLogger(__name__)
 
 # JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no heartbeat
 # of late) is not an end, although the SDK lists it as one, and a paused job waits for its nodes.
@@ -75,11 +72,11 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
 
 @activity
 def get_job(clients: Clients, request: GetJob) -> Job:
-    """Look at a job, and at whether somebody asked for its end.
+    """The state of a job, and whether its cancellation was requested.
 
     Raises:
-        JobFailed: there is no such job. Raised and not told as a state, so that a service that
-            forgets a job for a moment is asked again.
+        JobFailed: there is no such job. Transient, since a service may forget a job for
+            a moment.
     """
     job = _find(clients, request.job)
     if job is None:
@@ -101,10 +98,9 @@ def cancel_job(clients: Clients, request: CancelJob) -> Done:
     return Done()
 
 
-def request_cancel(clients: Clients, run: str, why: str) -> None:
-    """Keep it on record that a run is to be cancelled: its next look at the job will see it."""
-    # The first request counts; a second one finds the record there.
-    record_store.create(clients.records, _cancel_record(run), {"reason": why})
+def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
+    """Record that a run is to be cancelled: its next poll reads it. The first request counts."""
+    record_store.create(clients.records, _cancel_record(run), request.to_dict())
 
 
 def job_state(status: str | None) -> JobState:
@@ -113,7 +109,7 @@ def job_state(status: str | None) -> JobState:
 
 
 def overrides(
-    request: SubmitJob, *, champion: ModelSummary | None, default_datastore: str
+    request: SubmitJob, *, champion: Champion | None, default_datastore: str
 ) -> list[dict[str, Any]]:
     """What Landfall sets in `job.yml`, in the form of `az ml job create --set`. Pure.
 
@@ -122,6 +118,12 @@ def overrides(
     pipeline, dataset = request.request.pipeline, request.request.dataset
     results = f"azureml://datastores/{default_datastore}/paths/"
     data = f"azureml://datastores/{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
+    champion_input: Any = (
+        NO_CHAMPION
+        if champion is None
+        else {"type": "uri_folder", "path": champion.path, "mode": "ro_mount"}
+    )
+    warm_start = [{"inputs.initial_model": champion_input}] if pipeline.model.warm_start else []
     return [
         {"name": request.run},
         {"compute": f"azureml:{request.capacity.cluster}"},
@@ -134,11 +136,8 @@ def overrides(
             }
         },
         {"inputs.data": {"type": "uri_folder", "path": data, "mode": "ro_mount"}},
-        {
-            "inputs.champion": NO_CHAMPION
-            if champion is None
-            else {"type": "uri_folder", "path": champion.path, "mode": "ro_mount"}
-        },
+        {"inputs.champion": champion_input},
+        *warm_start,
         {
             "outputs.results": {
                 "type": "uri_folder",
@@ -157,7 +156,7 @@ def overrides(
 
 
 def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
-    champion = find_champion(clients, request.request.pipeline.model.name)
+    champion = find_champion(clients, request.request.pipeline)
     job = _load(clients, request, champion)
     try:
         with refused_as_job_rejected(f"submit job {request.run}"):
@@ -170,7 +169,7 @@ def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
         return other
 
 
-def _load(clients: Clients, request: SubmitJob, champion: ModelSummary | None) -> AzureMLJob:
+def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> AzureMLJob:
     from azure.ai.ml import load_job  # noqa: PLC0415 - see handlers.configuration.clients
     from azure.ai.ml.entities import JobResourceConfiguration  # noqa: PLC0415 - likewise
 
@@ -198,6 +197,7 @@ def _load(clients: Clients, request: SubmitJob, champion: ModelSummary | None) -
     if champion is not None:
         # On the job, so that whoever adopts it judges by the champion that it was given.
         ours[tags.CHAMPION] = champion.version
+        ours[tags.CHAMPION_LEAD] = repr(champion.lead)
     job.tags = tags_of(job) | ours
     return job
 
@@ -224,8 +224,8 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
         name=name,
         state=state,
         champion=tags_of(job).get(tags.CHAMPION),
-        error=_error_of(clients, name) if state == "failed" else None,
-        cancel_requested=state not in ENDED and _cancel_requested(clients, name),
+        champion_lead=float(tags_of(job).get(tags.CHAMPION_LEAD, 0.0)),
+        cancel=_cancel_request(clients, name),
         studio_url=job.studio_url,
     )
 
@@ -234,21 +234,6 @@ def _cancel_record(run: str) -> str:
     return f"runs/{run}/cancel"
 
 
-def _cancel_requested(clients: Clients, run: str) -> bool:
-    return clients.records.get_blob_client(_cancel_record(run)).exists()
-
-
-def _error_of(clients: Clients, name: str) -> str | None:
-    """What Azure ML says of a failed job, which only its run history knows."""
-    # The SDK reads it in `jobs.stream` alone, which prints logs and waits.
-    history: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    try:
-        details = history.get_run_details(name)
-    except AzureError as error:
-        # The job has failed whether we know why or not.
-        logger.warning("cannot read why job %s failed: %s", name, reason(error))
-        return None
-    failure = details.error.error if details.error else None
-    if failure is None or not failure.message:
-        return None
-    return shorten(f"{failure.code}: {failure.message}" if failure.code else failure.message)
+def _cancel_request(clients: Clients, run: str) -> CancelRequest | None:
+    document = record_store.read(clients.records, _cancel_record(run))
+    return None if document is None else CancelRequest.from_dict(document)

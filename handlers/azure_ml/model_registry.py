@@ -1,8 +1,8 @@
-"""Activity `register_model`, and who the champion is."""
+"""Activity `register_model`, and the champion of a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,28 +10,32 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
 from handlers.azure_ml.errors import refused_as_job_rejected
+from handlers.azure_ml.job_outputs import read_metrics
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.errors import JobRejected
-from orchestrations.names import model_version
+from orchestrations.judging import lead_of_best
+from orchestrations.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob
     from azure.ai.ml.entities import Model as AzureMLModel
 
-# Versions are seconds: so many datasets of one model frozen in the same one are no coincidence.
-VERSIONS_TRIED = 60
+# Each is lost to somebody else who registers a version in the same moment.
+VERSIONS_TRIED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSummary:
-    """A registered model, as far as a training job needs to know it."""
+class Champion:
+    """The registered model that a new one is compared with."""
 
     version: str
     path: str
     """URI of its folder."""
+    lead: float = 0.0
+    """How much better than it the best of the last champions was, on the gate's metric."""
 
 
 @activity
@@ -39,51 +43,99 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
     """Register what the run's job left in `results/model/`, with its lineage.
 
     One dataset version registers at most one version of a model: if one with its tag is there
-    (of this run before a crash, or of another attempt) that one is adopted. The version is the
-    dataset's freeze time; if another dataset was frozen in the same second, the next integer.
+    (of this run before a crash, or of another attempt) that one is adopted. Versions are counted:
+    1, 2, 3; who loses a version to somebody else takes the next one.
 
     Raises:
         JobRejected: the job is gone, or Azure ML refuses the model.
     """
     name, dataset = request.pipeline.model.name, request.dataset
-    first = model_version(dataset.frozen_at)
+    metrics = read_metrics(clients, request.results)
+    registered = _list_all(clients, name)
+    for model in registered:
+        if tags_of(model).get(tags.DATASET_VERSION) == dataset.version:
+            return _reference(model)
+    first = 1 + max((int(str(each.version)) for each in registered if _is_counted(each)), default=0)
     for version in range(first, first + VERSIONS_TRIED):
         model = _find(clients, name, str(version))
         if model is None:
-            model = _register(clients, request, str(version))
+            model = _register(clients, request, metrics, str(version))
         if tags_of(model).get(tags.DATASET_VERSION) == dataset.version:
-            return Model(name=name, version=str(version), path=str(model.path))
+            return _reference(model)
     raise JobRejected(
-        f"models {name}:{first} to {name}:{first + VERSIONS_TRIED - 1} all exist and are of other "
-        f"datasets than {dataset.version}"
+        f"models {name}:{first} to {name}:{first + VERSIONS_TRIED - 1} were all registered by "
+        f"others while run {request.run} tried to: redrive it"
     )
 
 
-def find_champion(clients: Clients, model_name: str) -> ModelSummary | None:
-    """The newest version of a model that Landfall registered; None before the first.
+def find_champion(clients: Clients, pipeline: Pipeline) -> Champion | None:
+    """The model in service; None before the first.
 
-    Archive a version to take it out of the running: the one before it is the champion again.
+    That is the newest version with the tag `landfall.in-service` = `true`, which people or a
+    deployment set; without one, the newest version that Landfall promoted. Archive a version to
+    take it out of the comparison.
     """
     try:
-        return newest(clients.ml.models.list(model_name))
+        active = list(clients.ml.models.list(pipeline.model.name))
     except ResourceNotFoundError:
         return None
+    champion = newest(active)
+    if champion is None:
+        return None
+    lead = 0.0
+    if pipeline.gate.champion_margin < 0:
+        chain = champions_before(champion, _list_all(clients, pipeline.model.name))
+        gains = [float(tags_of(each).get(tags.GAIN, 0.0)) for each in chain]
+        lead = lead_of_best(gains[: pipeline.gate.compare_with_last - 1])
+    return Champion(version=str(champion.version), path=str(champion.path), lead=lead)
 
 
-def newest(models: Iterable[AzureMLModel]) -> ModelSummary | None:
-    """The model with the highest version among those that Landfall registered.
+def newest(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
+    """The champion among the versions of a model.
 
-    What others registered under the name may have any layout, and any version.
+    Versions that others registered under the name may have any layout: they are left out.
     """
     ours = [
         model
         for model in models
-        if tags.DATASET_VERSION in tags_of(model) and str(model.version).isdecimal()
+        if tags.DATASET_VERSION in tags_of(model)
+        and _is_counted(model)
+        and tags_of(model).get(tags.ROLE) != tags.CHALLENGER
     ]
-    if not ours:
-        return None
-    champion = max(ours, key=lambda model: int(str(model.version)))
-    return ModelSummary(version=str(champion.version), path=str(champion.path))
+    in_service = [each for each in ours if tags_of(each).get(tags.IN_SERVICE) == "true"]
+    return max(in_service or ours, key=lambda model: int(str(model.version)), default=None)
+
+
+def champions_before(
+    champion: AzureMLModel, models: Iterable[AzureMLModel]
+) -> Sequence[AzureMLModel]:
+    """The champion, the champion that it was compared with, and so on, newest first."""
+    by_version = {str(each.version): each for each in models}
+    chain: list[AzureMLModel] = []
+    version: str | None = str(champion.version)
+    while version in by_version:
+        model = by_version.pop(version)  # a version that names itself ends the chain
+        chain.append(model)
+        version = tags_of(model).get(tags.CHAMPION)
+    return chain
+
+
+def _list_all(clients: Clients, name: str) -> Sequence[AzureMLModel]:
+    """Every version, archived ones too."""
+    from azure.ai.ml.constants import ListViewType  # noqa: PLC0415 - see handlers.configuration.clients
+
+    try:
+        return list(clients.ml.models.list(name, list_view_type=ListViewType.ALL))
+    except ResourceNotFoundError:
+        return []
+
+
+def _is_counted(model: AzureMLModel) -> bool:
+    return str(model.version).isdecimal()
+
+
+def _reference(model: AzureMLModel) -> Model:
+    return Model(name=str(model.name), version=str(model.version), path=str(model.path))
 
 
 def _find(clients: Clients, name: str, version: str) -> AzureMLModel | None:
@@ -93,7 +145,9 @@ def _find(clients: Clients, name: str, version: str) -> AzureMLModel | None:
         return None
 
 
-def _register(clients: Clients, request: RegisterModel, version: str) -> AzureMLModel:
+def _register(
+    clients: Clients, request: RegisterModel, metrics: Mapping[str, float], version: str
+) -> AzureMLModel:
     """Create the version; or what somebody else created a moment before, whosever it is."""
     name = request.pipeline.model.name
     try:
@@ -104,7 +158,7 @@ def _register(clients: Clients, request: RegisterModel, version: str) -> AzureML
         ) from error
     try:
         with refused_as_job_rejected(f"register model {name}:{version}"):
-            return clients.ml.models.create_or_update(_describe(request, version, job))
+            return clients.ml.models.create_or_update(_describe(request, metrics, version, job))
     except JobRejected:
         model = _find(clients, name, version)
         if model is None:
@@ -112,7 +166,9 @@ def _register(clients: Clients, request: RegisterModel, version: str) -> AzureML
         return model
 
 
-def _describe(request: RegisterModel, version: str, job: AzureMLJob) -> AzureMLModel:
+def _describe(
+    request: RegisterModel, metrics: Mapping[str, float], version: str, job: AzureMLJob
+) -> AzureMLModel:
     from azure.ai.ml.entities import Model as AzureMLModel  # noqa: PLC0415 - see handlers.configuration.clients
 
     pipeline, dataset = request.pipeline, request.dataset
@@ -121,8 +177,14 @@ def _describe(request: RegisterModel, version: str, job: AzureMLJob) -> AzureMLM
         "landfall.job": str(job.id or request.run),
         "landfall.code": str(getattr(job, "code", None) or ""),
         "landfall.frozen-at": dataset.frozen_at.isoformat(),
+        "landfall.results": request.results,
     }
-    metrics = {f"metrics.{name}": repr(value) for name, value in sorted(request.metrics.items())}
+    optional = {
+        tags.CHAMPION: request.champion,
+        tags.GAIN: None if request.gain is None else repr(request.gain),
+        tags.ROLE: tags.CHALLENGER if request.challenger else None,
+        tags.CONFIGURATION: request.configuration,
+    }
     return AzureMLModel(
         name=pipeline.model.name,
         version=version,
@@ -134,6 +196,8 @@ def _describe(request: RegisterModel, version: str, job: AzureMLJob) -> AzureMLM
             tags.RUN: request.run,
             tags.PIPELINE: pipeline.name,
             tags.DATASET_VERSION: dataset.version,
+            **{name: value for name, value in optional.items() if value is not None},
         },
-        properties=lineage | metrics,
+        properties=lineage
+        | {f"metrics.{name}": repr(value) for name, value in sorted(metrics.items())},
     )

@@ -1,4 +1,4 @@
-"""Tags on what Landfall makes in Azure ML: by them it knows its own again after a crash."""
+"""Tags on the Azure ML resources of Landfall, by which it recognises its own after a crash."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ PIPELINE = "landfall.pipeline"
 DATASET_VERSION = "landfall.dataset-version"
 ATTEMPT = "landfall.attempt"
 CHAMPION = "landfall.champion"
+CHAMPION_LEAD = "landfall.champion-lead"
+GAIN = "landfall.gain"
+ROLE = "landfall.role"
+CHALLENGER = "challenger"
+IN_SERVICE = "landfall.in-service"
+CONFIGURATION = "landfall.configuration"
 
 
 def tags_of(resource: Any) -> dict[str, str]:

@@ -76,6 +76,9 @@ class Clients:
     @cached_property
     def ml(self) -> MLClient:
         """The Azure ML workspace."""
+        from handlers.azure_ml.sdk import import_azure_ml  # noqa: PLC0415 - see the module
+
+        import_azure_ml()
         from azure.ai.ml import MLClient  # noqa: PLC0415 - see the module
 
         return MLClient(

@@ -7,17 +7,24 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 import handlers
 from handlers.configuration.clients import Clients
-from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
+from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
 from orchestrations.contracts.base import ActivityRequest, Contract
-from orchestrations.errors import PermanentError
+from orchestrations.errors import InvalidRequest, PermanentError
 from orchestrations.retrying import describe
 
 Request = TypeVar("Request", bound=ActivityRequest[Any])
 Result = TypeVar("Result", bound=Contract)
 Body = Callable[[Clients, Any], Contract]
 Function = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class ActivityFault(Exception):
+    """A transient failure of an activity; the text is `orchestrations.activities.fault_text`."""
+
 
 _BODIES: dict[str, Body] = {}
 
@@ -49,16 +56,30 @@ def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Client
     """The function that Azure Functions registers under the activity's name.
 
     A `PermanentError` is returned as data, since the durable retry policy would try it again;
-    everything else is raised, for exactly that.
+    everything else is raised, for exactly that, in a form that keeps its type.
     """
 
     def run(request_document: dict) -> dict:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses parametrised types on bindings
         try:
-            result = body(clients, request.from_dict(request_document))
+            result = body(clients, _parse(request, request_document))
         except PermanentError as error:
             return {FAILURE_KEY: describe(error).to_dict()}
+        except Exception as error:  # the edge of the process
+            raise ActivityFault(fault_text(describe(error))) from error
         return {RESULT_KEY: result.to_dict()}
 
     run.__name__ = request.activity_name()
     run.__doc__ = body.__doc__
     return run
+
+
+def _parse(request: type[ActivityRequest[Any]], document: Any) -> ActivityRequest[Any]:
+    try:
+        return request.from_dict(document)
+    except ValidationError as error:
+        # Without the input: a callback URL can hold a token.
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'document'}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        )
+        raise InvalidRequest(f"activity {request.activity_name()}: {problems}") from None

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from orchestrations.looking import LOOK
+from orchestrations.interruptible_timer import WAKE_UP
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +43,14 @@ def exists(status: DurableOrchestrationStatus | None) -> bool:
     return status is not None and status.runtime_status is not None
 
 
-async def tell_to_look(starter: DurableOrchestrationClient, instance: str) -> bool:
-    """Raise `look`; False when the instance has ended, be it in this very moment.
+async def wake_up(starter: DurableOrchestrationClient, instance: str) -> bool:
+    """Raise `wake_up`; False when the instance has ended, be it in this very moment.
 
     Raises:
         Exception: as the SDK raises it: the instance lives and was not told.
     """
     try:
-        await starter.raise_event(instance, LOOK)
+        await starter.raise_event(instance, WAKE_UP)
     except Exception:
         if is_live(await starter.get_status(instance)):
             raise

@@ -17,8 +17,9 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from handlers.durable.instances import is_broken
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunStatus
-from orchestrations.errors import TransientError
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.errors import TransientError, shorten
+from orchestrations.transitions import TERMINAL_RUN_STATES
 
 
 def broken_failure(instance: DurableOrchestrationStatus) -> Failure:
@@ -26,7 +27,7 @@ def broken_failure(instance: DurableOrchestrationStatus) -> Failure:
     assert instance.runtime_status is not None
     how = f"instance {instance.instance_id} was {instance.runtime_status.name.lower()}"
     why = instance.output if isinstance(instance.output, str) else json.dumps(instance.output)
-    return Failure(type=TransientError.__name__, message=f"{how}: {why}", permanent=False)
+    return Failure(type=TransientError.__name__, message=shorten(f"{how}: {why}"), permanent=False)
 
 
 def told_status(instance: DurableOrchestrationStatus) -> RunStatus:

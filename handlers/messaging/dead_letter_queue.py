@@ -1,4 +1,4 @@
-"""Where everything ends that gave up: the dead-letter queue of `rejected-runs`.
+"""The dead-letter queue of `rejected-runs`: runs, deliveries and messages that gave up.
 
 Service Bus lets only a receiver dead-letter a message, with a reason and a description that its
 tools show. So what is rejected is sent to the queue, with both in its application properties, and
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.messaging.message_outbox import attempt_or_keep
 from handlers.messaging.ops_alerts import publish_alert, trouble_document
 from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
 from orchestrations.contracts.base import Done, Failure
@@ -78,18 +79,19 @@ class Rejected:
 def dead_letter(clients: Clients, request: DeadLetter) -> Done:
     """Dead-letter a run, from where `handlers.messaging.redrive` takes it when its cause is mended.
 
-    It may be repeated, and many may call it at once. Takes about a second.
+    It may be repeated, and many may call it at once. Takes about a second. If Service Bus does not
+    take it in time, it is kept, and reconciliation dead-letters it.
     """
-    reject(
-        clients,
-        Rejected(
-            message_id=request.run,
-            kind="run",
-            body=request.request.model_dump_json(),
-            reason=request.failure.type,
-            description=request.failure.message,
-            run=request.run,
-        ),
+    rejected = Rejected(
+        message_id=request.run,
+        kind="run",
+        body=request.request.model_dump_json(),
+        reason=request.failure.type,
+        description=request.failure.message,
+        run=request.run,
+    )
+    attempt_or_keep(
+        clients, REJECTED_RUNS, (rejected.to_message(),), lambda: reject(clients, rejected)
     )
     return Done()
 

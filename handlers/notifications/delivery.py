@@ -7,7 +7,6 @@ A delivery that fails is scheduled again on the queue with growing delays
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,8 +23,8 @@ from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     message_queues,
 )
-from handlers.notifications.outbox import Delivery, document, parse_delivery
-from handlers.notifications.webhook_client import parse_retry_after, post
+from handlers.notifications.outbox import Delivery, document, parse_delivery, webhook_body
+from handlers.notifications.webhook_client import BODY_LIMIT_BYTES, parse_retry_after, post
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from orchestrations.contracts.notifications import (
     Notification,
@@ -51,6 +50,7 @@ SEVERITIES: dict[NotificationKind, Severity] = {
     "started": "information",
     "succeeded": "information",
     "superseded": "information",
+    "not_promoted": "information",
     "cancelled": "warning",
     "retrying": "warning",
     "failed": "error",
@@ -205,7 +205,7 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     if record_store.read(clients.records, disabled) is not None:
         return Skipped(f"the receiver answered 410 Gone; delete record {disabled} to enable it")
     secrets = parse_secrets(clients.settings.required(secret_setting), setting=secret_setting)
-    body = json.dumps(document(delivery.notification)).encode()
+    body = webhook_body(delivery.notification, BODY_LIMIT_BYTES)
     answer = post(
         url,
         headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body),
@@ -278,7 +278,8 @@ def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -
         clients,
         alert_id=f"{delivery.id}:{kind}",
         kind=kind,
-        severity="error",
+        # A caller's URL is the caller's: nobody is called at night for it.
+        severity="information" if delivery.channel == "callback" else "error",
         document=trouble_document(
             kind,
             at=now,

@@ -6,6 +6,7 @@ one and the same id; receivers drop second copies by `webhook-id`, CloudEvents `
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -14,19 +15,17 @@ from pydantic import Field
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.messaging.message_outbox import send_or_keep
 from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     Message,
     fit_message_id,
-    message_queues,
     parse_body,
 )
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.pipeline import Pipeline, Webhook
-
-# A webhook's body is under 20 KB, and a stack trace can be longer; JSON takes up to six bytes each.
-ERROR_TEXT_LIMIT_CHARACTERS = 2_000
+from orchestrations.run_progress import fit_status
 
 
 class Delivery(Contract):
@@ -65,33 +64,53 @@ class Delivery(Contract):
 
 
 def document(notification: Notification) -> dict[str, Any]:
-    """What every channel tells: `{"type", "timestamp", "data"}`; data is the run's `RunStatus`.
+    """The document of every channel: `{"type", "timestamp", "data"}`.
 
-    The outer form is that of Standard Webhooks; a CloudEvent has type and time of its own, and
-    carries data alone.
+    `data` is the run's `RunStatus`, with `diagnosis` (a `JobDiagnosis`) when its job failed. The
+    outer form is that of Standard Webhooks; a CloudEvent has type and time of its own, and carries
+    data alone.
     """
+    diagnosis = notification.diagnosis
+    data = notification.status.to_dict()
+    if diagnosis is not None:
+        data["diagnosis"] = diagnosis.to_dict()
+    words = notification.kind.split("_")
     return {
-        "type": f"Landfall.Run.{notification.kind.capitalize()}",
+        "type": f"Landfall.Run.{''.join(word.capitalize() for word in words)}",
         "timestamp": notification.at.isoformat(),
-        "data": notification.status.to_dict(),
+        "data": data,
     }
+
+
+def webhook_body(notification: Notification, limit_bytes: int) -> bytes:
+    """The document, cut to the limit of a webhook's body: the log's oldest lines go first."""
+    body = json.dumps(document(notification)).encode()
+    diagnosis = notification.diagnosis
+    while len(body) > limit_bytes and diagnosis is not None:
+        diagnosis = (
+            diagnosis.model_copy(update={"log": diagnosis.log[1:]}) if diagnosis.log else None
+        )
+        cut = notification.model_copy(update={"diagnosis": diagnosis})
+        body = json.dumps(document(cut)).encode()
+    return body
 
 
 def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
     """One for each channel of the pipeline, and for the caller who asked to be called back."""
-    shortened = _shorten(notification)
     channels = pipeline.notify
+    # Its size is bounded when an orchestrator made it, not when reconciliation did.
+    notification = notification.model_copy(update={"status": fit_status(notification.status)})
     found: list[Delivery] = []
     if channels.event_grid:
-        found.append(Delivery(notification=shortened, channel="event_grid"))
+        found.append(Delivery(notification=notification, channel="event_grid"))
     if channels.service_bus:
-        found.append(Delivery(notification=shortened, channel="service_bus"))
+        found.append(Delivery(notification=notification, channel="service_bus"))
     found += [
-        Delivery(notification=shortened, channel="webhook", webhook=webhook)
+        Delivery(notification=notification, channel="webhook", webhook=webhook)
         for webhook in channels.webhooks
     ]
     if notification.callback_url is not None:
-        found.append(Delivery(notification=shortened, channel="callback"))
+        found.append(Delivery(notification=notification, channel="callback"))
     return found
 
 
@@ -104,7 +123,7 @@ def publish_notification(clients: Clients, request: PublishNotification) -> Done
     """
     found = deliveries(request.pipeline, request.notification)
     if found:
-        message_queues(clients).send(NOTIFICATIONS, *(each.to_message() for each in found))
+        send_or_keep(clients, NOTIFICATIONS, *(each.to_message() for each in found))
     return Done()
 
 
@@ -115,14 +134,3 @@ def parse_delivery(body: bytes | str) -> Delivery:
         InvalidRequest: it is none, or of a schema that this release does not know.
     """
     return parse_body(Delivery, body, queue=NOTIFICATIONS)
-
-
-def _shorten(notification: Notification) -> Notification:
-    error = notification.status.error
-    if error is None or len(error.message) <= ERROR_TEXT_LIMIT_CHARACTERS:
-        return notification
-    text = error.message[: ERROR_TEXT_LIMIT_CHARACTERS - 1] + "…"
-    status = notification.status.model_copy(
-        update={"error": error.model_copy(update={"message": text})}
-    )
-    return notification.model_copy(update={"status": status})

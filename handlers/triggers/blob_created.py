@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.durable.instances import is_live, tell_to_look
+from handlers.durable.instances import is_live, wake_up
 from handlers.durable.status_documents import parsed
 from handlers.landing_zone import event_log
 from handlers.triggers.blob_events import BlobLanded, parse_blob_event, watching
@@ -131,7 +131,7 @@ async def ensure_landing(
         if is_live(status):
             if not look and _looks_anyway(status.custom_status):
                 return "merged"
-            told = await tell_to_look(starter, instance)
+            told = await wake_up(starter, instance)
             if told and is_live(await starter.get_status(instance)):
                 return "merged"
             continue

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from handlers.azure_ml.jobs import request_cancel
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.durable.instances import LIVE, exists, find_instances, is_live, tell_to_look
+from handlers.durable.instances import LIVE, exists, find_instances, is_live, wake_up
 from handlers.durable.starting import start_once
 from handlers.durable.status_documents import landing_document, run_document
 from handlers.messaging.redrive import MAXIMUM
@@ -36,13 +36,15 @@ from handlers.messaging.redrive import redrive as redrive_letters
 from handlers.notifications.receiver_addresses import ReceiverRefused, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.runs import RunState
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from orchestrations.transitions import TERMINAL_RUN_STATES
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +82,8 @@ class StartRun(Body):
 class CancelRun(Body):
     """Body of POST /api/runs/{id}/cancel; all of it may be left out."""
 
-    reason: str = Field(default="asked for over the API", max_length=1_000)
+    by: str = Field(default="a caller of the HTTP API", max_length=200)
+    reason: str = Field(default="no reason was given", max_length=1_000)
 
 
 class Redrive(Body):
@@ -257,8 +260,9 @@ async def cancel_run(
             )
     except Problem as problem:
         return problem.to_answer()
-    await asyncio.to_thread(request_cancel, clients, run, asked.reason)
-    await tell_to_look(starter, run)
+    cancel = CancelRequest(by=asked.by, reason=asked.reason)
+    await asyncio.to_thread(request_cancel, clients, run, cancel)
+    await wake_up(starter, run)
     return _accepted(run)
 
 

@@ -8,7 +8,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.functions import EventGridEvent
 
 from handlers.configuration.clients import Clients
-from handlers.durable.instances import is_live, tell_to_look
+from handlers.durable.instances import is_live, wake_up
 from handlers.triggers.job_events import check_workspace, parse_job_event
 from orchestrations.errors import InvalidEvent
 
@@ -43,4 +43,4 @@ async def handle_job_event(
         return False
     if not is_live(await starter.get_status(run)):
         return False
-    return await tell_to_look(starter, run)
+    return await wake_up(starter, run)

@@ -1,4 +1,4 @@
-"""The broom: what the timer `reconcile` finds and mends, so that no loss is for good.
+"""The reconciler: what the timer `reconcile` finds and mends, so that no loss is for good.
 
 Each finding is mended by the very step that should have come, under the same derived name; a second
 look finds nothing to do. Events are hints, and a hint can be lost; processes die between two steps;
@@ -29,13 +29,14 @@ from handlers.durable.instances import (
     find_instances,
     is_broken,
     is_live,
-    tell_to_look,
+    wake_up,
 )
 from handlers.durable.status_documents import broken_failure, parsed, run_status, told_status
 from handlers.landing_zone.batch_records import last_window
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
 from handlers.landing_zone.manifests import survey_zone
 from handlers.messaging.dead_letter_queue import Kind, collect, dead_letter, reject_message, sweep
+from handlers.messaging.message_outbox import flush
 from handlers.messaging.retry_queue import start_attempt
 from handlers.messaging.service_bus import NOTIFICATIONS, RETRIES
 from handlers.notifications.outbox import publish_notification
@@ -45,15 +46,15 @@ from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.contracts.notifications import (
     Notification,
-    NotificationKind,
     PublishNotification,
 )
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, DeadLetter, RunRequest, RunState
+from orchestrations.contracts.runs import DeadLetter, RunRequest
 from orchestrations.errors import JobFailed
 from orchestrations.names import notification_id, window_id
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from orchestrations.waiting import ENDED
 
 logger = logging.getLogger(__name__)
@@ -68,15 +69,6 @@ RUN_AGE_LIMIT = timedelta(days=30)
 BUDGET_SECONDS = 300.0
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
 """The queues whose messages Service Bus gives up on, and what they are."""
-# How the end of a run is told of.
-END_KINDS: Mapping[RunState, NotificationKind] = {
-    "succeeded": "succeeded",
-    "retrying": "retrying",
-    "rejected": "failed",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "superseded": "superseded",
-}
 
 
 @dataclass
@@ -91,6 +83,8 @@ class Summary:
     """Runs whose job had ended and that were told to look."""
     runs_closed: list[str] = field(default_factory=list[str])
     """Runs whose instance broke: what was left to do about them was done."""
+    messages_sent: int = 0
+    """Messages that Service Bus had not taken in time."""
     messages_dead_lettered: int = 0
     """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
     faults: list[str] = field(default_factory=list[str])
@@ -135,17 +129,18 @@ async def reconcile(
         monotonic: the clock of the budget, in seconds.
     """
     summary = Summary()
-    broom = _Broom(clients, starter, summary, now, monotonic)
+    reconciler = _Reconciler(clients, starter, summary, now, monotonic)
+    await reconciler.attempt("outbox", reconciler.flush_outbox)
     for pipeline in pipelines.values():
-        await broom.attempt(f"zone of {pipeline.name}", broom.check_zone, pipeline)
+        await reconciler.attempt(f"zone of {pipeline.name}", reconciler.check_zone, pipeline)
     for pipeline in pipelines.values():
-        await broom.attempt(f"claims of {pipeline.name}", broom.check_claims, pipeline)
-    await broom.attempt("dead letters", broom.check_messages)
-    await broom.attempt("runs", broom.check_runs)
+        await reconciler.attempt(f"claims of {pipeline.name}", reconciler.check_claims, pipeline)
+    await reconciler.attempt("dead letters", reconciler.check_messages)
+    await reconciler.attempt("runs", reconciler.check_runs)
     return summary
 
 
-class _Broom:
+class _Reconciler:
     def __init__(
         self,
         clients: Clients,
@@ -235,7 +230,7 @@ class _Broom:
         if told.job is None or told.state not in ("queued", "running"):
             return
         job = await asyncio.to_thread(get_job, self.clients, GetJob(job=told.job))
-        if job.state in ENDED and await tell_to_look(self.starter, run):
+        if job.state in ENDED and await wake_up(self.starter, run):
             self.summary.runs_told.append(run)
 
     async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
@@ -278,7 +273,7 @@ class _Broom:
 
     def _tell(self, instance: DurableOrchestrationStatus, request: RunRequest) -> None:
         status = run_status(instance)
-        kind = END_KINDS[status.state]
+        kind = notification_of(status.state)
         notification = Notification(
             id=notification_id(status.id, kind),
             kind=kind,
@@ -289,6 +284,9 @@ class _Broom:
         publish_notification(
             self.clients, PublishNotification(pipeline=request.pipeline, notification=notification)
         )
+
+    async def flush_outbox(self) -> None:
+        self.summary.messages_sent += await asyncio.to_thread(flush, self.clients)
 
     async def check_messages(self) -> None:
         # Side by side: each spends seconds on waiting for messages that are not there.

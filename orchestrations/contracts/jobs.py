@@ -7,9 +7,33 @@ from typing import Literal
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.pipeline import Rung
+from orchestrations.pipeline import ComputeOption
 
 JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
+
+
+class Capacity(Contract):
+    """A cluster for the job, and the nodes that the job gets there."""
+
+    cluster: str
+    nodes: int
+    ready: bool = True
+    """False while the cluster is being created or changed: ask again."""
+
+
+class EnsureCapacity(ActivityRequest[Capacity]):
+    """Input of `ensure_capacity`: the compute options that may be tried, best first."""
+
+    options: list[ComputeOption]
+    requested: str | None = None
+    """The cluster that an earlier call of this run asked for, when it was not ready."""
+
+
+class CancelRequest(Contract):
+    """Somebody's request to cancel a run."""
+
+    by: str
+    reason: str
 
 
 class Job(Contract):
@@ -19,22 +43,10 @@ class Job(Contract):
     state: JobState
     champion: str | None = None
     """Model version that the job scores beside its own, if there was one at submission."""
-    error: str | None = None
-    cancel_requested: bool = False
+    champion_lead: float = 0.0
+    """How much better the best of the last champions was, on the gate's metric."""
+    cancel: CancelRequest | None = None
     studio_url: str | None = None
-
-
-class Capacity(Contract):
-    """A cluster that can hold the job, and the nodes that the job gets there."""
-
-    cluster: str
-    nodes: int
-
-
-class EnsureCapacity(ActivityRequest[Capacity]):
-    """Input of `ensure_capacity`: the rungs that may be tried, best first."""
-
-    rungs: list[Rung]
 
 
 class SubmitJob(ActivityRequest[Job]):
@@ -58,12 +70,33 @@ class CancelJob(ActivityRequest[Done]):
     job: str
 
 
+class JobDiagnosis(Contract):
+    """Why a job failed, as far as Azure ML and its logs tell."""
+
+    message: str | None = None
+    """What Azure ML says."""
+    rank: int | None = None
+    exit_code: int | None = None
+    log: tuple[str, ...] = ()
+    """The last lines of the failed rank's log."""
+    studio_url: str | None = None
+
+
+class DiagnoseJob(ActivityRequest[JobDiagnosis]):
+    """Input of `diagnose_job`."""
+
+    job: str
+
+
 class Results(Contract):
-    """What a job left: `metrics.json`, or `error.json`."""
+    """What a job left."""
 
     metrics: dict[str, float]
+    """Those that were asked for and are there; non-finite ones are left out."""
     failure: Failure | None = None
     bad_files: int = 0
+    record: str
+    """Blob in the records container with all metrics, or the error, in full."""
 
 
 class ReadResults(ActivityRequest[Results]):
@@ -71,3 +104,6 @@ class ReadResults(ActivityRequest[Results]):
 
     pipeline: str
     run: str
+    completed: bool
+    """Whether the job completed: then its metrics are read, otherwise its error."""
+    metrics: list[str]

@@ -21,4 +21,12 @@ class RegisterModel(ActivityRequest[Model]):
     run: str
     pipeline: Pipeline
     dataset: Dataset
-    metrics: dict[str, float]
+    results: str
+    """The record with the metrics, all of which become properties of the model."""
+    champion: str | None = None
+    """The model version that it was compared with."""
+    gain: float | None = None
+    """How much better than the champion it is on the same held-out data, on the gate's metric."""
+    challenger: bool = False
+    """Registered for people to look at: it was not promoted, and never becomes the champion."""
+    configuration: str | None = None

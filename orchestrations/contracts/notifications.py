@@ -1,32 +1,34 @@
-"""What is sent to everyone who asked to hear of a run."""
+"""Notifications of a run, which go out on every channel of its pipeline."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
 
-NotificationKind = Literal["started", "succeeded", "retrying", "failed", "cancelled", "superseded"]
+NotificationKind = Literal[
+    "started", "succeeded", "not_promoted", "superseded", "cancelled", "retrying", "failed"
+]
 
 
 class Notification(Contract):
-    """Something that happened to a run, told on every channel of its pipeline."""
+    """Something that happened to a run."""
 
     id: str
     kind: NotificationKind
     at: datetime
     status: RunStatus
+    diagnosis: JobDiagnosis | None = None
+    """Why the job failed, if it did."""
     callback_url: str | None = None
 
 
 class PublishNotification(ActivityRequest[Done]):
     """Input of `publish_notification`."""
-
-    ATTEMPTS: ClassVar[int] = 2_880
-    RETRY_SECONDS: ClassVar[float] = 30.0
 
     pipeline: Pipeline
     notification: Notification

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrations.contracts.base import Contract
+from orchestrations.contracts.base import Contract, Failure
 from orchestrations.contracts.jobs import Job
 from orchestrations.contracts.runs import RunRequest
 
@@ -19,7 +19,10 @@ class Waiting(Contract):
 
 
 class RunInput(Contract):
-    """What `retraining` is started with, or starts itself with again while it waits."""
+    """What `retraining` is started with, or continues as new with while it waits."""
 
     request: RunRequest
     waiting: Waiting | None = None
+    """Set while it waits for its job."""
+    ending: Failure | None = None
+    """Set while it ends its job, after this failure."""

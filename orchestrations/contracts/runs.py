@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,18 +18,17 @@ RunState = Literal[
     "submitting",
     "queued",
     "running",
+    "ending",
     "judging",
     "publishing",
     "succeeded",
+    "not_promoted",
+    "superseded",
+    "cancelled",
     "retrying",
     "rejected",
     "failed",
-    "cancelled",
-    "superseded",
 ]
-TERMINAL_RUN_STATES: frozenset[RunState] = frozenset(
-    {"succeeded", "retrying", "rejected", "failed", "cancelled", "superseded"}
-)
 
 
 class RunRequest(Contract):
@@ -39,10 +38,17 @@ class RunRequest(Contract):
     dataset: Dataset
     attempt: int = Field(ge=1)
     callback_url: str | None = None
+    configuration: str | None = None
+    """Hash of the `pipeline.yml` and `job.yml` that were in force when the batch was frozen; their
+    text is kept under it. None: `job.yml` as it is deployed."""
 
 
 class RunStatus(Contract):
-    """Custom status of `retraining`: what `GET /api/runs/{id}` tells."""
+    """Custom status of `retraining`, and the document of `GET /api/runs/{id}`.
+
+    Azure fails an orchestration whose custom status is over 16 KB of UTF-16, so that it holds the
+    gate's metrics only; `results` names the record that has all metrics and errors in full.
+    """
 
     id: str
     pipeline: str
@@ -54,13 +60,14 @@ class RunStatus(Contract):
     metrics: dict[str, float] | None = None
     model: Model | None = None
     error: Failure | None = None
+    reason: str | None = None
+    """Why the run was not promoted, superseded or cancelled."""
+    results: str | None = None
+    """Blob in the records container: what the job left, in full."""
 
 
 class ScheduleRetry(ActivityRequest[Done]):
     """Input of `schedule_retry`: start this request when the delay is over."""
-
-    ATTEMPTS: ClassVar[int] = 2_880
-    RETRY_SECONDS: ClassVar[float] = 30.0
 
     request: RunRequest
     delay_seconds: float
@@ -68,9 +75,6 @@ class ScheduleRetry(ActivityRequest[Done]):
 
 class DeadLetter(ActivityRequest[Done]):
     """Input of `dead_letter`: the request as it failed, and why."""
-
-    ATTEMPTS: ClassVar[int] = 2_880
-    RETRY_SECONDS: ClassVar[float] = 30.0
 
     run: str
     request: RunRequest

@@ -83,8 +83,8 @@ class Scene:
         return await self.until("retraining", is_in("running"))
 
     async def look(self, generation: Generation) -> None:
-        """Raise the event `look`."""
-        path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/look"
+        """Raise the event `wake_up`."""
+        path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/wake_up"
         await self.post(path, key="system_key")
 
     async def wear_out(self, generation: Generation) -> None:

@@ -15,7 +15,7 @@ from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.engine.replay import ReplayFailed
 from orchestrations import activities
 from orchestrations.contracts.landing import LandingResult
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES
+from orchestrations.transitions import TERMINAL_RUN_STATES
 from tests.replay.recording import HISTORIES, Document, Recording, load_all
 from tests.replay.replaying import ORCHESTRATORS, NotAsRecorded, Orchestration, go_on, replay
 

@@ -51,9 +51,11 @@ class Resources:
 class Versions(Resources):
     def __init__(self) -> None:
         super().__init__(key=lambda asset: (asset.name, str(asset.version)))
+        self.archived: set[tuple[str, str]] = set()
 
-    def list(self, name: str) -> Any:
-        found = [asset for key, asset in self.store.items() if key[0] == name]
+    def list(self, name: str, *, list_view_type: str = "ActiveOnly") -> Any:
+        hidden = set() if list_view_type == "All" else self.archived
+        found = [asset for key, asset in self.store.items() if key[0] == name and key not in hidden]
         if not found:
             raise refusal(404, f"{name} was not found")
         return iter(found)
@@ -65,6 +67,7 @@ class Jobs(Resources):
         self.cancelled: list[str] = []
         self.cancel_faults: list[Callable[[str], None]] = []
         self.run_error: Any = None
+        self.log_files: dict[str, str] = {}
         self._runs_operations = SimpleNamespace(get_run_details=self._get_run_details)
 
     def create_or_update(self, resource: Any) -> Any:
@@ -84,7 +87,7 @@ class Jobs(Resources):
     def _get_run_details(self, name: str) -> Any:
         if isinstance(self.run_error, Exception):
             raise self.run_error
-        return SimpleNamespace(error=self.run_error, run=name)
+        return SimpleNamespace(error=self.run_error, run=name, log_files=self.log_files)
 
 
 def vary(job: Any, status: str) -> Any:

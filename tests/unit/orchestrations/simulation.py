@@ -167,6 +167,8 @@ class Instance:
 
     # The durable context.
 
+    is_replaying = False
+
     @property
     def current_utc_datetime(self) -> datetime:
         return self.simulation.now

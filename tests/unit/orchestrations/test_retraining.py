@@ -1,20 +1,30 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
+from orchestrations.activities import (
+    ACTIVITIES,
+    FAILURE_KEY,
+    FAULT_MARK,
+    RESULT_KEY,
+    fault_text,
+    parse_fault,
+)
 from orchestrations.contracts.base import Contract, Done, Failure
 from orchestrations.contracts.datasets import DataAsset, Superseded
 from orchestrations.contracts.jobs import (
     CancelJob,
+    CancelRequest,
     Capacity,
     EnsureCapacity,
     Job,
+    JobDiagnosis,
     JobState,
     Results,
     SubmitJob,
@@ -23,14 +33,22 @@ from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.notifications import PublishNotification
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunStatus, ScheduleRetry
-from orchestrations.looking import LOOK
+from orchestrations.errors import QuotaExceeded, TransientError
+from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.names import run_id
+from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from orchestrations.retrying import describe
+from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.waiting import POLLS_PER_GENERATION
-from tests.unit.orchestrations.examples import DATASET, run_request
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
 from tests.unit.orchestrations.simulation import START, Instance, Simulation
 
 GOOD = {"accuracy": 0.97, "champion_accuracy": 0.93}
+
+
+def left(metrics: dict[str, float], **more: Any) -> Results:
+    return Results(metrics=metrics, record="runs/digits/results.json", **more)
 
 
 @dataclass
@@ -38,7 +56,7 @@ class Cluster:
     """A workspace whose one job goes through the given states at the given seconds."""
 
     states: list[tuple[float, JobState]]
-    results: Results = field(default_factory=lambda: Results(metrics=GOOD))
+    results: Results = field(default_factory=lambda: left(GOOD))
     champion: str | None = "1"
     job_error: str | None = None
     superseded_by: str | None = None
@@ -46,7 +64,8 @@ class Cluster:
     broken: set[str] = field(default_factory=set)
     outages: dict[str, range] = field(default_factory=dict)
     """Activity → the seconds in which it is out of reach."""
-    cancel_requested: bool = False
+    cancel: CancelRequest | None = None
+    cluster_ready_after: float = 0
     cancelled: bool = False
     calls: list[tuple[str, Any]] = field(default_factory=list)
     looks: list[datetime] = field(default_factory=list)
@@ -76,7 +95,11 @@ class Cluster:
             case "register_dataset":
                 return DataAsset(name="digits", version=DATASET.version)
             case "ensure_capacity":
-                return Capacity(cluster=request.rungs[0].cluster, nodes=request.rungs[0].nodes)
+                option = request.options[0]
+                ready = self.seconds >= self.cluster_ready_after
+                return Capacity(cluster=option.cluster, nodes=option.nodes, ready=ready)
+            case "diagnose_job":
+                return JobDiagnosis(message=self.job_error, rank=1, exit_code=137, log=("boom",))
             case "submit_job":
                 return self.job(request.run)
             case "get_job":
@@ -99,21 +122,20 @@ class Cluster:
             name=name,
             state="cancelled" if self.cancelled else state,
             champion=self.champion,
-            error=self.job_error,
-            cancel_requested=self.cancel_requested,
+            cancel=self.cancel,
         )
 
     @property
     def seconds(self) -> float:
         return (self.simulation.now - START).total_seconds()
 
-    def run(self, attempt: int = 1) -> RunStatus:
-        instance = self.start(attempt)
+    def run(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> RunStatus:
+        instance = self.start(attempt, pipeline)
         assert instance.error is None
         return RunStatus.from_dict(instance.output)
 
-    def start(self, attempt: int = 1) -> Instance:
-        request = run_request(attempt)
+    def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> Instance:
+        request = run_request(attempt).model_copy(update={"pipeline": pipeline})
         name = run_id("digits", DATASET.version, attempt)
         instance = self.simulation.start("retraining", name, RunInput(request=request).to_dict())
         self.simulation.run()
@@ -128,7 +150,7 @@ class Cluster:
 
 
 def wake(cluster: Cluster, run: str) -> None:
-    cluster.simulation.instances[run].raise_event(LOOK)
+    cluster.simulation.instances[run].raise_event(WAKE_UP)
 
 
 QUICK: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "completed")]
@@ -183,20 +205,53 @@ def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer() -> None:
     assert 15 <= waits[True] < 17
 
 
-def test_a_model_below_the_floor_is_rejected_and_dead_lettered() -> None:
-    cluster = Cluster(QUICK, results=Results(metrics={"accuracy": 0.5, "champion_accuracy": 0.4}))
+@pytest.mark.parametrize(
+    ("metrics", "registered"),
+    [
+        ({"accuracy": 0.5, "champion_accuracy": 0.4}, False),
+        ({"accuracy": 0.9, "champion_accuracy": 0.9}, True),
+    ],
+)
+@pytest.mark.parametrize("register_challengers", [False, True])
+def test_a_verdict_is_no_failure(
+    metrics: dict[str, float], *, registered: bool, register_challengers: bool
+) -> None:
+    cluster = Cluster(QUICK, results=left(metrics))
+    model = PIPELINE.model.model_copy(update={"register_challengers": register_challengers})
+    pipeline = PIPELINE.model_copy(update={"model": model})
+    status = cluster.run(pipeline=pipeline)
+    assert (status.state, status.error) == ("not_promoted", None)
+    assert status.reason is not None
+    assert not cluster.requests("dead_letter")
+    assert not cluster.requests("schedule_retry")
+    assert cluster.told == ["started", "not_promoted"]
+    challengers = cluster.requests("register_model")
+    assert len(challengers) == (registered and register_challengers)
+    assert all(each.challenger for each in challengers)
+
+
+def test_data_that_changed_is_superseded() -> None:
+    failure = Failure(type="DataChanged", message="7/1.png was overwritten", permanent=True)
+    cluster = Cluster(FAILING, results=left({}, failure=failure))
+    status = cluster.run()
+    assert (status.state, status.reason) == ("superseded", failure.message)
+    assert not cluster.requests("dead_letter")
+    assert cluster.told == ["started", "superseded"]
+
+
+@pytest.mark.parametrize("metrics", [{}, {"loss": 0.1}])
+def test_a_mistake_of_the_trainer_is_paid_for_once(metrics: dict[str, float]) -> None:
+    cluster = Cluster(QUICK, results=left(metrics))
     status = cluster.run()
     assert status.state == "rejected"
     assert status.error is not None
-    assert status.error.type == "GateNotMet"
-    assert not cluster.requests("register_model")
-    assert len(cluster.requests("dead_letter")) == 1
-    assert cluster.told == ["started", "failed"]
+    assert status.error.type == "InvalidResults"
+    assert not cluster.requests("schedule_retry")
 
 
 def test_a_failed_job_comes_back_with_the_policys_delay() -> None:
     for attempt, delay in ((1, 5.0), (2, 60.0)):
-        cluster = Cluster(FAILING, results=Results(metrics={}), job_error="rank 1 died: SIGKILL")
+        cluster = Cluster(FAILING, results=left({}), job_error="rank 1 died: SIGKILL")
         status = cluster.run(attempt)
         assert status.state == "retrying"
         assert status.error == Failure(
@@ -209,7 +264,7 @@ def test_a_failed_job_comes_back_with_the_policys_delay() -> None:
 
 
 def test_the_last_attempt_is_dead_lettered() -> None:
-    cluster = Cluster(FAILING, results=Results(metrics={}), job_error="again")
+    cluster = Cluster(FAILING, results=left({}), job_error="again")
     status = cluster.run(attempt=3)
     assert status.state == "failed"
     assert not cluster.requests("schedule_retry")
@@ -220,7 +275,7 @@ def test_the_last_attempt_is_dead_lettered() -> None:
 
 def test_refused_data_is_quarantined_and_never_tried_again() -> None:
     failure = Failure(type="DataRejected", message="60 of 660 files are no images", permanent=True)
-    cluster = Cluster(FAILING, results=Results(metrics={}, failure=failure, bad_files=60))
+    cluster = Cluster(FAILING, results=left({}, failure=failure, bad_files=60))
     status = cluster.run()
     assert status.state == "rejected"
     assert status.error == failure
@@ -304,7 +359,9 @@ def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> Non
 
 
 def test_a_request_to_cancel_reaches_the_job() -> None:
-    cluster = Cluster([(0, "queued"), (10, "running")], cancel_requested=True)
+    cluster = Cluster(
+        [(0, "queued"), (10, "running")], cancel=CancelRequest(by="ada", reason="wrong upload")
+    )
     status = cluster.run()
     assert status.state == "cancelled"
     assert cluster.requests("cancel_job") == [CancelJob(job=status.id)]
@@ -376,7 +433,7 @@ def test_a_later_attempt_takes_a_later_rung_and_the_last_one_repeats() -> None:
         assert isinstance(capacity, EnsureCapacity)
         (job,) = cluster.requests("submit_job")
         assert isinstance(job, SubmitJob)
-        assert job.capacity.cluster == capacity.rungs[0].cluster == cluster_name
+        assert job.capacity.cluster == capacity.options[0].cluster == cluster_name
 
 
 def test_notification_ids_are_derived() -> None:
@@ -388,3 +445,82 @@ def test_notification_ids_are_derived() -> None:
         if isinstance(request, PublishNotification)
     ]
     assert ids == [f"{status.id}:started", f"{status.id}:succeeded"]
+
+
+def test_the_custom_status_is_at_most_4_kb_of_utf_16() -> None:
+    """Azure fails an orchestration whose custom status is over 16 KB."""
+    long = "\N{SNOWMAN} " * 10_000
+    for cluster in (
+        Cluster(FAILING, results=left({}), job_error=long),
+        Cluster(QUICK, refuse={"submit_job": Failure(type="J", message=long, permanent=True)}),
+        Cluster(QUICK, superseded_by=long),
+        Cluster(QUICK, cancel=CancelRequest(by=long, reason=long)),
+    ):
+        instance = cluster.start(attempt=2)
+        sizes = [len(json.dumps(each).encode("utf-16-le")) for each in instance.statuses]
+        assert max(sizes) <= STATUS_LIMIT_BYTES == 4096
+
+
+def test_an_outage_of_azure_ml_does_not_start_a_second_job_beside_the_first() -> None:
+    """The job is ended first, however long that takes, in bounded history."""
+    cluster = Cluster([(0, "running")], outages={"cancel_job": range(100_000)})
+    instance = cluster.start()
+    status = RunStatus.from_dict(instance.output)
+    assert status.state == "retrying"
+    assert status.error is not None
+    assert status.error.type == "DeadlineExceeded"
+    assert cluster.cancelled
+    assert (status.since - START).total_seconds() > 100_000
+    assert instance.generations > 100_000 / 300 / POLLS_PER_GENERATION
+    calls = [name for name, _ in cluster.calls]
+    assert calls.index("schedule_retry") > len(calls) - 1 - calls[::-1].index("cancel_job")
+
+
+def test_a_cluster_that_is_being_changed_is_waited_for() -> None:
+    cluster = Cluster([(0, "queued"), (400, "completed")], cluster_ready_after=300)
+    assert cluster.run().state == "succeeded"
+    asked = cluster.requests("ensure_capacity")
+    assert len(asked) > 10
+    assert [each.requested for each in asked[:2]] == [None, "spot"]
+
+
+def test_a_cluster_that_never_gets_ready_is_a_failed_attempt() -> None:
+    cluster = Cluster(QUICK, cluster_ready_after=1e9)
+    status = cluster.run()
+    assert status.state == "retrying"
+    assert not cluster.requests("submit_job")
+
+
+def test_a_failed_jobs_notification_says_why() -> None:
+    cluster = Cluster(FAILING, results=left({}), job_error="rank 1 exited with code 137")
+    cluster.run()
+    (_, retrying) = cluster.requests("publish_notification")
+    assert retrying.notification.diagnosis.log == ("boom",)
+    assert retrying.notification.diagnosis.exit_code == 137
+
+
+def test_a_cancelled_run_says_who_and_why() -> None:
+    cluster = Cluster([(0, "running")], cancel=CancelRequest(by="ada", reason="wrong upload"))
+    assert cluster.run().reason == "cancelled by ada: wrong upload"
+    elsewhere = Cluster([(0, "running"), (20, "cancelled")])
+    assert "in Azure ML" in (elsewhere.run().reason or "")
+
+
+def test_a_job_that_completes_after_its_cancellation_is_not_registered() -> None:
+    cluster = Cluster([(0, "completed")], cancel=CancelRequest(by="ada", reason="wrong upload"))
+    assert cluster.run().state == "cancelled"
+    assert not cluster.requests("register_model")
+
+
+def test_the_types_of_errors_survive_the_durable_boundary() -> None:
+    """As a host words it: with its own text before, and a stack behind."""
+    failure = describe(QuotaExceeded("no \n option fits"))
+    for text in (
+        fault_text(failure),
+        f"Activity function 'x' failed: ActivityFault: {fault_text(failure)}\nStack: File 1",
+    ):
+        assert describe(parse_fault(text)) == failure
+    for text in ("worker died\nStack: File 1", f'x {FAULT_MARK}{{"type": \n cut', ""):
+        error = parse_fault(text)
+        assert type(error) is TransientError
+        assert "Stack" not in str(error)

@@ -8,24 +8,24 @@ from azure.ai.ml.entities import AmlCompute
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from orchestrations.contracts.jobs import EnsureCapacity
 from orchestrations.errors import JobRejected
-from orchestrations.pipeline import Rung
+from orchestrations.pipeline import ComputeOption
 from tests.local.handlers.azure_ml.conftest import Cloud
 
 
-def ensure(cloud: Cloud, rung: Rung) -> AmlCompute:
-    capacity = ensure_capacity(cloud.clients, EnsureCapacity(rungs=[rung]))
+def ensure(cloud: Cloud, option: ComputeOption) -> AmlCompute:
+    capacity = ensure_capacity(cloud.clients, EnsureCapacity(options=[option]))
     return cast("AmlCompute", cloud.clients.ml.compute.get(capacity.cluster))
 
 
 def test_makes_a_cluster_and_lets_it_grow_but_never_shrink(cloud: Cloud) -> None:
-    rung = Rung(
+    option = ComputeOption(
         cluster="growing",
         size="Standard_D4s_v5",
         priority="low_priority",
         nodes=2,
         idle_seconds_before_scale_down=90,
     )
-    made = ensure(cloud, rung)
+    made = ensure(cloud, option)
     assert (made.size, made.tier, made.min_instances, made.max_instances) == (
         "Standard_D4s_v5",
         "low_priority",
@@ -33,14 +33,14 @@ def test_makes_a_cluster_and_lets_it_grow_but_never_shrink(cloud: Cloud) -> None
         2,
     )
     assert made.idle_time_before_scale_down == 90
-    assert ensure(cloud, rung.model_copy(update={"nodes": 5})).max_instances == 5
-    assert ensure(cloud, rung).max_instances == 5
+    assert ensure(cloud, option.model_copy(update={"nodes": 5})).max_instances == 5
+    assert ensure(cloud, option).max_instances == 5
 
 
 def test_a_cluster_of_another_size_or_priority_is_not_used(cloud: Cloud) -> None:
-    rung = Rung(cluster="fixed", size="Standard_D4s_v5", nodes=1)
-    ensure(cloud, rung)
+    option = ComputeOption(cluster="fixed", size="Standard_D4s_v5", nodes=1)
+    ensure(cloud, option)
     with pytest.raises(JobRejected, match="its size is Standard_D4s_v5, not Standard_NC6"):
-        ensure(cloud, rung.model_copy(update={"size": "Standard_NC6"}))
+        ensure(cloud, option.model_copy(update={"size": "Standard_NC6"}))
     with pytest.raises(JobRejected, match="its priority is dedicated, not low_priority"):
-        ensure(cloud, rung.model_copy(update={"priority": "low_priority"}))
+        ensure(cloud, option.model_copy(update={"priority": "low_priority"}))

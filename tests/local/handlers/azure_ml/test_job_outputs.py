@@ -10,7 +10,7 @@ from handlers.azure_ml.job_outputs import (
     results_folder,
 )
 from orchestrations.contracts.jobs import ReadResults, Results
-from orchestrations.errors import JobFailed
+from orchestrations.errors import InvalidResults
 from tests.local.handlers.azure_ml.conftest import Cloud
 
 
@@ -24,22 +24,25 @@ def leave(cloud: Cloud, run: str, file: str, text: bytes) -> None:
     container.upload_blob(results_folder("digits", run) + file, text)
 
 
+def request(run: str, *, completed: bool = True) -> ReadResults:
+    return ReadResults(pipeline="digits", run=run, completed=completed, metrics=["accuracy"])
+
+
 def test_reads_what_lies_in_the_default_datastore(cloud: Cloud) -> None:
     leave(cloud, "read-1", METRICS_FILE, b'{"accuracy": 0.9}')
     leave(cloud, "read-1", ERROR_FILE, b'{"type": "X", "message": "x", "files": [{"path": "a"}]}')
-    results = read_results(cloud.clients, ReadResults(pipeline="digits", run="read-1"))
-    assert results.metrics == {"accuracy": 0.9}
-    assert results.bad_files == 1
+    assert read_results(cloud.clients, request("read-1")).metrics == {"accuracy": 0.9}
+    assert read_results(cloud.clients, request("read-1", completed=False)).bad_files == 1
     assert read_bad_files(cloud.clients, "digits", "read-1") == {"a": ""}
 
 
 def test_what_is_not_there_is_nothing(cloud: Cloud) -> None:
     leave(cloud, "read-0", METRICS_FILE, b"{}")
-    results = read_results(cloud.clients, ReadResults(pipeline="digits", run="read-2"))
-    assert results == Results(metrics={})
+    results = read_results(cloud.clients, request("read-2"))
+    assert results == Results(metrics={}, record="runs/read-2/results.json")
 
 
 def test_an_empty_file_is_told_as_such(cloud: Cloud) -> None:
     leave(cloud, "read-3", METRICS_FILE, b"")
-    with pytest.raises(JobFailed, match=r"metrics.json of run read-3 is no valid JSON"):
-        read_results(cloud.clients, ReadResults(pipeline="digits", run="read-3"))
+    with pytest.raises(InvalidResults, match=r"metrics.json of run read-3 is no valid JSON"):
+        read_results(cloud.clients, request("read-3"))

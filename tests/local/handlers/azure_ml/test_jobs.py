@@ -9,6 +9,7 @@ import pytest
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from handlers.azure_ml.data_assets import register_dataset
+from handlers.azure_ml.job_failures import diagnose_job
 from handlers.azure_ml.job_outputs import read_results
 from handlers.azure_ml.jobs import (
     cancel_job,
@@ -20,7 +21,9 @@ from handlers.azure_ml.model_registry import find_champion, register_model
 from orchestrations.contracts.datasets import RegisterDataset
 from orchestrations.contracts.jobs import (
     CancelJob,
+    CancelRequest,
     Capacity,
+    DiagnoseJob,
     EnsureCapacity,
     GetJob,
     Job,
@@ -29,8 +32,8 @@ from orchestrations.contracts.jobs import (
 )
 from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobFailed, JobRejected
-from orchestrations.names import model_version, run_id
-from orchestrations.pipeline import Rung
+from orchestrations.names import run_id
+from orchestrations.pipeline import ComputeOption
 from orchestrations.waiting import ENDED
 from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
@@ -70,7 +73,7 @@ if str(champion) != "none":
 trained.write_text("")
 (results / "metrics.json").write_text(json.dumps(metrics))
 """
-RUNG = Rung(cluster="jobs", size="Standard_D4s_v5", nodes=4)
+OPTION = ComputeOption(cluster="jobs", size="Standard_D4s_v5", nodes=4)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,7 @@ def prepared(cloud: Cloud) -> Cloud:
     (folder / "job.yml").write_text(JOB_YML)
     (folder / "code" / "train.py").write_text(TRAIN_PY)
     cloud.clients.records.upload_blob(f"{DATASET.manifest_path}/MLTable", "", overwrite=True)
-    ensure_capacity(cloud.clients, EnsureCapacity(rungs=[RUNG]))
+    ensure_capacity(cloud.clients, EnsureCapacity(options=[OPTION]))
     register_dataset(cloud.clients, RegisterDataset(pipeline=PIPELINE, dataset=DATASET))
     return cloud
 
@@ -94,7 +97,7 @@ def submission(cloud: Cloud, attempt: int, todo: str) -> SubmitJob:
     return SubmitJob(
         run=run,
         request=run_request(attempt),
-        capacity=Capacity(cluster=RUNG.cluster, nodes=1),
+        capacity=Capacity(cluster=OPTION.cluster, nodes=1),
         asset=asset,
     )
 
@@ -116,8 +119,9 @@ def log_of(cloud: Cloud, run: str) -> str:
     return "\n".join(container.download_blob(name).readall().decode() for name in names)
 
 
-def results_of(run: str) -> ReadResults:
-    return ReadResults(pipeline=PIPELINE.name, run=run)
+def results_of(run: str, *, completed: bool = True) -> ReadResults:
+    metrics = ["accuracy", "champion_accuracy", "resumed"]
+    return ReadResults(pipeline=PIPELINE.name, run=run, completed=completed, metrics=metrics)
 
 
 def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> None:
@@ -129,15 +133,15 @@ def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> Non
     assert results.metrics == {"accuracy": 0.9, "resumed": 0.0}
 
     request = RegisterModel(
-        run=first.name, pipeline=PIPELINE, dataset=DATASET, metrics=results.metrics
+        run=first.name, pipeline=PIPELINE, dataset=DATASET, results=results.record
     )
     model = register_model(clients, request)
     assert register_model(clients, request) == model
-    assert model.version == str(model_version(DATASET.frozen_at))
+    assert model.version == "1"
     kept = clients.ml.models.get(model.name, model.version)
     assert kept.properties["metrics.accuracy"] == "0.9"
     assert "/codes/" in kept.properties["landfall.code"]
-    champion = find_champion(clients, PIPELINE.model.name)
+    champion = find_champion(clients, PIPELINE)
     assert champion is not None
     assert champion.version == model.version
 
@@ -150,17 +154,19 @@ def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> Non
         "champion_accuracy": 0.8,
     }
     clients.ml.models.archive(model.name, model.version)
-    assert find_champion(clients, PIPELINE.model.name) is None
+    assert find_champion(clients, PIPELINE) is None
     # Whoever adopts the first job judges it by the champion that it had: none.
     assert submit_job(clients, submission(prepared, 1, "train")).champion is None
 
 
 def test_a_failed_job_says_why(prepared: Cloud) -> None:
     job = submit_job(prepared.clients, submission(prepared, 11, "fail"))
-    failed = wait_until(prepared, job.name, "failed")
-    assert failed.error
-    assert "65" in failed.error
-    results = read_results(prepared.clients, results_of(job.name))
+    wait_until(prepared, job.name, "failed")
+    diagnosis = diagnose_job(prepared.clients, DiagnoseJob(job=job.name))
+    assert (diagnosis.rank, diagnosis.exit_code) == (0, 65)
+    assert diagnosis.studio_url
+    assert log_of(prepared, job.name).endswith(diagnosis.log[-1] + "\n")
+    results = read_results(prepared.clients, results_of(job.name, completed=False))
     assert results.failure is not None
     assert (results.failure.type, results.failure.permanent) == ("DataRejected", True)
     assert results.bad_files == 1
@@ -178,12 +184,13 @@ def test_submitted_many_times_at_once_it_is_one_job(prepared: Cloud) -> None:
 def test_a_request_to_cancel_is_seen_and_a_cancel_ends_the_job(prepared: Cloud) -> None:
     clients = prepared.clients
     run = submit_job(clients, submission(prepared, 31, "wait")).name
-    assert not wait_until(prepared, run, "running").cancel_requested
-    request_cancel(clients, run, "a mistake")
-    request_cancel(clients, run, "once more")
-    assert get_job(clients, GetJob(job=run)).cancel_requested
+    assert wait_until(prepared, run, "running").cancel is None
+    asked = CancelRequest(by="ada", reason="a mistake")
+    request_cancel(clients, run, asked)
+    request_cancel(clients, run, CancelRequest(by="bob", reason="once more"))
+    assert get_job(clients, GetJob(job=run)).cancel == asked
     cancel_job(clients, CancelJob(job=run))
-    assert not wait_until(prepared, run, "cancelled").cancel_requested
+    assert wait_until(prepared, run, "cancelled").cancel == asked
     cancel_job(clients, CancelJob(job=run))
 
 

@@ -131,7 +131,7 @@ async def test_a_marker_cuts_the_wait_short(zone: Zone) -> None:
     hub = TaskHub()
     assert await handle(zone, hub, zone.event("1.png", "0x1")) == "started"
     assert await handle(zone, hub, zone.event("_SUCCESS", "0x2")) == "merged"
-    assert hub.raised == [(instance(zone), "look")]
+    assert hub.raised == [(instance(zone), "wake_up")]
 
 
 @pytest.mark.parametrize("status", ["closing", "unknown"])
@@ -140,7 +140,7 @@ async def test_a_landing_that_may_look_no_more_is_told(zone: Zone, status: str) 
     told = a_landing(zone, "closing") if status == "closing" else {"of": "another release"}
     hub.add(instance(zone), "landing", custom_status=told)
     assert await handle(zone, hub, zone.event("1.png", "0x1")) == "merged"
-    assert hub.raised == [(instance(zone), "look")]
+    assert hub.raised == [(instance(zone), "wake_up")]
 
 
 @pytest.mark.parametrize("phase", ["settling", "training"])

@@ -19,7 +19,7 @@ from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
 from handlers.notifications.outbox import parse_delivery
 from handlers.triggers import reconciliation
-from handlers.triggers.reconciliation import BUDGET_SECONDS, END_KINDS, Summary, reconcile
+from handlers.triggers.reconciliation import BUDGET_SECONDS, Summary, reconcile
 from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.contracts.landing import (
     ClaimDataset,
@@ -28,7 +28,7 @@ from orchestrations.contracts.landing import (
     RecordWindow,
 )
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunRequest, RunState, RunStatus
+from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
 from orchestrations.names import landing_instance, run_id, window_id
 from orchestrations.pipeline import Notifications, Pipeline
 from tests.local.handlers.world_with_messaging import Namespace, World
@@ -197,7 +197,7 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
     scene.add_job(status)
     summary = await scene.reconcile()
     assert summary.runs_told == [scene.run] * times
-    assert scene.hub.raised == [(scene.run, "look")] * times
+    assert scene.hub.raised == [(scene.run, "wake_up")] * times
     assert summary.faults == []
 
 
@@ -301,10 +301,6 @@ async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
     (message,) = [each for each in told if str(each.message_id).startswith(scene.run)]
     assert message.message_id == f"{scene.run}:{kind}:service_bus"
     assert parse_delivery(str(message)).notification.status.state == state
-
-
-def test_every_end_of_a_run_is_told() -> None:
-    assert END_KINDS.keys() == TERMINAL_RUN_STATES
 
 
 @pytest.mark.usefixtures("quiet_queues")

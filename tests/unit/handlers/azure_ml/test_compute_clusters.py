@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from handlers.azure_ml import compute_clusters
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
 from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
-from orchestrations.pipeline import Rung
+from orchestrations.pipeline import ComputeOption
 from tests.unit.handlers.azure_ml_fake import World, make_world, refusal
 
-SPOT = Rung(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
-DEDICATED = Rung(cluster="dedicated", size="Standard_D4s_v5", nodes=4)
-LADDER = EnsureCapacity(rungs=[SPOT, DEDICATED])
+SPOT = ComputeOption(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
+DEDICATED = ComputeOption(cluster="dedicated", size="Standard_D4s_v5", nodes=4)
+OPTIONS = EnsureCapacity(options=[SPOT, DEDICATED])
 
 
 @pytest.fixture
@@ -39,8 +38,8 @@ def quota(_: Any) -> None:
     raise refusal(400, "The specified subscription has a total vCPU quota of 0")
 
 
-def test_makes_the_first_rungs_cluster(world: World) -> None:
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+def test_makes_the_first_options_cluster(world: World) -> None:
+    assert ensure_capacity(world.clients, OPTIONS) == Capacity(cluster="spot", nodes=SPOT.nodes)
     made = world.workspace.compute.get("spot")
     assert (made.size, made.tier) == ("Standard_D4s_v5", "low_priority")
     assert (made.min_instances, made.max_instances) == (0, 2)
@@ -49,13 +48,13 @@ def test_makes_the_first_rungs_cluster(world: World) -> None:
 
 def test_leaves_a_cluster_alone_that_is_large_enough(world: World) -> None:
     world.workspace.compute.store["spot",] = a_cluster(max_instances=8)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+    assert ensure_capacity(world.clients, OPTIONS) == Capacity(cluster="spot", nodes=SPOT.nodes)
     assert world.workspace.compute.created == 0
 
 
 def test_raises_a_maximum_that_is_too_small_and_nothing_else(world: World) -> None:
     world.workspace.compute.store["spot",] = a_cluster(max_instances=1, min_instances=1)
-    ensure_capacity(world.clients, LADDER)
+    ensure_capacity(world.clients, OPTIONS)
     cluster = world.workspace.compute.get("spot")
     assert (cluster.max_instances, cluster.min_instances) == (2, 1)
 
@@ -64,14 +63,14 @@ def test_raises_a_maximum_that_is_too_small_and_nothing_else(world: World) -> No
 def test_a_cluster_that_grows_stays_in_its_subnet(world: World, subnet: str | None) -> None:
     settings = SimpleNamespace(subnet=subnet)
     world.workspace.compute.store["spot",] = a_cluster(max_instances=1, network_settings=settings)
-    ensure_capacity(world.clients, LADDER)
+    ensure_capacity(world.clients, OPTIONS)
     kept = world.workspace.compute.get("spot").network_settings
     assert (kept and kept.subnet) == subnet
 
 
 def test_puts_a_failed_cluster_again(world: World) -> None:
     world.workspace.compute.store["spot",] = a_cluster(provisioning_state="Failed")
-    ensure_capacity(world.clients, LADDER)
+    ensure_capacity(world.clients, OPTIONS)
     assert world.workspace.compute.created == 1
 
 
@@ -82,14 +81,14 @@ def test_a_crash_after_the_creation_finds_the_cluster(world: World) -> None:
 
     world.workspace.compute.faults.append(die_after)
     with pytest.raises(KeyboardInterrupt):
-        ensure_capacity(world.clients, LADDER)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+        ensure_capacity(world.clients, OPTIONS)
+    assert ensure_capacity(world.clients, OPTIONS) == Capacity(cluster="spot", nodes=SPOT.nodes)
     assert world.workspace.compute.created == 0
 
 
-def test_without_quota_the_next_rung_is_taken(world: World) -> None:
+def test_without_quota_the_next_option_is_taken(world: World) -> None:
     world.workspace.compute.faults.append(quota)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(
+    assert ensure_capacity(world.clients, OPTIONS) == Capacity(
         cluster="dedicated", nodes=DEDICATED.nodes
     )
 
@@ -99,18 +98,18 @@ def test_a_failed_operation_may_speak_of_quota_too(world: World) -> None:
         raise refusal(200, "Operation results in exceeding quota limits of Microsoft.BatchAI")
 
     world.workspace.compute.faults.append(fail)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(
+    assert ensure_capacity(world.clients, OPTIONS) == Capacity(
         cluster="dedicated", nodes=DEDICATED.nodes
     )
 
 
-def test_with_no_rung_left_every_rung_and_reason_is_named(world: World) -> None:
+def test_with_no_option_left_every_option_and_reason_is_named(world: World) -> None:
     world.workspace.compute.faults += [quota, quota]
     with pytest.raises(
         QuotaExceeded,
         match=r"spot \(2 x Standard_D4s_v5\): The .* quota of 0; dedicated \(4 x .*quota of 0",
     ):
-        ensure_capacity(world.clients, LADDER)
+        ensure_capacity(world.clients, OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +121,12 @@ def test_with_no_rung_left_every_rung_and_reason_is_named(world: World) -> None:
         ({"type": "computeinstance"}, "it is of type computeinstance"),
     ],
 )
-def test_a_cluster_that_is_not_what_the_rung_says_is_an_error(
+def test_a_cluster_that_is_not_what_the_option_says_is_an_error(
     world: World, changes: dict[str, Any], said: str
 ) -> None:
     world.workspace.compute.store["spot",] = a_cluster(**changes)
     with pytest.raises(JobRejected, match=said):
-        ensure_capacity(world.clients, LADDER)
+        ensure_capacity(world.clients, OPTIONS)
 
 
 def test_another_refusal_is_permanent(world: World) -> None:
@@ -136,48 +135,57 @@ def test_another_refusal_is_permanent(world: World) -> None:
 
     world.workspace.compute.faults.append(refuse)
     with pytest.raises(JobRejected, match="cannot have cluster spot: no such VM size"):
-        ensure_capacity(world.clients, LADDER)
+        ensure_capacity(world.clients, OPTIONS)
 
 
-@pytest.mark.parametrize("status", [409, 429, 503])
-def test_a_fault_or_a_conflict_may_pass(world: World, status: int) -> None:
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_fault_may_pass(world: World, status: int) -> None:
     def fail(_: Any) -> None:
         raise refusal(status, "not now")
 
     world.workspace.compute.faults.append(fail)
     with pytest.raises(Exception, match="not now") as raised:
-        ensure_capacity(world.clients, LADDER)
+        ensure_capacity(world.clients, OPTIONS)
     assert not isinstance(raised.value, JobRejected)
 
 
-def test_waits_for_a_change_that_was_cut_off_from_its_activity(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = a_cluster(provisioning_state="Creating")
+NOT_READY = Capacity(cluster="spot", nodes=SPOT.nodes, ready=False)
+
+
+def test_a_cluster_that_another_execution_changes_is_not_ready(world: World) -> None:
+    def conflict(_: Any) -> None:
+        raise refusal(409, "not now")
+
+    world.workspace.compute.faults.append(conflict)
+    assert ensure_capacity(world.clients, OPTIONS) == NOT_READY
+
+
+@pytest.mark.parametrize("state", ["Creating", "Updating", "Deleting"])
+def test_a_cluster_that_is_being_changed_is_not_ready(world: World, state: str) -> None:
+    cluster = a_cluster(provisioning_state=state)
     world.workspace.compute.store["spot",] = cluster
-
-    def settle(_seconds: float) -> None:
-        cluster.provisioning_state = "Succeeded"
-
-    monkeypatch.setattr(compute_clusters.time, "sleep", settle)
-    assert ensure_capacity(world.clients, LADDER) == Capacity(cluster="spot", nodes=SPOT.nodes)
+    assert ensure_capacity(world.clients, OPTIONS) == NOT_READY
+    cluster.provisioning_state = "Succeeded"
+    assert ensure_capacity(world.clients, OPTIONS).ready
     assert world.workspace.compute.created == 0
 
 
-def test_does_not_wait_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.workspace.compute.store["spot",] = a_cluster(provisioning_state="Updating")
-    now = [0.0]
-    monkeypatch.setattr(compute_clusters.time, "monotonic", lambda: now[0])
-
-    def sleep(seconds: float) -> None:
-        now.append(now.pop() + seconds)
-
-    monkeypatch.setattr(compute_clusters.time, "sleep", sleep)
-    with pytest.raises(TransientError, match="cluster spot has been updating"):
-        ensure_capacity(world.clients, LADDER)
-
-
-def test_does_not_wait_for_ever_for_its_own_change_either(world: World) -> None:
+def test_a_change_that_takes_long_is_not_waited_for(world: World) -> None:
     world.workspace.compute.is_stuck = True
-    with pytest.raises(TransientError, match="cluster spot is not ready after 120 s"):
-        ensure_capacity(world.clients, LADDER)
+    assert ensure_capacity(world.clients, OPTIONS) == NOT_READY
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised"),
+    [("ClusterCoreQuotaReached: no quota", QuotaExceeded), ("Allocation failed", TransientError)],
+)
+def test_a_change_of_this_run_that_failed_later_says_why(
+    world: World, errors: str, raised: type[Exception]
+) -> None:
+    """It is not put again and again: that would wait for the same failure each time."""
+    cluster = a_cluster(provisioning_state="Failed", provisioning_errors=errors)
+    world.workspace.compute.store["spot",] = cluster
+    request = EnsureCapacity(options=[SPOT], requested="spot")
+    with pytest.raises(raised, match=errors):
+        ensure_capacity(world.clients, request)
+    assert world.workspace.compute.created == 0

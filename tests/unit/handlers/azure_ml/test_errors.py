@@ -9,8 +9,8 @@ from azure.core.exceptions import (
     ServiceRequestError,
 )
 
-from handlers.azure_ml.errors import MESSAGE_CHARACTERS, is_refusal, reason, refused_as_job_rejected
-from orchestrations.errors import JobRejected
+from handlers.azure_ml.errors import is_refusal, reason, refused_as_job_rejected
+from orchestrations.errors import MESSAGE_LIMIT_CHARACTERS, JobRejected
 from tests.unit.handlers.azure_ml_fake import refusal
 
 
@@ -63,4 +63,4 @@ def test_a_reason_is_the_services_code_and_message() -> None:
 
 
 def test_a_reason_fits_into_a_message() -> None:
-    assert reason(AzureError("x" * 10_000)) == "x" * (MESSAGE_CHARACTERS - 1) + "…"
+    assert reason(AzureError("x" * 10_000)) == "x" * (MESSAGE_LIMIT_CHARACTERS - 1) + "…"

@@ -11,21 +11,26 @@ from hypothesis import strategies as st
 
 from handlers.azure_ml.job_outputs import (
     ERROR_FILE,
-    MAXIMUM_METRICS_BYTES,
     METRICS_FILE,
+    METRICS_LIMIT_BYTES,
     parse_metrics,
     parse_trainer_error,
     read_bad_files,
+    read_metrics,
     read_results,
     results_folder,
 )
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import ReadResults, Results
-from orchestrations.errors import JobFailed
+from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
 from tests.unit.handlers.azure_ml_fake import World, make_world
 
 RUN = "digits-0123456789abcdef-1"
-REQUEST = ReadResults(pipeline="digits", run=RUN)
+COMPLETED = ReadResults(
+    pipeline="digits", run=RUN, completed=True, metrics=["accuracy", "champion_accuracy"]
+)
+FAILED = COMPLETED.model_copy(update={"completed": False})
+RECORD = f"runs/{RUN}/results.json"
 
 
 @pytest.fixture
@@ -39,29 +44,38 @@ def leave(world: World, file: str, content: Any) -> None:
 
 
 def test_reads_the_metrics(world: World) -> None:
-    leave(world, METRICS_FILE, {"accuracy": 0.9, "champion_accuracy": 1})
-    results = read_results(world.clients, REQUEST)
-    assert results == Results(metrics={"accuracy": 0.9, "champion_accuracy": 1.0})
-    read_results(world.clients, REQUEST)  # the datastore is asked for once
+    metrics = {"accuracy": 0.9, "champion_accuracy": 1.0}
+    leave(world, METRICS_FILE, metrics | {"loss": 3.0})
+    results = read_results(world.clients, COMPLETED)
+    assert results == Results(metrics=metrics, record=RECORD)
+    read_results(world.clients, COMPLETED)  # the datastore is asked for once
+    assert read_metrics(world.clients, RECORD) == metrics | {"loss": 3.0}
 
 
 def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
-    assert read_results(world.clients, REQUEST) == Results(metrics={})
+    for request in (COMPLETED, FAILED):
+        assert read_results(world.clients, request) == Results(metrics={}, record=RECORD)
 
 
 def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> None:
     world.results.exists = False
-    with pytest.raises(JobFailed, match="WorkspaceStorage has no container 'azureml-blobstore'"):
-        read_results(world.clients, REQUEST)
+    with pytest.raises(
+        InvalidSetting, match="WorkspaceStorage has no container 'azureml-blobstore'"
+    ):
+        read_results(world.clients, COMPLETED)
 
 
 @pytest.mark.parametrize("kind", ["DataRejected", "DataChanged"])
 def test_what_the_data_is_to_blame_for_is_permanent(world: World, kind: str) -> None:
     files = [{"path": "7/1.png", "reason": "truncated"}, {"path": "7/2.png", "reason": "empty"}]
     leave(world, ERROR_FILE, {"type": kind, "message": "2 bad", "files": files, "files_total": 2})
-    assert read_results(world.clients, REQUEST) == Results(
-        metrics={}, failure=Failure(type=kind, message="2 bad", permanent=True), bad_files=2
+    assert read_results(world.clients, FAILED) == Results(
+        metrics={},
+        failure=Failure(type=kind, message="2 bad", permanent=True),
+        bad_files=2,
+        record=RECORD,
     )
+    assert json.loads(world.records.blobs[RECORD])["error"]["files"] == files
     assert read_bad_files(world.clients, "digits", RUN) == {
         "7/1.png": "truncated",
         "7/2.png": "empty",
@@ -70,18 +84,18 @@ def test_what_the_data_is_to_blame_for_is_permanent(world: World, kind: str) -> 
 
 # The last three are names of Landfall's own permanent errors, which no program may hand itself.
 @pytest.mark.parametrize(
-    "kind", ["TrainingDiverged", "KeyError", "GateNotMet", "PermanentError", "JobRejected"]
+    "kind", ["TrainingDiverged", "KeyError", "InvalidResults", "PermanentError", "JobRejected"]
 )
 def test_every_other_failure_may_pass(world: World, kind: str) -> None:
     leave(world, ERROR_FILE, {"type": kind, "message": "x"})
-    failure = read_results(world.clients, REQUEST).failure
+    failure = read_results(world.clients, FAILED).failure
     assert failure == Failure(type="JobFailed", message=f"{kind}: x", permanent=False)
 
 
-def test_a_half_written_metrics_file_does_not_hide_the_trainers_own_word(world: World) -> None:
+def test_a_half_written_metrics_file_does_not_hide_the_trainers_error(world: World) -> None:
     leave(world, METRICS_FILE, '{"accuracy": 0.')
     leave(world, ERROR_FILE, {"type": "DataChanged", "message": "x"})
-    failure = read_results(world.clients, REQUEST).failure
+    failure = read_results(world.clients, FAILED).failure
     assert failure is not None
     assert failure.type == "DataChanged"
 
@@ -89,7 +103,7 @@ def test_a_half_written_metrics_file_does_not_hide_the_trainers_own_word(world: 
 def test_a_stale_error_does_not_hide_the_metrics(world: World) -> None:
     leave(world, METRICS_FILE, {"accuracy": 0.9})
     leave(world, ERROR_FILE, {"type": "Stopped", "message": "preempted"})
-    assert read_results(world.clients, REQUEST).metrics == {"accuracy": 0.9}
+    assert read_results(world.clients, COMPLETED).metrics == {"accuracy": 0.9}
 
 
 def test_numbers_that_json_has_not_are_left_out() -> None:
@@ -110,7 +124,7 @@ def test_numbers_that_json_has_not_are_left_out() -> None:
     ],
 )
 def test_a_malformed_metrics_file_says_so(text: str, said: str) -> None:
-    with pytest.raises(JobFailed, match=said):
+    with pytest.raises(InvalidResults, match=said):
         parse_metrics(text.encode(), "m")
 
 
@@ -128,15 +142,17 @@ def test_a_malformed_error_file_says_so(document: Any, said: str) -> None:
         parse_trainer_error(json.dumps(document).encode(), "e")
 
 
-def test_metrics_that_would_burst_the_status_are_refused(world: World) -> None:
-    leave(world, METRICS_FILE, json.dumps({"a": 1}) + " " * MAXIMUM_METRICS_BYTES)
-    with pytest.raises(JobFailed, match=rf"metrics.json of run {RUN} has 32776 bytes; 32768 are"):
-        read_results(world.clients, REQUEST)
+def test_metrics_that_are_too_large_for_a_models_properties_are_refused(world: World) -> None:
+    leave(world, METRICS_FILE, json.dumps({"a": 1}) + " " * METRICS_LIMIT_BYTES)
+    with pytest.raises(
+        InvalidResults, match=rf"metrics.json of run {RUN} has 32776 bytes; 32768 are"
+    ):
+        read_results(world.clients, COMPLETED)
 
 
 @given(st.binary(max_size=200) | st.text().map(str.encode))
 def test_any_bytes_are_parsed_or_refused_by_name(text: bytes) -> None:
-    with contextlib.suppress(JobFailed):
+    with contextlib.suppress(InvalidResults):
         assert all(map(math.isfinite, parse_metrics(text, "m").values()))
     with contextlib.suppress(JobFailed):
         parse_trainer_error(text, "e")

@@ -20,10 +20,10 @@ from handlers.azure_ml.jobs import (
     submit_job,
 )
 from orchestrations.contracts.datasets import DataAsset
-from orchestrations.contracts.jobs import CancelJob, Capacity, GetJob, Job, SubmitJob
+from orchestrations.contracts.jobs import CancelJob, CancelRequest, Capacity, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
-from tests.unit.orchestrations.examples import DATASET, run_request
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
 pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
@@ -237,39 +237,29 @@ def test_get_tells_the_champion_of_the_submission(world: World) -> None:
     )
 
 
-def test_get_sees_a_request_to_cancel_until_the_job_has_ended(world: World) -> None:
+def test_get_tells_who_cancelled_and_why(world: World) -> None:
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
-    request_cancel(world.clients, RUN, "a mistake")
-    request_cancel(world.clients, RUN, "again")
-    assert world.records.blobs == {f"runs/{RUN}/cancel": b'{"reason": "a mistake"}'}
-    assert get_job(world.clients, LOOK).cancel_requested
+    assert get_job(world.clients, LOOK).cancel is None
+    asked = CancelRequest(by="ada", reason="a mistake")
+    request_cancel(world.clients, RUN, asked)
+    request_cancel(world.clients, RUN, CancelRequest(by="bob", reason="again"))
+    assert get_job(world.clients, LOOK).cancel == asked
     world.workspace.jobs.store[RUN,].status = "Completed"
-    assert not get_job(world.clients, LOOK).cancel_requested
+    assert get_job(world.clients, LOOK).cancel == asked
 
 
-@pytest.mark.parametrize(
-    ("known", "error"),
-    [
-        (SimpleNamespace(code="UserError", message="exit 1"), "UserError: exit 1"),
-        (SimpleNamespace(code=None, message="exit 1"), "exit 1"),
-        (SimpleNamespace(code="UserError", message=None), None),
-        (None, None),
-    ],
-)
-def test_get_tells_why_a_job_failed(world: World, known: Any, error: str | None) -> None:
-    world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed", OURS)
-    world.workspace.jobs.run_error = SimpleNamespace(error=known)
-    job = get_job(world.clients, LOOK)
-    assert (job.state, job.error) == ("failed", error)
-
-
-def test_get_tells_of_a_failure_also_when_nobody_knows_why(
-    world: World, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_warm_start_gives_the_job_the_champion_as_initial_model(
+    world: World, *, warm_start: bool
 ) -> None:
-    world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed", OURS)
-    world.workspace.jobs.run_error = refusal(503, "history is down")
-    assert get_job(world.clients, LOOK).state == "failed"
-    assert f"why job {RUN} failed: history is down" in caplog.text
+    register_champion(world)
+    model = PIPELINE.model.model_copy(update={"warm_start": warm_start})
+    request = run_request().model_copy(
+        update={"pipeline": PIPELINE.model_copy(update={"model": model})}
+    )
+    submit_job(world.clients, REQUEST.model_copy(update={"request": request}))
+    inputs = world.workspace.jobs.store[RUN,]._to_dict()["inputs"]
+    assert inputs.get("initial_model") == (inputs["champion"] if warm_start else None)
 
 
 def test_get_of_a_deleted_job_is_tried_again(world: World) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,32 +11,38 @@ from hypothesis import strategies as st
 
 from handlers.azure_ml.model_registry import (
     VERSIONS_TRIED,
-    ModelSummary,
+    Champion,
     find_champion,
     register_model,
 )
 from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobRejected
-from orchestrations.names import model_version
+from orchestrations.names import results_record
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, FROZEN_AT, PIPELINE
 
 RUN = f"digits-{DATASET.version}-1"
-REQUEST = RegisterModel(
-    run=RUN, pipeline=PIPELINE, dataset=DATASET, metrics={"accuracy": 0.9, "loss": 1.0}
-)
-FIRST = model_version(FROZEN_AT)
+REQUEST = RegisterModel(run=RUN, pipeline=PIPELINE, dataset=DATASET, results=results_record(RUN))
+FIRST = 1
 
 
 @pytest.fixture
 def world() -> World:
     world = make_world()
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed", {"landfall.run": RUN})
+    leave_results(world)
     return world
 
 
-def put(world: World, version: Any, dataset: str | None) -> None:
+def leave_results(world: World) -> None:
+    results = {"metrics": {"accuracy": 0.9, "loss": 1.0}, "error": None}
+    world.records.blobs[results_record(RUN)] = json.dumps(results).encode()
+
+
+def put(world: World, version: Any, dataset: str | None, **more: str) -> None:
     tags = None if dataset is None else {"landfall.dataset-version": dataset}
+    if more:
+        tags = {**(tags or {}), **{f"landfall.{key}": value for key, value in more.items()}}
     world.workspace.models.store["digits", str(version)] = SimpleNamespace(
         name="digits", version=str(version), path=f"azureml://m/{version}", tags=tags
     )
@@ -57,6 +64,7 @@ def test_registers_the_jobs_model_with_its_lineage(world: World) -> None:
         "landfall.job": f"/jobs/{RUN}",
         "landfall.code": "/codes/c",
         "landfall.frozen-at": FROZEN_AT.isoformat(),
+        "landfall.results": results_record(RUN),
         "metrics.accuracy": "0.9",
         "metrics.loss": "1.0",
     }
@@ -75,7 +83,7 @@ def test_another_attempt_at_the_same_dataset_adopts_too(world: World) -> None:
     assert world.workspace.models.created == 1
 
 
-def test_a_dataset_of_the_same_second_takes_the_next_integer(world: World) -> None:
+def test_versions_are_counted(world: World) -> None:
     put(world, FIRST, "another")
     model = register_model(world.clients, REQUEST)
     assert model.version == str(FIRST + 1)
@@ -106,10 +114,36 @@ def test_two_at_once_end_in_one_version_a_dataset(world: World, faster: str, ver
 
 
 def test_versions_do_not_run_on_for_ever(world: World) -> None:
-    for version in range(FIRST, FIRST + VERSIONS_TRIED):
-        put(world, version, "another")
-    with pytest.raises(JobRejected, match="all exist"):
+    def another_was_faster(model: Any) -> None:
+        put(world, model.version, "another")
+        raise refusal(409, "exists")
+
+    world.workspace.models.faults += [another_was_faster] * VERSIONS_TRIED
+    with pytest.raises(JobRejected, match="registered by others"):
         register_model(world.clients, REQUEST)
+
+
+def test_archived_versions_and_those_of_others_are_counted_too(world: World) -> None:
+    put(world, 3, None)
+    put(world, 7, "archived one")
+    world.workspace.models.archived.add(("digits", "7"))
+    assert register_model(world.clients, REQUEST).version == "8"
+
+
+def test_a_challenger_is_tagged_and_never_the_champion(world: World) -> None:
+    put(world, 1, "a")
+    challenger = REQUEST.model_copy(
+        update={"challenger": True, "champion": "1", "gain": -0.5, "configuration": "c0ffee"}
+    )
+    assert register_model(world.clients, challenger).version == "2"
+    tags = world.workspace.models.get("digits", "2").tags
+    assert tags["landfall.role"] == "challenger"
+    assert tags["landfall.champion"] == "1"
+    assert tags["landfall.gain"] == "-0.5"
+    assert tags["landfall.configuration"] == "c0ffee"
+    champion = find_champion(world.clients, PIPELINE)
+    assert champion is not None
+    assert champion.version == "1"
 
 
 def test_a_model_of_a_deleted_job_is_refused(world: World) -> None:
@@ -128,17 +162,37 @@ def test_a_refusal_is_permanent(world: World) -> None:
 
 
 def test_there_is_no_champion_before_the_first_model(world: World) -> None:
-    assert find_champion(world.clients, "digits") is None
+    assert find_champion(world.clients, PIPELINE) is None
 
 
-def test_the_champion_is_the_newest_that_landfall_registered(world: World) -> None:
+def test_the_champion_is_the_newest_that_landfall_promoted(world: World) -> None:
     put(world, 9, "a")
     put(world, 10, "b")  # as strings, 9 is the greater
     put(world, 11, None)
     put(world, "v12", "c")
-    assert find_champion(world.clients, "digits") == ModelSummary(
-        version="10", path="azureml://m/10"
-    )
+    assert find_champion(world.clients, PIPELINE) == Champion(version="10", path="azureml://m/10")
+    world.workspace.models.archived.add(("digits", "10"))
+    assert find_champion(world.clients, PIPELINE) == Champion(version="9", path="azureml://m/9")
+
+
+def test_the_model_that_is_said_to_be_in_service_is_the_champion(world: World) -> None:
+    put(world, 1, "a", **{"in-service": "true"})
+    put(world, 2, "b")
+    put(world, 3, "c", **{"in-service": "false"})
+    assert find_champion(world.clients, PIPELINE) == Champion(version="1", path="azureml://m/1")
+
+
+@pytest.mark.parametrize(("last", "lead"), [(10, 0.03), (3, 0.02), (2, 0.01), (1, 0.0)])
+def test_the_lead_of_the_best_is_summed_over_the_last_champions(
+    world: World, last: int, lead: float
+) -> None:
+    put(world, 1, "a")
+    for version in (2, 3, 4):
+        put(world, version, str(version), champion=str(version - 1), gain="-0.01")
+    gate = PIPELINE.gate.model_copy(update={"champion_margin": -0.02, "compare_with_last": last})
+    champion = find_champion(world.clients, PIPELINE.model_copy(update={"gate": gate}))
+    assert champion is not None
+    assert champion.lead == pytest.approx(lead)
 
 
 @given(
@@ -150,6 +204,7 @@ def test_however_often_and_in_whatever_order_one_version_a_dataset(
 ) -> None:
     world = make_world()
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed")
+    leave_results(world)
     versions: dict[str, str] = {}
     for index in [*range(len(seconds)), *repeats]:
         if index >= len(seconds):
@@ -162,4 +217,5 @@ def test_however_often_and_in_whatever_order_one_version_a_dataset(
         )
         model = register_model(world.clients, REQUEST.model_copy(update={"dataset": dataset}))
         assert versions.setdefault(dataset.version, model.version) == model.version
+    assert set(versions.values()) == {str(each + 1) for each in range(len(seconds))}
     assert len(set(versions.values())) == len(versions) == world.workspace.models.created

@@ -5,15 +5,15 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from handlers.azure_ml.jobs import get_job
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import activity, as_function
-from orchestrations.activities import parse_outcome
+from handlers.durable.activity_adapter import ActivityFault, activity, as_function
+from orchestrations.activities import parse_fault, parse_outcome
 from orchestrations.contracts.jobs import GetJob, Job
-from orchestrations.errors import JobFailed, JobRejected, PermanentError
+from orchestrations.errors import InvalidRequest, JobFailed, JobRejected, PermanentError
+from orchestrations.retrying import describe
 
 CLIENTS = Clients(Settings({}))
 REQUEST = GetJob(job="digits-aa-1").to_dict()
@@ -55,22 +55,36 @@ def test_a_permanent_error_comes_back_as_data_and_is_raised_on_the_other_side(
     assert type(error.value) is type_told
 
 
-@pytest.mark.parametrize("fault", [JobFailed("gone"), ConnectionError("reset"), KeyError("x")])
-def test_everything_else_is_raised_for_the_retry_policy(fault: Exception) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (JobFailed("gone"), ("JobFailed", "gone")),
+        (ConnectionError("reset"), ("TransientError", "ConnectionError: reset")),
+        (KeyError("x"), ("TransientError", "KeyError: 'x'")),
+    ],
+)
+def test_everything_else_is_raised_for_the_retry_policy(
+    fault: Exception, told: tuple[str, str]
+) -> None:
     def fail(_clients: Clients, _request: GetJob) -> Job:
         raise fault
 
-    with pytest.raises(type(fault)):
+    with pytest.raises(ActivityFault) as raised:
         as_function(GetJob, fail, CLIENTS)(REQUEST)
+    failure = describe(parse_fault(f"Activity failed: {raised.value}\nStack: …"))
+    assert (failure.type, failure.message) == told
 
 
 @pytest.mark.parametrize("document", [{}, {"job": 1}, {"job": "j", "more": 1}])
-def test_what_is_no_such_contract_is_raised(document: dict[str, Any]) -> None:
+def test_what_is_no_such_contract_is_no_better_when_it_is_tried_again(
+    document: dict[str, Any],
+) -> None:
     def never(_clients: Clients, _request: GetJob) -> Job:
         raise AssertionError
 
-    with pytest.raises(ValidationError):
-        as_function(GetJob, never, CLIENTS)(document)
+    outcome = as_function(GetJob, never, CLIENTS)(document)
+    with pytest.raises(InvalidRequest, match=r"activity get_job: (job|more)"):
+        parse_outcome(GetJob, outcome)
 
 
 def test_a_body_must_be_declared_and_there_is_one_of_each() -> None:

@@ -15,7 +15,7 @@ from handlers.durable.instances import (
     find_instances,
     is_broken,
     is_live,
-    tell_to_look,
+    wake_up,
 )
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
 
@@ -49,10 +49,10 @@ async def test_who_lives_is_told_and_who_has_ended_is_not() -> None:
     hub: Any = TaskHub()
     hub.add("a", "retraining")
     hub.add("b", "retraining", "Completed")
-    assert await tell_to_look(hub, "a")
-    assert not await tell_to_look(hub, "b")
-    assert not await tell_to_look(hub, "c")
-    assert hub.raised == [("a", "look")]
+    assert await wake_up(hub, "a")
+    assert not await wake_up(hub, "b")
+    assert not await wake_up(hub, "c")
+    assert hub.raised == [("a", "wake_up")]
 
 
 async def test_a_word_that_does_not_reach_a_live_instance_is_a_fault() -> None:
@@ -63,7 +63,7 @@ async def test_a_word_that_does_not_reach_a_live_instance_is_a_fault() -> None:
     hub: Any = Deaf()
     hub.add("a", "retraining")
     with pytest.raises(ConnectionError):
-        await tell_to_look(hub, "a")
+        await wake_up(hub, "a")
 
 
 async def find(hub: Any, *, to: datetime, **filters: Any) -> list[str]:

@@ -19,9 +19,16 @@ from handlers.notifications.delivery import (
     deliver,
     handle_delivery,
 )
-from handlers.notifications.outbox import Delivery, deliveries, document, parse_delivery
+from handlers.notifications.outbox import (
+    Delivery,
+    deliveries,
+    document,
+    parse_delivery,
+    webhook_body,
+)
 from handlers.notifications.webhook_client import BODY_LIMIT_BYTES
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.notifications import Notification
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import InvalidRequest
@@ -124,7 +131,22 @@ def test_an_endless_error_still_fits_into_a_webhook() -> None:
     assert error.message.endswith("…")
 
 
-def test_the_ladder_is_climbed_once_and_lasts_75_hours() -> None:
+def test_a_long_diagnosis_is_cut_until_it_fits_into_a_webhook() -> None:
+    log = tuple(f"{number} {'ü' * 1_000}" for number in range(12))
+    diagnosis = JobDiagnosis(message="ü" * 200, rank=1, exit_code=137, log=log)
+    notification = a_notification().model_copy(update={"diagnosis": diagnosis})
+    assert len(json.dumps(document(notification))) > BODY_LIMIT_BYTES
+    body = webhook_body(notification, BODY_LIMIT_BYTES)
+    assert len(body) <= BODY_LIMIT_BYTES
+    kept = json.loads(body)["data"]["diagnosis"]
+    assert kept["exit_code"] == 137
+    assert kept["log"] == list(log[-len(kept["log"]) :])
+    endless = diagnosis.model_copy(update={"message": "ü" * 100_000})
+    notification = a_notification().model_copy(update={"diagnosis": endless})
+    assert "diagnosis" not in json.loads(webhook_body(notification, BODY_LIMIT_BYTES))["data"]
+
+
+def test_the_delays_are_used_once_each_and_last_75_hours() -> None:
     steps = [
         after_failed_delivery(attempt, "down")
         for attempt in range(1, len(DELIVERY_DELAYS_SECONDS) + 1)

@@ -14,6 +14,7 @@ from handlers.configuration.settings import Settings
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
+from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest, LandingResult, LandingStatus
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.names import request_instance
@@ -289,12 +290,13 @@ async def test_a_request_is_told_by_its_landing() -> None:
 async def test_cancel_keeps_the_wish_and_wakes_the_run(hub: Any) -> None:
     world = make_world()
     answer = await http_api.cancel_run(
-        world.clients, hub, run="digits-aa-2", body=b'{"reason": "wrong data"}'
+        world.clients, hub, run="digits-aa-2", body=b'{"by": "ada", "reason": "wrong data"}'
     )
     assert answer.status == 202
     assert answer.document["id"] == "digits-aa-2"
-    assert json.loads(world.records.blobs["runs/digits-aa-2/cancel"]) == {"reason": "wrong data"}
-    assert hub.raised == [("digits-aa-2", "look")]
+    kept = json.loads(world.records.blobs["runs/digits-aa-2/cancel"])
+    assert CancelRequest.from_dict(kept) == CancelRequest(by="ada", reason="wrong data")
+    assert hub.raised == [("digits-aa-2", "wake_up")]
 
 
 async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(hub: Any) -> None:

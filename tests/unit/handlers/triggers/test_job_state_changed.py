@@ -52,7 +52,7 @@ def hub() -> TaskHub:
 async def test_the_run_of_the_job_is_told_to_look(hub: TaskHub) -> None:
     assert await handle(hub, an_event())
     assert await handle(hub, an_event(topic=None))
-    assert hub.raised == [(RUN, "look")] * 2
+    assert hub.raised == [(RUN, "wake_up")] * 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""The progress of one run: its state, its custom status, and its notifications."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from azure.durable_functions import DurableOrchestrationContext
+
+from orchestrations.activities import Step, call
+from orchestrations.contracts.base import Done, Failure
+from orchestrations.contracts.jobs import JobDiagnosis
+from orchestrations.contracts.notifications import (
+    Notification,
+    NotificationKind,
+    PublishNotification,
+)
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.errors import shorten
+from orchestrations.names import notification_id, run_id
+from orchestrations.replay_logger import ReplayLogger
+from orchestrations.transitions import FIRST_STATE, RunEvent, follow
+
+# Azure's limit is 16 KB of UTF-16.
+# https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
+STATUS_LIMIT_BYTES = 4_096
+
+
+class RunProgress:
+    """What one generation of `retraining` knows of its run."""
+
+    def __init__(self, context: DurableOrchestrationContext, given: RunInput) -> None:
+        request = given.request
+        self.context = context
+        self.request = request
+        self.id = run_id(request.pipeline.name, request.dataset.version, request.attempt)
+        self.log = ReplayLogger(context)
+        self.diagnosis: JobDiagnosis | None = None
+        self.notification: NotificationKind | None = None
+        """What the last transition asks to be notified."""
+        waiting = given.waiting
+        self.status = RunStatus(
+            id=self.id,
+            pipeline=request.pipeline.name,
+            attempt=request.attempt,
+            dataset_version=request.dataset.version,
+            state=_first_state(given),
+            since=waiting.state_since if waiting else context.current_utc_datetime,
+            job=waiting.job.name if waiting else None,
+            error=given.ending,
+        )
+        self._show()
+
+    def advance(self, event: RunEvent, **changes: Any) -> None:
+        """Take the transition that an event leads to, and show it in the custom status."""
+        transition = follow(self.status.state, event)
+        self.notification = transition.notification
+        self.status = self.status.model_copy(
+            update={
+                "state": transition.target,
+                "since": self.context.current_utc_datetime,
+                **changes,
+            }
+        )
+        self._show()
+        self.log.info("%s: %s -> %s (%s)", self.id, transition.source, transition.target, event)
+
+    def update(self, **changes: Any) -> None:
+        """Change the status within its state."""
+        self.status = self.status.model_copy(update=changes)
+        self._show()
+
+    def notify(self) -> Step[Done]:
+        """Put the last transition's notification into the outbox."""
+        assert self.notification is not None, f"{self.status.state} has no notification"
+        notification = Notification(
+            id=notification_id(self.id, self.notification),
+            kind=self.notification,
+            at=self.context.current_utc_datetime,
+            status=self.status,
+            diagnosis=self.diagnosis,
+            callback_url=self.request.callback_url,
+        )
+        request = PublishNotification(pipeline=self.request.pipeline, notification=notification)
+        return (yield from call(self.context, request))
+
+    def _show(self) -> None:
+        self.status = fit_status(self.status)
+        self.context.set_custom_status(self.status.to_dict())
+
+
+def fit_status(status: RunStatus) -> RunStatus:
+    """The status with its free texts cut so that it takes at most `STATUS_LIMIT_BYTES`."""
+    limit = 1_000
+    while status_bytes(status) > STATUS_LIMIT_BYTES and limit > 1:
+        limit //= 2
+        status = status.model_copy(
+            update={
+                "error": _cut(status.error, limit),
+                "reason": status.reason and shorten(status.reason, limit),
+            }
+        )
+    return status
+
+
+def status_bytes(status: RunStatus) -> int:
+    """The size of a custom status as the durable extension counts it: UTF-16 of its JSON."""
+    return 2 * len(json.dumps(status.to_dict()))
+
+
+def _cut(error: Failure | None, limit_characters: int) -> Failure | None:
+    if error is None:
+        return None
+    return error.model_copy(update={"message": shorten(error.message, limit_characters)})
+
+
+def _first_state(given: RunInput) -> RunState:
+    if given.ending:
+        return "ending"
+    if given.waiting:
+        return "running" if given.waiting.job.state == "running" else "queued"
+    return FIRST_STATE

@@ -1,0 +1,118 @@
+"""The states of a run as one table: from, what happened, to, and what is notified.
+
+`docs/operations.md` shows this table; tests/contract compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from orchestrations.contracts.notifications import NotificationKind
+from orchestrations.contracts.runs import RunState
+
+RunEvent = Literal[
+    "newer_dataset_claimed",
+    "dataset_registered",
+    "capacity_found",
+    "job_submitted",
+    "job_started",
+    "job_queued_again",
+    "job_completed",
+    "job_failed",
+    "job_cancelled",
+    "job_to_be_ended",
+    "data_changed",
+    "gate_not_met",
+    "gate_met",
+    "model_registered",
+    "retry_scheduled",
+    "permanent_error",
+    "out_of_attempts",
+]
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One row of the table."""
+
+    source: RunState
+    event: RunEvent
+    target: RunState
+    notification: NotificationKind | None = None
+
+
+def _rows(
+    sources: Iterable[RunState],
+    event: RunEvent,
+    target: RunState,
+    notification: NotificationKind | None = None,
+) -> Iterable[Transition]:
+    return (Transition(source, event, target, notification) for source in sources)
+
+
+_WAITING: tuple[RunState, ...] = ("queued", "running")
+_WITH_A_JOB: tuple[RunState, ...] = ("submitting", "queued", "running")
+_ACTIVE: tuple[RunState, ...] = (
+    "registering",
+    "provisioning",
+    "submitting",
+    "queued",
+    "running",
+    "ending",
+    "judging",
+    "publishing",
+)
+
+FIRST_STATE: RunState = "registering"
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition("registering", "newer_dataset_claimed", "superseded", "superseded"),
+    Transition("registering", "dataset_registered", "provisioning"),
+    Transition("provisioning", "capacity_found", "submitting"),
+    Transition("submitting", "job_submitted", "queued", "started"),
+    Transition("queued", "job_started", "running"),
+    Transition("running", "job_queued_again", "queued"),
+    *_rows(_WAITING, "job_completed", "judging"),
+    *_rows(_WAITING, "job_failed", "judging"),
+    *_rows(_WAITING, "job_cancelled", "cancelled", "cancelled"),
+    *_rows(_WITH_A_JOB, "job_to_be_ended", "ending"),
+    Transition("judging", "data_changed", "superseded", "superseded"),
+    Transition("judging", "gate_not_met", "not_promoted", "not_promoted"),
+    Transition("judging", "gate_met", "publishing"),
+    Transition("publishing", "model_registered", "succeeded", "succeeded"),
+    *_rows(_ACTIVE, "retry_scheduled", "retrying", "retrying"),
+    *_rows(_ACTIVE, "permanent_error", "rejected", "failed"),
+    *_rows(_ACTIVE, "out_of_attempts", "failed", "failed"),
+)
+
+_BY_SOURCE_AND_EVENT = {(each.source, each.event): each for each in TRANSITIONS}
+
+TERMINAL_RUN_STATES: frozenset[RunState] = frozenset(get_args(RunState)) - {
+    each.source for each in TRANSITIONS
+}
+
+
+_NOTIFICATIONS: Mapping[RunState, NotificationKind] = {
+    each.target: each.notification
+    for each in TRANSITIONS
+    if each.notification is not None and each.target in TERMINAL_RUN_STATES
+}
+
+
+def follow(source: RunState, event: RunEvent) -> Transition:
+    """The row for an event in a state.
+
+    Raises:
+        KeyError: the table has none: a mistake in the orchestrator.
+    """
+    return _BY_SOURCE_AND_EVENT[source, event]
+
+
+def notification_of(state: RunState) -> NotificationKind:
+    """What is notified when a run ends in a state.
+
+    Raises:
+        KeyError: the state is no end.
+    """
+    return _NOTIFICATIONS[state]

@@ -1,0 +1,48 @@
+"""The table of states in docs/operations.md is the code's."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from handlers.configuration.settings import APP_FOLDER
+from orchestrations.contracts.runs import RunState
+from orchestrations.transitions import TERMINAL_RUN_STATES, TRANSITIONS
+
+PAGE = (APP_FOLDER / "docs" / "operations.md").read_text("utf-8")
+
+
+def section(heading: str) -> str:
+    (text,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#)", PAGE, re.DOTALL | re.MULTILINE)
+    return text
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def test_every_state_is_explained() -> None:
+    explained = [name for row in rows(section("States of a run")) for name in _names(row[0])]
+    assert sorted(explained) == sorted(get_args(RunState))
+
+
+def test_the_table_of_transitions_is_the_codes() -> None:
+    shown = {
+        (source, event, target, notification[0] if notification else None)
+        for row in rows(section("Transitions"))
+        for source in _names(row[0])
+        for event in _names(row[1])
+        for target in _names(row[2])
+        for notification in [_names(row[3])]
+    }
+    assert shown == {(t.source, t.event, t.target, t.notification) for t in TRANSITIONS}
+
+
+def test_the_ends_are_named() -> None:
+    (sentence,) = re.findall(r"^The ends are (.*?)\.", PAGE, re.MULTILINE | re.DOTALL)
+    assert set(_names(sentence)) == TERMINAL_RUN_STATES
+
+
+def _names(text: str) -> list[str]:
+    return re.findall(r"`(\w+)`", text)
