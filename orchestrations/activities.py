@@ -18,7 +18,15 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext, RetryOptions
 
-from orchestrations.contracts import datasets, jobs, landing, models, notifications, runs
+from orchestrations.contracts import (
+    configurations,
+    datasets,
+    jobs,
+    landing,
+    models,
+    notifications,
+    runs,
+)
 from orchestrations.contracts.base import ActivityRequest, Failure, Result
 from orchestrations.errors import (
     LandfallError,
@@ -39,7 +47,7 @@ FAULT_MARK = "landfall-failure: "
 
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
-    for module in (datasets, jobs, landing, models, notifications, runs):
+    for module in (configurations, datasets, jobs, landing, models, notifications, runs):
         for each in vars(module).values():
             is_request = isinstance(each, type) and issubclass(each, ActivityRequest)
             # pydantic puts ActivityRequest[Job] itself into the module, too.

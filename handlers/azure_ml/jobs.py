@@ -6,6 +6,7 @@ job: https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +20,7 @@ from handlers.azure_ml.model_registry import Champion, find_champion
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.configurations import read_job_file
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
@@ -178,8 +180,15 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     settings = overrides(
         request, champion=champion, default_datastore=str(clients.default_datastore.name)
     )
+    configuration = request.request.configuration
+    text = (
+        file.read_text("utf-8")
+        if configuration is None
+        else read_job_file(clients, pipeline.name, configuration)
+    )
     try:
-        job = load_job(file, params_override=settings)
+        # Paths in it are relative to where it is deployed.
+        job = load_job(io.StringIO(text), relative_origin=str(file), params_override=settings)
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
         raise JobRejected(f"{_within(file)} is no command job: {shorten(str(error))}") from error
     if job.type != COMMAND:
@@ -194,6 +203,8 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         tags.DATASET_VERSION: request.request.dataset.version,
         tags.ATTEMPT: str(request.request.attempt),
     }
+    if configuration is not None:
+        ours[tags.CONFIGURATION] = configuration
     if champion is not None:
         # On the job, so that whoever adopts it judges by the champion that it was given.
         ours[tags.CHAMPION] = champion.version

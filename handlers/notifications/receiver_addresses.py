@@ -31,8 +31,18 @@ NEVER = frozenset(
         ipaddress.ip_address("168.63.129.16"),
     }
 )
-# RFC 6052: an IPv4 address in the last 32 bits.
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# An IPv4 address in the last 32 bits: RFC 6052, and RFC 4291's IPv4-compatible and
+# IPv4-translated (RFC 2765) forms. The address inside decides.
+_WRAPPINGS = tuple(
+    ipaddress.IPv6Network(block) for block in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")
+)
+# Not for the public internet, whatever `ipaddress` of this Python knows of them. In the order of
+# https://www.iana.org/assignments/iana-ipv6-special-registry: local-use NAT64 (RFC 8215),
+# documentation (RFC 9637), SRv6 SIDs (RFC 9602); and site-local (RFC 3879).
+_SPECIAL = tuple(
+    ipaddress.IPv6Network(block)
+    for block in ("64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")
+)
 
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
 
@@ -122,17 +132,41 @@ def check_addresses(
     return addresses
 
 
+def check_literal(receiver: Receiver, networks: Sequence[Network]) -> None:
+    """Return unless the URL's host is an address instead of a name.
+
+    Receivers on the public internet have names, and certificates for them.
+
+    Raises:
+        ReceiverRefused: it is an address that is in none of `networks`.
+    """
+    try:
+        address = _parse_address(receiver.host)
+    except ValueError:
+        return
+    if address in NEVER or not any(
+        address in network for network in networks if _same_kind(address, network)
+    ):
+        raise ReceiverRefused(
+            f"host {receiver.host}: a receiver has a name; WEBHOOK_ALLOWED_NETWORKS can allow "
+            "addresses of a network"
+        )
+
+
 def is_public(address: Address) -> bool:
-    """Whether anybody on the internet could speak to it as well."""
-    return address.is_global and not address.is_multicast
+    """Whether the address is on the public internet."""
+    special = any(address in block for block in _SPECIAL if block.version == address.version)
+    return address.is_global and not address.is_multicast and not special
 
 
 def _parse_address(text: str) -> Address:
-    """An address; where an IPv6 address is but a wrapping of an IPv4 one, the latter."""
+    """An address; the IPv4 address inside where an IPv6 address wraps one."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    if address in _NAT64:
+    if address.is_loopback or address.is_unspecified:
+        return address
+    if any(address in block for block in _WRAPPINGS):
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     if address.teredo is not None:
         return address.teredo[1]

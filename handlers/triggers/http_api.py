@@ -33,7 +33,7 @@ from handlers.durable.starting import start_once
 from handlers.durable.status_documents import landing_document, run_document
 from handlers.messaging.redrive import MAXIMUM
 from handlers.messaging.redrive import redrive as redrive_letters
-from handlers.notifications.receiver_addresses import ReceiverRefused, parse_receiver
+from handlers.notifications.receiver_addresses import ReceiverRefused, check_literal, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.jobs import CancelRequest
@@ -77,6 +77,9 @@ class StartRun(Body):
     """Body of POST /api/pipelines/{name}/runs; all of it may be left out."""
 
     callback_url: str | None = None
+    idempotency_key: str | None = Field(
+        default=None, min_length=1, max_length=IDEMPOTENCY_KEY_LIMIT_CHARACTERS
+    )
 
 
 class CancelRun(Body):
@@ -105,8 +108,8 @@ async def start_run(
     """Freeze what is in a pipeline's zone now and train on it.
 
     The request is signed as a webhook (`webhook-id`, `webhook-timestamp`, `webhook-signature`) with
-    the secret in `INBOUND_WEBHOOK_SECRET`. Its key is `Idempotency-Key`, or else `webhook-id`: the
-    same key again starts nothing and gets the same answer.
+    the secret in `INBOUND_WEBHOOK_SECRET`. Its key is the body's `idempotency_key`, or else
+    `webhook-id`, which are both signed: the same key again starts nothing and gets the same answer.
 
     Args:
         settings: for the secret.
@@ -151,15 +154,23 @@ def parse_start_run(
     if name not in pipelines:
         known = ", ".join(sorted(pipelines))
         raise Problem(404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}")
-    key = fields.get(IDEMPOTENCY_HEADER) or message_id
+    asked = _parse(StartRun, body)
+    key = asked.idempotency_key or message_id
     if len(key) > IDEMPOTENCY_KEY_LIMIT_CHARACTERS:
         raise Problem(
             400,
             "invalid-request",
-            f"an idempotency key has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters",
-            where=IDEMPOTENCY_HEADER if IDEMPOTENCY_HEADER in fields else ID_HEADER,
+            f"it has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters",
+            where=ID_HEADER,
         )
-    asked = _parse(StartRun, body)
+    if fields.get(IDEMPOTENCY_HEADER, key) != key:
+        # The header is not signed: a recorded request could be sent again under any key.
+        raise Problem(
+            400,
+            "invalid-request",
+            "the header is not signed: put the key into the body, as idempotency_key",
+            where=IDEMPOTENCY_HEADER,
+        )
     if asked.callback_url is not None:
         _check_callback(asked.callback_url, settings)
     return key, LandingRequest(
@@ -342,9 +353,10 @@ def _parse(kind: type[Parsed], body: bytes) -> Parsed:
 
 
 def _check_callback(url: str, settings: Settings) -> None:
-    """What can be told without DNS; the addresses are checked whenever it is sent to."""
+    """Without DNS: the addresses of a name are checked whenever it is sent to."""
     try:
         receiver = parse_receiver(url)
+        check_literal(receiver, settings.webhook_networks)
     except ReceiverRefused as error:
         raise Problem(400, "invalid-request", str(error), where="callback_url") from None
     if receiver.scheme != "https" and not settings.webhook_networks:

@@ -87,7 +87,7 @@ class Scene:
         path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/wake_up"
         await self.post(path, key="system_key")
 
-    async def wear_out(self, generation: Generation) -> None:
+    async def use_up(self, generation: Generation) -> None:
         """Raise two looks at a time, of which it waits for one, until it goes on as new."""
 
         def moved() -> bool:
@@ -176,9 +176,9 @@ async def marked(scene: Scene) -> None:
 
 
 async def looked_twice(scene: Scene) -> None:
-    """Two looks at the same time wear a settling landing out: it goes on as new."""
+    """Two wake-ups at the same time: a settling landing continues as new."""
     await scene.land("1", accuracy=0.9)
-    await scene.wear_out(await scene.until("landing", is_in("settling")))
+    await scene.use_up(await scene.until("landing", is_in("settling")))
     await scene.until("landing", is_in("settling"))
 
 
@@ -258,10 +258,16 @@ async def rejected(scene: Scene) -> None:
     await scene.ended("rejected")
 
 
+async def not_promoted(scene: Scene) -> None:
+    """A model below the floor."""
+    await scene.land("1", accuracy=0.4)
+    await scene.ended("not_promoted")
+
+
 async def long_wait(scene: Scene) -> None:
     """A run waits over the end of a generation, and over a timer's."""
     await scene.land("1", seconds=40)
-    await scene.wear_out(await scene.running())
+    await scene.use_up(await scene.running())
     await scene.ended("succeeded")
 
 
@@ -318,7 +324,7 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "marked": Situation(play=marked, keep={"marked": _landing()}, changes=_LONG_QUIET),
     "looked-twice": Situation(
-        play=looked_twice, keep={"worn-out": _landing()}, changes=_LONG_QUIET
+        play=looked_twice, keep={"restart-needed": _landing()}, changes=_LONG_QUIET
     ),
     "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
     "requested": Situation(
@@ -352,7 +358,7 @@ SITUATIONS: Mapping[str, Situation] = {
             "limits": {"running_seconds": RUNNING_LIMIT_SECONDS},
         },
     ),
-    "below-floor": Situation(play=rejected, keep={"gate-not-met": _run("rejected")}),
+    "below-floor": Situation(play=not_promoted, keep={"not-promoted": _run("not_promoted")}),
     "no-quota": Situation(
         play=rejected,
         keep={"quota-exceeded": _run("rejected")},
@@ -361,7 +367,7 @@ SITUATIONS: Mapping[str, Situation] = {
     "long-wait": Situation(
         play=long_wait,
         keep={
-            "worn-out": Kept(orchestrator="retraining", holds=is_continued),
+            "restart-needed": Kept(orchestrator="retraining", holds=is_continued),
             "long-wait": _run("succeeded"),
         },
     ),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from handlers.notifications.receiver_addresses import (
     ReceiverRefused,
     check_addresses,
+    check_literal,
     is_public,
     parse_receiver,
 )
@@ -87,6 +88,13 @@ def test_public_addresses_take_https_only() -> None:
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",  # NAT64 of 169.254.169.254
         "2002:7f00:1::",  # 6to4 of 127.0.0.1
+        "::ffff:0:127.0.0.1",  # IPv4-translated
+        "::127.0.0.1",  # IPv4-compatible
+        "::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe",  # local-use NAT64
+        "fec0::1",  # site-local
+        "5f00::1",  # SRv6
+        "3fff::1",  # documentation
     ],
 )
 def test_no_other_address_is_spoken_to(address: str) -> None:
@@ -116,7 +124,7 @@ PRIVATE = [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "127.0.0.0/8", 
 @given(
     st.sampled_from(PRIVATE),
     st.integers(min_value=0, max_value=2**24 - 1),
-    st.sampled_from(["", "::ffff:", "64:ff9b::"]),
+    st.sampled_from(["", "::ffff:", "64:ff9b::", "::ffff:0:", "::"]),
 )
 def test_nothing_in_a_private_network_is_public(
     network: ipaddress.IPv4Network, offset: int, wrapping: str
@@ -125,3 +133,20 @@ def test_nothing_in_a_private_network_is_public(
     assert not is_public(address)
     with pytest.raises(ReceiverRefused):
         check("https://a.example/", f"{wrapping}{address}")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://8.8.8.8/", "https://[2606:4700::1111]/x", "http://10.0.0.1/", "https://[::1]/"]
+)
+def test_a_host_that_is_an_address_is_refused_unless_its_network_is_allowed(url: str) -> None:
+    receiver = parse_receiver(url)
+    with pytest.raises(ReceiverRefused, match="a receiver has a name"):
+        check_literal(receiver, ())
+    check_literal(receiver, [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")])
+    check_literal(parse_receiver("https://a.example/"), ())
+
+
+def test_an_address_of_the_platform_is_refused_always() -> None:
+    everything = ipaddress.ip_network("0.0.0.0/0")
+    with pytest.raises(ReceiverRefused):
+        check_literal(parse_receiver("https://169.254.169.254/"), [everything])

@@ -79,16 +79,27 @@ async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
 
 async def test_the_same_key_gets_the_same_answer_and_starts_nothing() -> None:
     hub = TaskHub()
-    keyed = {"Idempotency-Key": "key"}
-    first = await start(hub, headers=keyed, message_id="m-1")
-    second = await start(hub, headers=keyed, message_id="m-2")
+    keyed = b'{"idempotency_key": "key"}'
+    first = await start(hub, keyed, message_id="m-1")
+    second = await start(hub, keyed, headers={"Idempotency-Key": "key"}, message_id="m-2")
     assert first == second
     assert len(hub.started) == 1
-    other = await start(hub, message_id="m-2")  # without the header it is the message's id
+    other = await start(hub, message_id="m-2")  # without it, it is the message's id
     assert other.document["id"] != first.document["id"]
     hub.documents[str(first.document["id"])]["runtimeStatus"] = "Completed"
-    assert await start(hub, headers=keyed) == first
+    assert await start(hub, keyed) == first
     assert len(hub.started) == 2
+
+
+async def test_a_recorded_request_under_another_key_starts_nothing() -> None:
+    """The header is not signed: who records a request could put any key into it."""
+    hub = TaskHub()
+    answer = await start(hub, headers={"Idempotency-Key": "another"})
+    check_problem(answer, 400, "invalid-request", "not signed")
+    assert answer.document["where"] == "idempotency-key"
+    keyed = b'{"idempotency_key": "key"}'
+    assert (await start(hub, keyed, headers={"Idempotency-Key": "another"})).status == 400
+    assert hub.started == []
 
 
 @pytest.mark.parametrize(
@@ -121,6 +132,9 @@ async def test_an_unknown_pipeline_is_404_and_the_known_ones_are_named() -> None
         (b'{"callback_url": 5}', "callback_url"),
         (b'{"callback_url": "http://a.example"}', "callback_url"),
         (b'{"callback_url": "a.example"}', "callback_url"),
+        (b'{"callback_url": "https://93.184.215.14/"}', "callback_url"),
+        (b'{"callback_url": "https://[::1]/"}', "callback_url"),
+        (b'{"idempotency_key": ""}', "idempotency_key"),
     ],
 )
 async def test_a_malformed_body_is_400_and_names_the_place(body: bytes, where: str) -> None:
@@ -141,9 +155,8 @@ async def test_plain_http_callbacks_need_an_allowed_network() -> None:
 async def test_limits_and_a_missing_secret_are_told() -> None:
     hub = TaskHub()
     check_problem(await start(hub, b" " * 20_001), 413, "invalid-request")
-    check_problem(
-        await start(hub, headers={"idempotency-key": "k" * 256}), 400, "invalid-request", "255"
-    )
+    long = json.dumps({"idempotency_key": "k" * 256}).encode()
+    check_problem(await start(hub, long), 400, "invalid-request", "255")
     unset = await start(hub, settings=Settings({}))
     check_problem(unset, 503, "not-configured", "INBOUND_WEBHOOK_SECRET")
     assert hub.started == []

@@ -1,0 +1,60 @@
+"""Activity `resolve_configuration`: the pipeline and job files of a run, kept under their hash.
+
+A run uses the files that were in force when its batch was frozen, for every attempt, whatever is
+deployed meanwhile. `configurations/<pipeline>/<hash>.json` has the text of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.configuration.pipeline_files import PIPELINE_FILE, parse_pipeline
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
+from orchestrations.errors import InvalidPipeline
+
+HASH_HEX_DIGITS = 16
+
+
+@activity
+def resolve_configuration(clients: Clients, request: ResolveConfiguration) -> Configuration:
+    """Read `pipeline.yml` and `job.yml` as they are deployed now, and keep their text.
+
+    Raises:
+        InvalidPipeline: the pipeline is not deployed any more, or a file is malformed.
+    """
+    file = clients.settings.pipelines_folder / request.pipeline / PIPELINE_FILE
+    try:
+        pipeline_text = file.read_text("utf-8")
+        pipeline = parse_pipeline(file, pipeline_text)
+        job_text = (file.parent / pipeline.job).read_text("utf-8")
+    except OSError as error:
+        raise InvalidPipeline(f"{file}: cannot be read: {error.strerror}") from error
+    content = json.dumps([pipeline_text, job_text])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:HASH_HEX_DIGITS]
+    record_store.create(
+        clients.records,
+        _record(request.pipeline, digest),
+        {"pipeline": pipeline_text, "job": job_text},
+    )
+    return Configuration(hash=digest, pipeline=pipeline)
+
+
+def read_job_file(clients: Clients, pipeline: str, configuration: str) -> str:
+    """The text of `job.yml` in a configuration.
+
+    Raises:
+        InvalidPipeline: its record was deleted.
+    """
+    name = _record(pipeline, configuration)
+    document = record_store.read(clients.records, name)
+    if document is None:
+        raise InvalidPipeline(f"record {name} was deleted: redrive the run with today's files")
+    return document["job"]
+
+
+def _record(pipeline: str, digest: str) -> str:
+    return f"configurations/{pipeline}/{digest}.json"

@@ -1,0 +1,81 @@
+"""An outage of Service Bus: a broker that accepts connections and says nothing."""
+
+from __future__ import annotations
+
+import socket
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.messaging.dead_letter_queue import dead_letter, sweep
+from handlers.messaging.message_outbox import SEND_LIMIT_SECONDS, attempt_or_keep, flush
+from handlers.messaging.retry_queue import parse_retry, retry_message, schedule_retry
+from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, RETRIES
+from handlers.notifications.outbox import parse_delivery, publish_notification
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.contracts.runs import DeadLetter, RunStatus, ScheduleRetry
+from tests.local.handlers.world_with_messaging import Namespace, World
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
+
+RUN = f"digits-{DATASET.version}-70"
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def hung(world: World) -> Clients:
+    """The world's clients, but for Service Bus, which hangs."""
+    # Never closed: the SDK goes on in its threads for minutes, and would complain.
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    port = listener.getsockname()[1]
+    listener.detach()
+    connection = (
+        f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=k;SharedAccessKey=a2V5;"
+        "UseDevelopmentEmulator=true"
+    )
+    return Clients(Settings({**world.clients.settings.values, "ServiceBus": connection}))
+
+
+def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
+    world: World, namespace: Namespace, hung: Clients
+) -> None:
+    status = RunStatus(
+        id=RUN,
+        pipeline="digits",
+        attempt=70,
+        dataset_version=DATASET.version,
+        state="queued",
+        since=NOW,
+    )
+    notification = Notification(id=f"{RUN}:started", kind="started", at=NOW, status=status)
+    failure = Failure(type="JobFailed", message="out of attempts", permanent=False)
+    started = time.monotonic()
+    publish_notification(hung, PublishNotification(pipeline=PIPELINE, notification=notification))
+    schedule_retry(hung, ScheduleRetry(request=run_request(71), delay_seconds=0))
+    dead_letter(hung, DeadLetter(run=RUN, request=run_request(70), failure=failure))
+    # Three steps, each bounded: the SDK alone takes minutes to give up.
+    assert time.monotonic() - started < 3 * SEND_LIMIT_SECONDS + 10
+
+    assert flush(world.clients) == 4  # two channels, a retry, a dead letter
+    assert flush(world.clients) == 0
+    channels = {parse_delivery(str(each)).channel for each in namespace.take(NOTIFICATIONS)}
+    assert channels == {"event_grid", "service_bus"}
+    assert [parse_retry(str(each)).attempt for each in namespace.take(RETRIES)] == [71]
+    assert sweep(world.clients) >= 1
+    (letter,) = [each for each in namespace.take_dead(REJECTED_RUNS) if each.message_id == RUN]
+    assert letter.dead_letter_reason == "JobFailed"
+
+
+def test_what_is_kept_twice_is_sent_once(world: World, namespace: Namespace) -> None:
+    def hang() -> None:
+        raise TimeoutError
+
+    for _ in range(2):
+        attempt_or_keep(world.clients, RETRIES, (retry_message(run_request(72)),), hang)
+    assert flush(world.clients) == 1
+    assert [parse_retry(str(each)).attempt for each in namespace.take(RETRIES)] == [72]
