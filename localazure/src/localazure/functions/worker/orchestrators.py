@@ -1,43 +1,27 @@
-"""Runs an orchestrator as the SDK does, without making anew what has not changed.
+"""Runs orchestrators of azure-functions-durable in its own way, or by an equivalent short cut.
 
-Each episode replays an orchestrator from its beginning, here as on Azure: that is what finds out
-code that is not deterministic, and nothing is saved on it. But the SDK also parses the whole
-history anew each time, timestamps above all (docs/benchmarks.md), makes a class for each executor,
-and is told the same of every instance. So here
-
-* an event is made once, for the life of its history in memory, and its timestamp is read by the
-  standard library: it is one that the engine wrote;
-* a context is a copy of one that the SDK made, with what is the instance's own set;
-* the SDK's executor is used again.
-
-What runs is the SDK's own context, executor and code, in the way of the function that
-`azure.durable_functions.Orchestrator.create` makes; any other function is called as it is.
+The short cut (`replay_shortcut`) goes past constructors of the SDK and so depends on its private
+attributes. It is taken only with the versions in `PROVED_VERSIONS`; `make conformance` compares
+both ways, attribute by attribute, on every version.
 """
-
-# The SDK has no public way to hand it events and contexts that are made already; the tests compare
-# all that it makes itself with what is made here, attribute by attribute.
-# pyright: reportPrivateUsage=false
-# ruff: noqa: SLF001
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import datetime
+from importlib import metadata
 from typing import Any, Final
 
-from azure.durable_functions import DurableOrchestrationContext, Orchestrator
-from azure.durable_functions.models.FunctionContext import FunctionContext
-from azure.durable_functions.models.history import HistoryEvent
 from azure.functions import OrchestrationContext
 
-from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.history import Event
-from localazure.functions.durable.engine.orchestrator_trigger import CONSTANTS, OrchestratorTrigger
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+
+SDK: Final = "azure-functions-durable"
+PROVED_VERSIONS: Final = frozenset({"1.6.0", "1.7.0"})
+"""Versions of the SDK on which both ways were compared: localazure/docs/sdk-versions.md."""
 
 
 class TriggerContext(OrchestrationContext):
-    """An `OrchestrationContext` that writes its body out when somebody reads it."""
+    """An `OrchestrationContext` that serializes its body when it is read."""
 
     def __init__(self, trigger: OrchestratorTrigger) -> None:
         self.trigger = trigger
@@ -52,131 +36,14 @@ class TriggerContext(OrchestrationContext):
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An orchestrator that gives the same answers sooner.
+    """The function to call for an orchestrator: faster, or the same one.
 
     Args:
         function: of one argument, a `TriggerContext`.
     """
-    # functools.wraps copies attributes too: a decorated function is not the SDK's own.
-    if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
+    if metadata.version(SDK) not in PROVED_VERSIONS:
         return function
+    # Its import already depends on private attributes of the SDK.
+    from localazure.functions.worker import replay_shortcut  # noqa: PLC0415 - see above
 
-    orchestrator = Orchestrator(function.orchestrator_function)  # pyright: ignore[reportFunctionMemberAccess] - see above
-    input_type = getattr(function, "_df_input_type", None)
-    executor = orchestrator.task_orchestration_executor
-
-    def call(**arguments: TriggerContext) -> str:
-        (context,) = arguments.values()
-        executor.initialize()
-        return orchestrator.handle(_context(context.trigger, input_type))
-
-    return call
-
-
-_EPISODE_STARTED: Final = history.orchestrator_started("2026-01-01T00:00:00.000000Z")
-_ENGINE_TIMESTAMP_LENGTH: Final = len(_EPISODE_STARTED["Timestamp"])
-
-
-# --- contexts ----------------------------------------------------------------------------------
-
-
-def _attributes_of_a_context() -> dict[str, Any]:
-    """What the SDK's constructor makes of that which all instances have in common."""
-    events: list[Any] = history.played([_EPISODE_STARTED], is_played=False)
-    return vars(
-        DurableOrchestrationContext(history=events, instanceId="", parentInstanceId="", **CONSTANTS)
-    )
-
-
-_COMMON: Final = _attributes_of_a_context()
-_CONTAINERS: Final = [
-    (name, value.copy) for name, value in _COMMON.items() if isinstance(value, (list, dict))
-]
-
-
-def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOrchestrationContext:
-    """What `DurableOrchestrationContext.from_json(trigger.body)` gives."""
-    execution = trigger.execution
-    given: Any = json.loads(execution.input_json or "null")
-    histories = _histories(trigger)
-    episode_started, execution_started = histories[:2]
-    context = DurableOrchestrationContext.__new__(DurableOrchestrationContext)
-    attributes = vars(context)
-    attributes.update(_COMMON)
-    for name, copy in _CONTAINERS:
-        attributes[name] = copy()
-    attributes.update(
-        _function_context=FunctionContext(),
-        _histories=histories,
-        _instance_id=execution.instance_id,
-        _parent_instance_id=execution.parent and execution.parent.instance_id,
-        _input=json.dumps(given) if isinstance(given, dict) else given,
-        _version=vars(execution_started)["Version"],
-        decision_started_event=episode_started,
-        _current_utc_datetime=episode_started.timestamp,
-        # Orchestrator.create's function sets it.
-        _input_expected_type=input_type,
-    )
-    return context
-
-
-# --- events ------------------------------------------------------------------------------------
-
-
-class _Known:
-    """The events of an instance, each beside the document that it was made of."""
-
-    def __init__(self) -> None:
-        self.documents: list[Event] = []
-        self.events: list[HistoryEvent] = []
-        self.past = 0
-        """How many of them were in the history before the last episode."""
-
-
-def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
-    known: _Known | None = trigger.memo.get("replay")
-    if known is None:
-        known = trigger.memo["replay"] = _Known()
-    past, events = trigger.past, known.events
-    for event in events:
-        event._is_processed = False  # the one thing about an event that user code may set
-    for index in range(known.past, len(past)):
-        document = past[index]
-        if index < len(events) and known.documents[index] is document:
-            event = events[index]  # it had just arrived then
-            event._is_played = True
-            if "Actions" in document:  # the engine's own remark, made when its episode ended
-                event.Actions = document["Actions"]  # pyright: ignore[reportAttributeAccessIssue] - any key is one
-        else:
-            del events[index:], known.documents[index:]
-            events.append(_event(document, is_played=True))
-            known.documents.append(document)
-    known.past = len(past)
-    del events[len(past) :], known.documents[len(past) :]
-    events += [_event(document, is_played=False) for document in trigger.arrived]
-    known.documents += trigger.arrived
-    return events.copy()
-
-
-_EXAMPLE: Final = HistoryEvent(IsPlayed=False, **_EPISODE_STARTED)
-_UTC: Final = _EXAMPLE.timestamp.tzinfo
-_DEFAULTS: Final = {name: value for name, value in vars(_EXAMPLE).items() if value is None}
-
-
-def _event(document: Event, *, is_played: bool) -> HistoryEvent:
-    """What `HistoryEvent(IsPlayed=is_played, **document)` gives."""
-    text: str = document["Timestamp"]
-    if len(text) != _ENGINE_TIMESTAMP_LENGTH or text[-1] != "Z":
-        return HistoryEvent(IsPlayed=is_played, **document)
-    event = HistoryEvent.__new__(HistoryEvent)
-    attributes = vars(event)
-    attributes.update(_DEFAULTS)
-    attributes.update(document)
-    attributes["_event_type"] = attributes.pop("EventType")
-    attributes["_event_id"] = attributes.pop("EventId")
-    attributes["_timestamp"] = datetime.fromisoformat(attributes.pop("Timestamp")[:-1]).replace(
-        tzinfo=_UTC
-    )
-    attributes["_is_played"] = is_played
-    attributes["_is_processed"] = False
-    return event
+    return replay_shortcut.wrap(function)

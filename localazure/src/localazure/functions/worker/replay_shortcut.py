@@ -1,0 +1,165 @@
+"""A short cut past the SDK's constructors, which gives the same orchestrator answers sooner.
+
+Every episode replays an orchestrator from its beginning, as on Azure; this finds code that is not
+deterministic. The SDK also parses the whole history again each time, timestamps above all
+(docs/benchmarks.md), and makes a class for each executor. Here
+
+* an event object is made once for the life of its history in memory, and the standard library
+  parses its timestamp, since the engine wrote it;
+* a context is a copy of one that the SDK made, with the instance's own attributes set;
+* the SDK's executor is reused.
+
+The SDK's own context, executor and code run, in the way of the function that
+`azure.durable_functions.Orchestrator.create` makes; any other function is called unchanged.
+"""
+
+# The SDK has no public way to take events and contexts that exist already. The tests compare every
+# attribute that it sets with those that are set here.
+# pyright: reportPrivateUsage=false
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationContext, Orchestrator
+from azure.durable_functions.models.FunctionContext import FunctionContext
+from azure.durable_functions.models.history import HistoryEvent
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.orchestrator_trigger import CONSTANTS, OrchestratorTrigger
+
+
+def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An orchestrator that gives the same answers sooner.
+
+    Args:
+        function: of one argument, an `orchestrators.TriggerContext`.
+    """
+    # functools.wraps copies attributes too: a decorated function is not the SDK's own.
+    if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
+        return function
+
+    orchestrator = Orchestrator(function.orchestrator_function)  # pyright: ignore[reportFunctionMemberAccess] - see above
+    input_type = getattr(function, "_df_input_type", None)
+    executor = orchestrator.task_orchestration_executor
+
+    def call(**arguments: Any) -> str:
+        (context,) = arguments.values()
+        executor.initialize()
+        return orchestrator.handle(_context(context.trigger, input_type))
+
+    return call
+
+
+_EPISODE_STARTED: Final = history.orchestrator_started("2026-01-01T00:00:00.000000Z")
+_ENGINE_TIMESTAMP_LENGTH: Final = len(_EPISODE_STARTED["Timestamp"])
+
+
+# --- contexts ----------------------------------------------------------------------------------
+
+
+def _attributes_of_a_context() -> dict[str, Any]:
+    """What the SDK's constructor makes of that which all instances have in common."""
+    events: list[Any] = history.played([_EPISODE_STARTED], is_played=False)
+    return vars(
+        DurableOrchestrationContext(history=events, instanceId="", parentInstanceId="", **CONSTANTS)
+    )
+
+
+_COMMON: Final = _attributes_of_a_context()
+_CONTAINERS: Final = [
+    (name, value.copy) for name, value in _COMMON.items() if isinstance(value, (list, dict))
+]
+
+
+def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOrchestrationContext:
+    """What `DurableOrchestrationContext.from_json(trigger.body)` gives."""
+    execution = trigger.execution
+    given: Any = json.loads(execution.input_json or "null")
+    histories = _histories(trigger)
+    episode_started, execution_started = histories[:2]
+    context = DurableOrchestrationContext.__new__(DurableOrchestrationContext)
+    attributes = vars(context)
+    attributes.update(_COMMON)
+    for name, copy in _CONTAINERS:
+        attributes[name] = copy()
+    attributes.update(
+        _function_context=FunctionContext(),
+        _histories=histories,
+        _instance_id=execution.instance_id,
+        _parent_instance_id=execution.parent and execution.parent.instance_id,
+        _input=json.dumps(given) if isinstance(given, dict) else given,
+        _version=vars(execution_started)["Version"],
+        decision_started_event=episode_started,
+        _current_utc_datetime=episode_started.timestamp,
+        # Orchestrator.create's function sets it.
+        _input_expected_type=input_type,
+    )
+    return context
+
+
+# --- events ------------------------------------------------------------------------------------
+
+
+class _Known:
+    """The events of an instance, each beside the document that it was made of."""
+
+    def __init__(self) -> None:
+        self.documents: list[Event] = []
+        self.events: list[HistoryEvent] = []
+        self.past = 0
+        """How many of them were in the history before the last episode."""
+
+
+def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
+    known: _Known | None = trigger.memo.get("replay")
+    if known is None:
+        known = trigger.memo["replay"] = _Known()
+    past, events = trigger.past, known.events
+    for event in events:
+        event._is_processed = False  # the one thing about an event that user code may set
+    for index in range(known.past, len(past)):
+        document = past[index]
+        if index < len(events) and known.documents[index] is document:
+            event = events[index]  # it had just arrived then
+            event._is_played = True
+            if "Actions" in document:  # the engine's own remark, made when its episode ended
+                event.Actions = document["Actions"]  # pyright: ignore[reportAttributeAccessIssue] - any key is one
+        else:
+            del events[index:], known.documents[index:]
+            events.append(_event(document, is_played=True))
+            known.documents.append(document)
+    known.past = len(past)
+    del events[len(past) :], known.documents[len(past) :]
+    events += [_event(document, is_played=False) for document in trigger.arrived]
+    known.documents += trigger.arrived
+    return events.copy()
+
+
+_EXAMPLE: Final = HistoryEvent(IsPlayed=False, **_EPISODE_STARTED)
+_UTC: Final = _EXAMPLE.timestamp.tzinfo
+_DEFAULTS: Final = {name: value for name, value in vars(_EXAMPLE).items() if value is None}
+
+
+def _event(document: Event, *, is_played: bool) -> HistoryEvent:
+    """What `HistoryEvent(IsPlayed=is_played, **document)` gives."""
+    text: str = document["Timestamp"]
+    if len(text) != _ENGINE_TIMESTAMP_LENGTH or text[-1] != "Z":
+        return HistoryEvent(IsPlayed=is_played, **document)
+    event = HistoryEvent.__new__(HistoryEvent)
+    attributes = vars(event)
+    attributes.update(_DEFAULTS)
+    attributes.update(document)
+    attributes["_event_type"] = attributes.pop("EventType")
+    attributes["_event_id"] = attributes.pop("EventId")
+    attributes["_timestamp"] = datetime.fromisoformat(attributes.pop("Timestamp")[:-1]).replace(
+        tzinfo=_UTC
+    )
+    attributes["_is_played"] = is_played
+    attributes["_is_processed"] = False
+    return event

@@ -1,0 +1,161 @@
+"""The distribution as its user has it: a built wheel, installed into an environment of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from localazure.processes.ports import free_ports
+
+REPOSITORY: Final = Path(__file__).parents[3]
+CONSTRAINTS: Final = REPOSITORY / "constraints.txt"
+START_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 30.0
+
+
+def build_wheel(folder: Path) -> Path:
+    """The wheel, built from the sources as `make dist` does."""
+    source = str(REPOSITORY / "localazure")
+    _run(sys.executable, "-m", "build", "--wheel", source, "--outdir", str(folder))
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+class Installed:
+    """A virtual environment.
+
+    Args:
+        folder: where it is made.
+        python: interpreter, a path or a version that uv knows.
+    """
+
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self._folder = folder
+        self._uv = shutil.which("uv")
+        if self._uv is not None:
+            _run(self._uv, "venv", "--quiet", "--python", python, str(folder))
+        else:
+            _run(python, "-m", "venv", str(folder))
+
+    @property
+    def python(self) -> Path:
+        return self._folder / "bin" / "python"
+
+    @property
+    def localazure(self) -> Path:
+        """The console script."""
+        return self._folder / "bin" / "localazure"
+
+    def install(self, *requirements: str, without_pins: Sequence[str] = ()) -> None:
+        """Install packages under the repository's constraints.
+
+        Args:
+            requirements: as pip takes them.
+            without_pins: packages that the constraints do not apply to.
+        """
+        pins = CONSTRAINTS.read_text()
+        for name in without_pins:
+            pins = re.sub(rf"^{re.escape(name)}==.*$", "", pins, flags=re.MULTILINE)
+        constraints = self._folder / "constraints.txt"
+        constraints.write_text(pins)
+        if self._uv is not None:
+            installer = [self._uv, "pip", "install", "--quiet", "--python", str(self.python)]
+        else:
+            installer = [str(self.python), "-m", "pip", "install", "--quiet"]
+        _run(*installer, "-c", str(constraints), *requirements)
+
+    def metadata(self, script: str) -> str:
+        """What a line of Python prints in this environment."""
+        return _run(str(self.python), "-c", f"from importlib import metadata; {script}").strip()
+
+
+def _run(*command: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": ""}
+    if links := environment.get("PIP_FIND_LINKS"):
+        environment.setdefault("UV_FIND_LINKS", links)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, f"{' '.join(command)}:\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
+
+
+class Host:
+    """`localazure start` in an app's folder, asked over HTTP."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    def get(self, path: str, body: object = None) -> Any:
+        """The answer: JSON, or else text; with a body the request is a POST."""
+        data = None if body is None else json.dumps(body).encode()
+        url = path if path.startswith("http") else self.url + path
+        with urllib.request.urlopen(url, data, timeout=ANSWER_SECONDS) as response:
+            text = response.read().decode()
+        with contextlib.suppress(ValueError):
+            return json.loads(text)
+        return text
+
+    def start(self, orchestrator: str, given: object = None) -> str:
+        """Start an orchestration by the app's route; its status URL."""
+        return self.get(f"/api/start/{orchestrator}", given)["statusQueryGetUri"]
+
+    def outcome(self, status_url: str) -> Any:
+        """The output of an orchestration that completes."""
+        final = {"Completed", "Failed", "Terminated"}
+        status = until(
+            lambda: (found := self.get(status_url))["runtimeStatus"] in final and found,
+            ANSWER_SECONDS,
+            f"end of {status_url}",
+        )
+        assert status["runtimeStatus"] == "Completed", status
+        return status["output"]
+
+
+def until(question: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The first answer that is true."""
+    deadline = time.monotonic() + seconds
+    while not (answer := question()):
+        assert time.monotonic() < deadline, f"no {what} within {seconds:g} s"
+        time.sleep(0.05)
+    return answer
+
+
+@contextlib.contextmanager
+def started(installed: Installed, app: Path, log: Path) -> Generator[Host]:
+    """A host on an app's folder, started by the environment's console script."""
+    (port,) = free_ports(1)
+    host = Host(port)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [installed.localazure, "start", "--port", str(port)],
+            cwd=app,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": ""},
+        )
+
+        def answers() -> bool:
+            assert process.poll() is None, f"the host ended:\n{log.read_text()}"
+            try:
+                host.get("/admin/host/status")
+            except (urllib.error.URLError, ConnectionError):
+                return False
+            return True
+
+        try:
+            until(answers, START_SECONDS, f"answer of the host (see {log})")
+            yield host
+        finally:
+            process.terminate()
+            process.wait(ANSWER_SECONDS)

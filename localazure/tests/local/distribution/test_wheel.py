@@ -1,0 +1,143 @@
+"""The wheel in an empty environment: `start` and `up` in a folder as `func init` makes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from harness.wheel import (
+    ANSWER_SECONDS,
+    START_SECONDS,
+    Host,
+    Installed,
+    build_wheel,
+    started,
+    until,
+)
+
+# As `func init --worker-runtime python` and `func new` write them.
+FILES = {
+    "host.json": """{
+  "version": "2.0",
+  "logging": {
+    "applicationInsights": {
+      "samplingSettings": {
+        "isEnabled": true,
+        "excludedTypes": "Request"
+      }
+    }
+  },
+  "extensionBundle": {
+    "id": "Microsoft.Azure.Functions.ExtensionBundle",
+    "version": "[4.*, 5.0.0)"
+  }
+}""",
+    "local.settings.json": """{
+  "IsEncrypted": false,
+  "Values": {
+    "FUNCTIONS_WORKER_RUNTIME": "python",
+    "AzureWebJobsStorage": "UseDevelopmentStorage=true"
+  }
+}""",
+    "requirements.txt": "azure-functions\nazure-functions-durable\n",
+    ".funcignore": ".git*\n.vscode\n__azurite_db*__.json\nlocal.settings.json\ntest\n.venv\n",
+    "function_app.py": """
+import azure.functions as func
+import azure.durable_functions as df
+import logging
+
+app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+
+
+@app.route(route="hello")
+def hello(req: func.HttpRequest) -> func.HttpResponse:
+    logging.info("Python HTTP trigger function processed a request.")
+    return func.HttpResponse(f"Hello, {req.params.get('name')}.")
+
+
+@app.route(route="start/{name}")
+@app.durable_client_input(client_name="client")
+async def start(req: func.HttpRequest, client) -> func.HttpResponse:
+    instance_id = await client.start_new(req.route_params["name"])
+    return client.create_check_status_response(req, instance_id)
+
+
+@app.orchestration_trigger(context_name="context")
+def hello_orchestrator(context):
+    seattle = yield context.call_activity("say_hello", "Seattle")
+    london = yield context.call_activity("say_hello", "London")
+    return [seattle, london]
+
+
+@app.activity_trigger(input_name="city")
+def say_hello(city: str) -> str:
+    return f"Hello {city}!"
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("distribution")
+    environment = Installed(folder / "venv")
+    environment.install(str(build_wheel(folder / "dist")))
+    return environment
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def check(host: Host) -> None:
+    assert host.get("/api/hello?name=Azure") == "Hello, Azure."
+    assert host.outcome(host.start("hello_orchestrator")) == ["Hello Seattle!", "Hello London!"]
+
+
+def test_the_environment_has_the_wheel_and_not_landfall(installed: Installed) -> None:
+    script = "import importlib.util as u; print(*(u.find_spec(n) is not None for n in ({}, {})))"
+    assert installed.metadata(script.format("'localazure'", "'handlers'")) == "True False"
+
+
+def test_start_runs_an_app(installed: Installed, app: Path, tmp_path: Path) -> None:
+    with started(installed, app, tmp_path / "host.log") as host:
+        check(host)
+
+
+@pytest.fixture
+def up(installed: Installed, app: Path, tmp_path: Path) -> Generator[Path]:
+    """`localazure up` in the app's folder; its log."""
+    log = tmp_path / "up.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [installed.localazure, "up", "--port-base", "0"],
+            cwd=app,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": ""},
+        )
+    try:
+        until(lambda: "ready; Ctrl-C" in log.read_text() or process.poll(), START_SECONDS, "up")
+        assert process.poll() is None, log.read_text()
+        yield log
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(ANSWER_SECONDS)
+
+
+def test_up_runs_the_app_and_everything_around_it(up: Path, app: Path) -> None:
+    endpoints = json.loads((app / ".localazure" / "endpoints.json").read_text())
+    base_url = endpoints["functions"]["base_url"]
+    assert base_url in up.read_text()
+    check(Host(int(base_url.rpartition(":")[2])))
