@@ -1,4 +1,4 @@
-# make demo | test | up | check | bench | crash | gpu. Each does the set-up that it needs.
+# make demo | test | up | check | bench | crash | gpu | dist | conformance. Each does the set-up that it needs.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/installed
 REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test up check format bench crash gpu constraints clean
+.PHONY: help python-version setup demo test up check format bench crash gpu dist conformance constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -65,6 +65,14 @@ bench: setup $(PEERS)/installed
 GPU_PYTHON = $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(BIN)/python)
 gpu:
 	@$(GPU_PYTHON) -m tests.gpu $(if $(JSON),--json $(JSON))
+
+# The wheel and the source distribution of localazure, in build/dist.
+dist: setup
+	@$(BIN)/python -m build localazure --outdir build/dist
+
+# The wheel with every supported version of the Functions SDKs. WRITE=1 writes localazure/docs/sdk-versions.md.
+conformance: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -m conformance $(if $(WRITE),--write)
 
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: setup

@@ -77,7 +77,9 @@ class Installed:
 
     def metadata(self, script: str) -> str:
         """What a line of Python prints in this environment."""
-        return _run(str(self.python), "-c", f"from importlib import metadata; {script}").strip()
+        return _run(
+            str(self.python), "-P", "-c", f"from importlib import metadata; {script}"
+        ).strip()
 
 
 def _run(*command: str) -> str:

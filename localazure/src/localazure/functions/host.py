@@ -211,7 +211,10 @@ class Host:
         return self._durable.extension.client_binding()
 
     def _web_application(self) -> web.Application:
-        throttle = HttpThrottle(self._options.http)
+        throttle = HttpThrottle(
+            max_outstanding=self._options.http.max_outstanding_requests,
+            max_concurrent=self._options.http.max_concurrent_requests,
+        )
         application = web.Application(
             client_max_size=self._max_request_bytes,
             middlewares=[self._gate, self._cors.answer_preflight, throttle.middleware],

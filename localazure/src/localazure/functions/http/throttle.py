@@ -1,4 +1,4 @@
-"""host.json's limits on HTTP requests: so many run at a time, so many wait, the rest get 429.
+"""host.json's limits on HTTP requests: at most N run, at most M are outstanding, others get 429.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook#hostjson-settings
 """
@@ -14,24 +14,28 @@ from typing import Final
 from aiohttp import web
 
 from localazure.functions import logs
-from localazure.functions.configuration.host_json import HttpOptions
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
-# Told to the platform's front end by the real host: start another instance.
+# With it the real host asks the platform's front end for another instance.
 SCALE_OUT_HEADER: Final = "X-FUNCTION-SCALEOUT"
 
 
 class HttpThrottle:
-    """Requests at work and waiting."""
+    """Counts requests and delays or refuses those above the limits.
 
-    def __init__(self, options: HttpOptions) -> None:
-        self._options = options
+    Args:
+        max_outstanding: requests that run or wait; None is no limit.
+        max_concurrent: requests that run; None is no limit.
+    """
+
+    def __init__(self, *, max_outstanding: int | None, max_concurrent: int | None) -> None:
+        self._max_outstanding = max_outstanding
         self._outstanding = 0
         self._free = (
             contextlib.nullcontext()
-            if options.max_concurrent_requests is None
-            else asyncio.Semaphore(options.max_concurrent_requests)
+            if max_concurrent is None
+            else asyncio.Semaphore(max_concurrent)
         )
 
     @web.middleware
@@ -40,14 +44,13 @@ class HttpThrottle:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Holds or refuses what is too much.
+        """Delays or refuses requests above the limits.
 
-        The admin API is not limited, nor are durable clients, which on Azure have a port of
-        their own.
+        The admin API and durable clients are not limited: on Azure they have a port of their own.
         """
         if request.path.startswith(("/admin/", "/durabletask/")):
             return await handler(request)
-        limit = self._options.max_outstanding_requests
+        limit = self._max_outstanding
         if limit is not None and self._outstanding >= limit:
             _LOG.info("Http request queue limit of %d has been exceeded.", limit)
             return web.Response(status=429, headers={SCALE_OUT_HEADER: "1"})
