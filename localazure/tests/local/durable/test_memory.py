@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ import azure.durable_functions as df
 import pytest
 
 from harness.tiny_app import TinyApp, eventually, running
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.runtime import instance_cache
 
 Context = df.DurableOrchestrationContext
@@ -87,3 +89,24 @@ async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.Monke
         assert len(dispatcher._timers) == 0
         assert not dispatcher._live._cached
         assert dispatcher._live._characters == 0
+
+
+async def test_an_instance_stays_while_its_episode_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance_cache, "MAX_CACHED_CHARACTERS", 0)
+    released = asyncio.Event()
+    app = make_app()
+    invoke = app.invoke
+
+    async def invoke_when_released(name: str, trigger: str | OrchestratorTrigger) -> str | None:
+        if name == "again":
+            await released.wait()
+        return await invoke(name, trigger)
+
+    monkeypatch.setattr(app, "invoke", invoke_when_released)
+    async with running(app, tmp_path) as hub:
+        slow = await hub.client.start_new("again")
+        assert (await hub.run("failing")).runtime_status.value == "Failed"  # takes its place
+        released.set()
+        assert (await hub.until(slow)).runtime_status.value == "Completed"

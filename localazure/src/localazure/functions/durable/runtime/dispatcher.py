@@ -221,12 +221,14 @@ class Dispatcher:
         if len(live.events) > SHORT_HISTORY_EVENTS and self._gathers(live):
             return
         began = time.monotonic()
+        live.is_running = True
         try:
             await self._run_live(live)
         except BaseException:
             live.replay_anew()
             raise
         finally:
+            live.is_running = False
             self._record_ends(instance_id)
             ended = time.monotonic()
             live.replay_again_at = ended + (ended - began)
@@ -256,8 +258,9 @@ class Dispatcher:
         events = [message.event for message in consumed]
         if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
             return  # its children are in the store only then; it is woken
+        generation = self._store.generation
         effects = await self._effects(live, events)
-        if effects is None or not self._live.holds(live):
+        if effects is None or generation != self._store.generation:
             return
         self._commit(live, consumed, effects)
         instance_id = instance.execution.instance_id
@@ -355,7 +358,7 @@ class Dispatcher:
         is_awaited = turn.ended or turn.children or turn.messages
         is_long = len(live.events) > SHORT_HISTORY_EVENTS
         future = self._store.commit(turn, is_patient=not is_awaited and not is_long)
-        future.add_done_callback(partial(self._on_durable, live, turn))
+        future.add_done_callback(partial(self._on_durable, self._store.generation, live, turn))
         self._mail.remove(execution.instance_id, consumed)
         if turn.ended:
             self._timers.forget(execution.execution_id)
@@ -377,7 +380,9 @@ class Dispatcher:
         if turn.timers:
             self.fire_timers()
 
-    def _on_durable(self, live: LiveInstance, turn: Turn, future: asyncio.Future[Delivery]) -> None:
+    def _on_durable(
+        self, generation: int, live: LiveInstance, turn: Turn, future: asyncio.Future[Delivery]
+    ) -> None:
         if future.cancelled() or future.exception() is not None:
             return  # `_on_failure` is called too
         delivery = future.result()
@@ -386,7 +391,8 @@ class Dispatcher:
             self._activities.forget(turn.execution.execution_id)
             if turn.next_execution is None:
                 self.endings.tell(turn.execution.instance_id)
-        self._live.settle(live)
+        if generation == self._store.generation:
+            self._live.settle(live)
         if self._mail.of(turn.execution.instance_id):
             self.wake(turn.execution.instance_id)  # what waited for it
         for instance_id in delivery.started:

@@ -118,10 +118,11 @@ class EntityRunner:
         """Run what waits for an entity."""
         while messages := list(self._mail.of(identifier)[: self._batch_size]):
             operations = [Operation.parse(message.event["Input"]) for message in messages]
+            generation = self._store.generation
             before = self._store.entity_state(identifier)
             after, answers = await self._operate(identifier, before, operations)
-            if not self._mail.holds(messages):
-                continue  # the store was read anew meanwhile: they are others
+            if generation != self._store.generation:
+                continue  # the store was read again meanwhile: the messages are other ones
             at = self._clock()
             replies = [
                 self._store.message(

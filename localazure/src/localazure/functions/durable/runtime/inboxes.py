@@ -35,11 +35,6 @@ class Mailboxes:
         waiting = self._waiting[message.target]
         waiting[next(n for n, one in enumerate(waiting) if one is message)] = other
 
-    def holds(self, messages: Sequence[Message]) -> bool:
-        """Whether these very messages to one receiver are still waiting."""
-        waiting = set(map(id, self.of(messages[0].target))) if messages else set[int]()
-        return waiting.issuperset(map(id, messages))
-
     def targets(self) -> list[str]:
         """Who has mail."""
         return list(self._waiting)

@@ -26,6 +26,8 @@ class LiveInstance:
     """
 
     def __init__(self, instance: Instance, pieces: Sequence[str]) -> None:
+        self.is_running = False
+        """Whether an episode of it runs."""
         self.pending = 0
         """How many turns were handed in and are not durable yet."""
         self.replay_again_at = 0.0
@@ -50,7 +52,7 @@ class LiveInstance:
 class LiveInstances:
     """A cache of live instances, least recently used out first.
 
-    What has turns that are not durable yet stays: the store does not know it as it is.
+    An instance stays while its episode runs, and while it has turns that are not durable yet.
     """
 
     def __init__(self, store: Store) -> None:
@@ -76,10 +78,6 @@ class LiveInstances:
         if instance.execution.instance_id not in self._cached:
             self._add(LiveInstance(instance, ()))
 
-    def holds(self, live: LiveInstance) -> bool:
-        """Whether an instance is what `load` would give, finished or not."""
-        return self._cached.get(live.instance.execution.instance_id) is live
-
     def extend(
         self, live: LiveInstance, instance: Instance, piece: str, events: list[Event]
     ) -> None:
@@ -100,7 +98,7 @@ class LiveInstances:
     def settle(self, live: LiveInstance) -> None:
         """Note that a turn became durable."""
         live.pending -= 1
-        if not live.pending and live.instance.status not in LIVE and self.holds(live):
+        if not live.pending and live.instance.status not in LIVE:
             self.drop(live.instance.execution.instance_id)
 
     def drop(self, instance_id: str) -> None:
@@ -123,7 +121,7 @@ class LiveInstances:
         if self._characters <= MAX_CACHED_CHARACTERS:
             return
         for instance_id, live in list(self._cached.items())[:-1]:
-            if not live.pending:
+            if not live.pending and not live.is_running:
                 self.drop(instance_id)
             if self._characters <= MAX_CACHED_CHARACTERS:
                 return

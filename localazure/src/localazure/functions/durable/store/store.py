@@ -55,11 +55,14 @@ class Store:
         ((last,),) = self._database.read("SELECT coalesce(max(sequence), 0) FROM inbox")
         self._sequences = itertools.count(last + 1)
         self._lane = Lane()
+        self.generation = 0
+        """Counts `renew`: what was read in an earlier generation must not be written back."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         """Called for every transaction that failed, and for every later one; not for `Refused`."""
 
     def renew(self) -> None:
-        """Take transactions again after one failed. They may build on nothing but what is read."""
+        """Begin the next generation after a transaction failed; it builds on durable rows only."""
+        self.generation += 1
         self._lane = Lane()
 
     def close(self) -> None:
