@@ -48,15 +48,11 @@ class TakenStep:
 class _Attempts:
     """A call with a retry policy, one of whose attempts or timers is open."""
 
-    action: Document
+    place: int
+    """Of its action, among all that are no compounds."""
     left: int
     """Attempts that have not begun."""
     waits_for_timer: bool = False
-
-    @property
-    def interval(self) -> timedelta:
-        options = self.action["retryOptions"]
-        return timedelta(milliseconds=options["firstRetryIntervalInMilliseconds"])
 
 
 class Numbering:
@@ -75,11 +71,6 @@ class Numbering:
         other._attempts = dict(self._attempts)
         return other
 
-    @property
-    def begun(self) -> int:
-        """How many actions have begun."""
-        return self._begun
-
     def advance(
         self, actions: list[Document], *, ended: int | None, failed: bool, clock: datetime
     ) -> list[TakenStep]:
@@ -91,48 +82,49 @@ class Numbering:
             failed: whether it failed.
             clock: the orchestrator's.
         """
+        parts = list(_parts(actions))
         taken: list[TakenStep] = []
         attempts = self._attempts.pop(ended, None) if ended is not None else None
         if attempts is not None:
-            taken += self._retry(attempts, failed=failed, clock=clock)
-        for action in actions[self._begun :]:
-            taken += self._begin(action)
-        self._begun = max(self._begun, len(actions))
+            action = parts[attempts.place] if attempts.place < len(parts) else None
+            if action is not None and action["actionType"] in _WITH_RETRY:
+                taken += self._retry(attempts, action, failed=failed, clock=clock)
+        for place in range(self._begun, len(parts)):
+            taken += self._begin(parts[place], place)
+        self._begun = max(self._begun, len(parts))
         return taken
 
-    def _retry(self, attempts: _Attempts, *, failed: bool, clock: datetime) -> Iterator[TakenStep]:
+    def _retry(
+        self, attempts: _Attempts, action: Document, *, failed: bool, clock: datetime
+    ) -> Iterator[TakenStep]:
         if attempts.waits_for_timer:
             if attempts.left:
-                yield self._attempt(
-                    replace(attempts, left=attempts.left - 1, waits_for_timer=False)
-                )
+                again = replace(attempts, left=attempts.left - 1, waits_for_timer=False)
+                yield self._attempt(again, action)
         elif failed:
+            options = action["retryOptions"]
+            interval = timedelta(milliseconds=options["firstRetryIntervalInMilliseconds"])
             step = TakenStep(
                 kind=StepKind.TIMER,
                 name="",
                 event_id=self._draw_id(),
                 # After the last attempt: DTFx waits once more, hosts differ in how long.
-                fire_at=(clock + attempts.interval,)
-                if attempts.left
-                else (clock, clock + attempts.interval),
+                fire_at=(clock + interval,) if attempts.left else (clock, clock + interval),
             )
             self._attempts[step.event_id] = replace(attempts, waits_for_timer=True)
             yield step
 
-    def _attempt(self, attempts: _Attempts) -> TakenStep:
-        is_activity = attempts.action["actionType"] == ActionType.CALL_ACTIVITY_WITH_RETRY
-        step = (self._activity if is_activity else self._child)(attempts.action)
+    def _attempt(self, attempts: _Attempts, action: Document) -> TakenStep:
+        is_activity = action["actionType"] == ActionType.CALL_ACTIVITY_WITH_RETRY
+        step = (self._activity if is_activity else self._child)(action)
         self._attempts[step.event_id] = attempts
         return step
 
-    def _begin(self, action: Document) -> Iterator[TakenStep]:
+    def _begin(self, action: Document, place: int) -> Iterator[TakenStep]:
         kind = action["actionType"]
-        if "compoundActions" in action:
-            for part in action["compoundActions"]:
-                yield from self._begin(part)
-        elif kind in _WITH_RETRY:
+        if kind in _WITH_RETRY:
             limit: int = action["retryOptions"]["maxNumberOfAttempts"]
-            yield self._attempt(_Attempts(action, max(1, limit) - 1))
+            yield self._attempt(_Attempts(place, max(1, limit) - 1), action)
         elif kind in self._ON_ACTION:
             yield self._ON_ACTION[kind](self, action)
         # Else an external event or continue-as-new, which are no steps of a history.
@@ -191,6 +183,15 @@ class Numbering:
         ActionType.CALL_ENTITY: _operation,
         ActionType.SIGNAL_ENTITY: _operation,
     }
+
+
+def _parts(actions: list[Document]) -> Iterator[Document]:
+    """Actions, with those inside of a compound in place of the compound."""
+    for action in actions:
+        if "compoundActions" in action:
+            yield from _parts(action["compoundActions"])
+        else:
+            yield action
 
 
 def without_cancellations(actions: list[Document]) -> list[Document]:

@@ -4,7 +4,8 @@ The clock reads when the episode began. The worker form has it. An exported hist
 an episode begins after the arrival that woke it up, and before the steps that it schedules. The
 first guess is the time of the next recorded step. A timer whose due time is recorded then settles
 it, where the orchestrator counts from its clock: the clock is moved by what the timer is off, if it
-stays within its bounds.
+stays within its bounds. So does a moment that an input of the history names, if with it the
+input is the recorded one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Clocks:
 
     def __init__(self, history: History) -> None:
         self._arrivals = history.arrivals
+        self._times = history.times
         self._values: list[datetime] = []
         self._latest: list[datetime] = []
         self._settled: set[int] = set()
@@ -74,16 +76,34 @@ class Clocks:
 
     def shifts(self, number: int, by: timedelta) -> list[dict[int, datetime]]:
         """Ways to move one clock up to an arrival, within its bounds; the latest clock first."""
-        moves: list[dict[int, datetime]] = []
-        for each in reversed(range(number + 1)):
-            if each in self._settled:
-                continue
-            value = self._values[each] + by
-            earliest = min(self._arrivals[each].at, self._latest[each]) - SKEW
-            latest = min(self._latest[each : number + 1])
-            if earliest <= value <= latest:
-                moves.append({each: value})
-        return moves
+        moves = [
+            {each: self._values[each] + by}
+            for each in reversed(range(number + 1))
+            if each not in self._settled
+        ]
+        return [moved for moved in moves if self._is_possible(moved, number)]
+
+    def named(self, number: int) -> list[dict[int, datetime]]:
+        """Ways to have one clock up to an arrival read a moment that the history's payloads name.
+
+        The latest clock first, and the moments that are the nearest to its first guess.
+        """
+        moves = [
+            {each: moment}
+            for each in reversed(range(number + 1))
+            if each not in self._settled
+            for moment in sorted(self._times, key=lambda time: abs(time - self._values[each]))
+        ]
+        return [moved for moved in moves if self._is_possible(moved, number)]
+
+    def _is_possible(self, moved: Mapping[int, datetime], number: int) -> bool:
+        """Whether clocks stay within their bounds."""
+        return all(
+            min(self._arrivals[each].at, self._latest[each]) - SKEW
+            <= value
+            <= min(self._latest[each : number + 1])
+            for each, value in moved.items()
+        )
 
     def alternative(self, number: int) -> dict[int, datetime]:
         """Other values within their bounds for all clocks up to an arrival that are not known."""

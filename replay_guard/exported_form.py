@@ -11,6 +11,7 @@ the page leaves open, DurableClient.GetDurableOrchestrationStatusAsync of the ex
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -106,7 +107,7 @@ class _Reader:
 
     def take(self, number: int, line: Document) -> None:
         where = f"historyEvents[{number}]"
-        kind = line.get("EventType")
+        kind = _text(line, "EventType", where)
         at = parse_time(_text(line, "Timestamp", where))
         if kind in _ENDS:
             self._end(line, at, where)
@@ -147,6 +148,7 @@ class _Reader:
             status=status,
             output=_payload(document, "output", where),
             version=_optional_text(document, "version", where),
+            times=_times(document),
             options=_PROTOCOL | ({} if _has_unsplit_timers(steps) else _TIMER_LIMITS),
         )
 
@@ -266,6 +268,19 @@ def _sent(line: Document, at: datetime, where: str) -> Step:
         event=event(Kind.EVENT_SENT, at, InstanceId=target, Name="op", Input=json.dumps(sent)),
         input=_payload(line, "Input", where),
     )
+
+
+def _times(document: Document) -> tuple[datetime, ...]:
+    given = document.get("times", [])
+    if not isinstance(given, list) or not all(
+        isinstance(each, str) for each in cast("list[Any]", given)
+    ):
+        raise CannotCheck("times is not a list of texts: export the history again")
+    found: list[datetime] = []
+    for each in cast("list[str]", given):
+        with contextlib.suppress(CannotCheck):  # what only looks like a time
+            found.append(parse_time(each))
+    return tuple(found)
 
 
 def _has_unsplit_timers(steps: list[Step]) -> bool:

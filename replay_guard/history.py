@@ -109,6 +109,7 @@ class History:
         output: recorded result of an instance that completed.
         version: None where none is known.
         parent_instance_id: None where none is known.
+        times: moments that its payloads name; the orchestrator's clock may be among them.
         options: further keys of the orchestrator-in document, such as the limits of timers.
         answer: the orchestrator's recorded answer to the last arrival, if it was kept.
     """
@@ -122,6 +123,7 @@ class History:
     output: Payload = NOT_RECORDED
     version: str | None = None
     parent_instance_id: str | None = None
+    times: Sequence[datetime] = ()
     options: Document = field(default_factory=dict[str, Any])
     answer: Document | None = None
 
@@ -135,9 +137,9 @@ def parse_time(text: str) -> datetime:
     """ISO 8601 text (.NET writes seven digits of a second: the seventh is cut off), UTC."""
     try:
         moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError) as error:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError) as error:
         raise CannotCheck(f"{text!r} is no ISO 8601 time; export the history again") from error
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def time_text(moment: datetime) -> str:

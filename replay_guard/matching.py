@@ -109,9 +109,9 @@ def extra(taken: TakenStep) -> Difference:
     )
 
 
-def missing(step: Step, number: int) -> Difference:
-    """A recorded step that the code does not take."""
-    return Difference(step=number, what="step", expected=str(step), found="no step here")
+def missing(step: Step, number: int, why: str) -> Difference:
+    """A recorded step that the code does not take, since it does something else instead."""
+    return Difference(step=number, what="step", expected=str(step), found=f"no step here: {why}")
 
 
 def _may_be(step: Step, taken: TakenStep, first: Step) -> bool:

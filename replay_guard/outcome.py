@@ -35,7 +35,7 @@ def compare_outcomes(history: History, answer: Document) -> Iterator[Difference]
     has_open_steps = any(index not in ended for index in range(len(history.steps)))
     found = _outcome(answer)
     if found not in _OUTCOMES[status] and not (status == "Running" and has_open_steps):
-        yield Difference(step=None, what="outcome", expected=status, found=found)
+        yield Difference(step=None, what="outcome", expected=status, found=describe_outcome(answer))
 
 
 def compare_answers(recorded: Document, found: Document) -> Iterator[Difference]:
@@ -50,6 +50,17 @@ def compare_answers(recorded: Document, found: Document) -> Iterator[Difference]
         if expected != got:
             yield Difference(step=None, what=what, expected=show(expected), found=show(got))
             return
+
+
+def describe_outcome(answer: Document) -> str:
+    """What an orchestrator-out document says of the orchestrator."""
+    match _outcome(answer):
+        case "Running":
+            return "it waits"
+        case "Failed":
+            return f"it raises {show(answer['error'])}"
+        case outcome:
+            return f"it has ended ({outcome})"
 
 
 def _outcome(answer: Document) -> str:

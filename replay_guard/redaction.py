@@ -16,6 +16,7 @@ the orchestrator passed them, so the layers are removed here:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -34,6 +35,7 @@ _CHILD_EVENTS: Final = frozenset(
 )
 # Their result is the output.
 _ENDED: Final = frozenset({"ExecutionCompleted", "ExecutionTerminated"})
+_TIME: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
 _REQUEST_KEYS: Final = ("id", "op", "signal")
 
 
@@ -68,6 +70,7 @@ def redact(status: Document, *, version: str | None, with_inputs: bool) -> Docum
         "input": _layer(started["Input"]) if started.get("Input") else status.get("input"),
         **keep("output", status.get("output")),
         **keep("customStatus", status.get("customStatus")),
+        "times": _times([lines, status.get("customStatus"), status.get("output")]),
         "historyEvents": [
             _redact_event(line, keep, arguments_in_arrays=arguments_in_arrays) for line in lines
         ],
@@ -124,6 +127,15 @@ def _redact_event(
     ):
         kept |= keep("Input", activity_input(stored, arguments_in_arrays=arguments_in_arrays))
     return kept
+
+
+def _times(values: Any) -> list[str]:
+    """The moments that values name.
+
+    Where a hashed input names the orchestrator's clock, replay finds it among these: the API does
+    not show the clock, and a hash cannot be undone.
+    """
+    return sorted(set(_TIME.findall(json.dumps(values))))
 
 
 def _function(line: Document) -> Any:

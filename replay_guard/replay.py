@@ -21,14 +21,16 @@ from replay_guard.actions import Numbering, TakenStep, without_cancellations
 from replay_guard.clocks import Clocks
 from replay_guard.history import (
     Arrival,
+    CannotCheck,
     Document,
     History,
+    Step,
     StepKind,
     describe,
     event,
 )
 from replay_guard.matching import Difference, compare, extra, match, missing
-from replay_guard.outcome import compare_answers, compare_outcomes
+from replay_guard.outcome import compare_answers, compare_outcomes, describe_outcome
 from replay_guard.payload import Payload, show
 from replay_guard.versions import Versioning
 from replay_guard.worker import Handle, ask
@@ -37,6 +39,8 @@ Knows = Callable[[StepKind, str], bool]
 """Whether the app has a function of a kind (activity or sub-orchestration) and a name."""
 
 INPUTS_NOT_RECORDED: Final = "inputs that the history does not record"
+VERSIONS_NOT_RECORDED: Final = "versions of sub-orchestrations that the history does not record"
+IDS_NOT_RECORDED: Final = "instance ids of sub-orchestrations that the history does not record"
 DEPENDS_ON_CLOCK: Final = "values that depend on the orchestrator's clock, which is not recorded"
 
 
@@ -124,13 +128,14 @@ class _Replay:
         attempt: _Attempt | None = None
         for number, arrival in enumerate(self._history.arrivals):
             if arrival.ends is not None and arrival.ends not in self._ids:
-                self._differ(missing(self._steps[arrival.ends], len(self._ids)))
+                self._miss(arrival.ends)
                 return self._result
             self._clocks.begin(self._next_step_at())
             attempt = self._try(number)
             self._check_repeats(number, attempt)
             attempt = self._fit_clock(number, attempt)
             self._compare(number, arrival, attempt)
+            self._check_clock(number)
             self._adopt(attempt)
             if self._result.differences:
                 break
@@ -196,17 +201,18 @@ class _Replay:
         """Find the clock with which the recorded steps are taken, if it is not recorded."""
         if self._clocks.is_settled(number):
             return attempt
-        if self._is_other_way(attempt):
-            moved = self._clocks.alternative(number)
-            with self._clocks.trying(moved):
-                trial = self._try(number)
-            if not self._is_other_way(trial):
-                self._clocks.settle(moved)
-                attempt = trial
         scheduled = [self._steps[index].at for index in attempt.matched if index is not None]
         self._clocks.bound(number, min(scheduled, default=None))
         for place, index in enumerate(attempt.matched):
             attempt = self._fit_timer(number, attempt, place, index)
+        if self._fits(number, attempt):
+            return attempt
+        for moved in [*self._clocks.named(number), self._clocks.alternative(number)]:
+            with self._clocks.trying(moved):
+                trial = self._try(number)
+            if moved and len(trial.taken) >= len(attempt.taken) and self._fits(number, trial):
+                self._clocks.settle(moved)
+                return trial
         return attempt
 
     def _fit_timer(self, number: int, attempt: _Attempt, place: int, index: int | None) -> _Attempt:
@@ -222,14 +228,25 @@ class _Replay:
                 return trial
         return attempt
 
-    def _is_other_way(self, attempt: _Attempt) -> bool:
-        """Whether other steps are taken than the recorded ones, whatever they are given."""
-        return any(
-            index is None
-            or (self._steps[index].kind, self._steps[index].name.casefold())
-            != (taken.kind, taken.name.casefold())
-            for taken, index in zip(attempt.taken, attempt.matched, strict=True)
+    def _fits(self, number: int, attempt: _Attempt) -> bool:
+        """Whether an attempt takes the recorded steps, as recorded."""
+        arrival = self._history.arrivals[number]
+        taken = [index for index in attempt.matched if index is not None]
+        left = [index for index in self._remaining if index not in taken]
+        return (
+            len(taken) == len(attempt.taken)
+            and arrival.custom_status.fits(attempt.answer.get("customStatus"))
+            and not (left and self._is_due(number, left[0]))
+            and not any(
+                any(compare(self._steps[index], step, default_versions=self._versions))
+                for step, index in zip(attempt.taken, taken, strict=True)
+            )
         )
+
+    def _is_due(self, number: int, index: int) -> bool:
+        """Whether a recorded step must have been taken with this arrival, at the latest."""
+        is_last = number == len(self._history.arrivals) - 1
+        return is_last or self._clocks.is_overdue(number, self._steps[index].at)
 
     def _depends_on_clock(self, number: int, read: Callable[[_Attempt], Any]) -> bool:
         """Whether a value changes with a clock that is not known, and with nothing else."""
@@ -241,6 +258,22 @@ class _Replay:
             return False  # it changes by itself
         with self._clocks.trying(moved):
             return value != read(self._try(number))
+
+    def _check_clock(self, number: int) -> None:
+        """A difference counts only if no other clock leads the orchestrator another way.
+
+        Raises:
+            CannotCheck: one does.
+        """
+
+        def way(attempt: _Attempt) -> Any:
+            return [(step.kind, step.name) for step in attempt.taken], attempt.answer["isDone"]
+
+        if self._result.differences and self._depends_on_clock(number, way):
+            raise CannotCheck(
+                "what the orchestrator does depends on the very time that its clock reads, which "
+                f"an exported history does not tell ({self._result.differences[0]})"
+            )
 
     # --- comparing -----------------------------------------------------------------------------
 
@@ -255,16 +288,25 @@ class _Replay:
                 self._result.steps += 1
                 found = list(compare(self._steps[index], taken, default_versions=self._versions))
                 self._differ(*self._doubted(number, place, found))
-                if taken.kind is not StepKind.TIMER and not self._steps[index].input.is_recorded:
-                    self._result.not_compared[INPUTS_NOT_RECORDED] += 1
+                self._count_unrecorded(self._steps[index], taken)
             self._check_exists(taken)
         self._taken_after.append([index for index in attempt.matched if index is not None])
         for taken, index in zip(attempt.taken, attempt.matched, strict=True):
             if index is not None:
                 self._ids[index] = taken.event_id
                 self._remaining.remove(index)
+        self._result.answer = attempt.answer
         self._check_count(number, arrival, attempt)
         self._check_value(number, "customStatus", arrival.custom_status, attempt)
+
+    def _count_unrecorded(self, step: Step, taken: TakenStep) -> None:
+        counts = self._result.not_compared
+        if taken.kind is not StepKind.TIMER and not step.input.is_recorded:
+            counts[INPUTS_NOT_RECORDED] += 1
+        if taken.version is not None and step.version is None:
+            counts[VERSIONS_NOT_RECORDED] += 1
+        if taken.instance_id is not None and step.instance_id is None:
+            counts[IDS_NOT_RECORDED] += 1
 
     def _doubted(self, number: int, place: int, found: list[Difference]) -> Iterator[Difference]:
         """Differences of one step, less those that come of an unknown clock."""
@@ -313,14 +355,11 @@ class _Replay:
             return
         if arrival.steps_after is not None and len(self._ids) != arrival.steps_after:
             if len(self._ids) < arrival.steps_after:
-                self._differ(missing(self._steps[self._remaining[0]], len(self._ids)))
+                self._miss(self._remaining[0])
             else:
                 self._differ(extra(attempt.taken[-1]))
-        elif self._remaining and (
-            number == len(self._history.arrivals) - 1
-            or self._clocks.is_overdue(number, self._steps[self._remaining[0]].at)
-        ):
-            self._differ(missing(self._steps[self._remaining[0]], len(self._ids)))
+        elif self._remaining and self._is_due(number, self._remaining[0]):
+            self._miss(self._remaining[0])
 
     def _check_value(self, number: int, key: str, recorded: Payload, attempt: _Attempt) -> None:
         """Compare a value of the orchestrator-out document."""
@@ -349,7 +388,10 @@ class _Replay:
     def _adopt(self, attempt: _Attempt) -> None:
         self._numbering = attempt.numbering
         self._actions = attempt.actions
-        self._result.answer = attempt.answer
+
+    def _miss(self, index: int) -> None:
+        why = describe_outcome(self._result.answer)
+        self._differ(missing(self._steps[index], len(self._ids), why))
 
     def _differ(self, *differences: Difference) -> None:
         self._result.differences += differences

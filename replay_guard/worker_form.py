@@ -69,7 +69,7 @@ def read(document: Document) -> History:
         )
     try:
         return _read(document, cast("Document", trigger))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise CannotCheck(f"the orchestrator-in document is damaged: {error!r}") from error
 
 

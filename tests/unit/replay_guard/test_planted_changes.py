@@ -1,0 +1,334 @@
+"""Histories that were changed as if other code had made them: each change must be found.
+
+The histories are Landfall's own, in both forms. As they are, they fit.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.durable_functions import Orchestrator
+from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
+
+from replay_guard.check import read_document
+from replay_guard.history import parse_time, time_text
+from replay_guard.redaction import redact
+from replay_guard.replay import DEPENDS_ON_CLOCK, Replayed, replay
+from tests.unit.replay_guard.recorded import HANDLES, STEPS, as_azure_shows, closed, recordings
+
+Document = dict[str, Any]
+
+RECORDINGS = recordings()
+AZURE = {
+    name: shown
+    for name, recording in RECORDINGS.items()
+    if (shown := as_azure_shows(recording, delay_ms=3))
+}
+LONGER = timedelta(seconds=30)
+
+
+def replayed(document: Document) -> Replayed:
+    history = read_document(document)
+    return replay(history, HANDLES[history.orchestrator])
+
+
+def exported(shown: Document, *, with_inputs: bool = False) -> Document:
+    return redact(copy.deepcopy(shown), version="1.0", with_inputs=with_inputs)
+
+
+# --- as they are ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recorded_call_fits(name: str) -> None:
+    result = replayed(RECORDINGS[name])
+    assert result.differences == []
+    assert result.not_compared == {}
+
+
+@pytest.mark.parametrize("with_inputs", [False, True])
+@pytest.mark.parametrize("delay_ms", [0, 3])
+@pytest.mark.parametrize("name", AZURE)
+def test_what_azure_shows_of_it_fits(name: str, delay_ms: int, *, with_inputs: bool) -> None:
+    shown = as_azure_shows(RECORDINGS[name], delay_ms=delay_ms)
+    assert shown is not None
+    result = replayed(exported(shown, with_inputs=with_inputs))
+    assert result.differences == []
+    assert result.steps == sum(
+        event["EventType"] in STEPS
+        for event in (closed(RECORDINGS[name]) or {})["trigger"]["history"]
+    )
+
+
+@pytest.mark.parametrize("name", AZURE)
+def test_a_backend_that_keeps_no_inputs_is_checked_without_them(name: str) -> None:
+    shown = copy.deepcopy(AZURE[name])
+    for line in shown["historyEvents"][1:]:
+        if line["EventType"] != "EventRaised":
+            line.pop("Input", None)
+    result = replayed(exported(shown))
+    assert result.differences == []
+    assert result.not_compared
+
+
+# --- changes of the worker form ------------------------------------------------------------------
+
+
+def steps(document: Document, kind: Kind | None = None) -> list[Document]:
+    wanted = STEPS if kind is None else {int(kind)}
+    return [each for each in document["trigger"]["history"] if each["EventType"] in wanted]
+
+
+def rename(document: Document) -> None:
+    steps(document, Kind.TASK_SCHEDULED)[-1]["Name"] += "_of_old"
+
+
+def give_other_input(document: Document) -> None:
+    step = steps(document, Kind.TASK_SCHEDULED)[-1]
+    step["Input"] = json.dumps({"before": json.loads(step["Input"])})
+
+
+def reorder(document: Document) -> None:
+    first, second = two_kinds_of_call(document)
+    for key in ("Name", "Input"):
+        first[key], second[key] = second[key], first[key]
+
+
+def two_kinds_of_call(document: Document) -> tuple[Document, Document]:
+    first, *others = steps(document, Kind.TASK_SCHEDULED)
+    return first, next(each for each in others if each["Name"] != first["Name"])
+
+
+def move_timer(document: Document) -> None:
+    step = steps(document, Kind.TIMER_CREATED)[-1]
+    step["FireAt"] = time_text(parse_time(step["FireAt"]) + timedelta(microseconds=2))
+
+
+def change_kind(document: Document) -> None:
+    step = steps(document, Kind.TASK_SCHEDULED)[-1]
+    step |= {"EventType": int(Kind.TIMER_CREATED), "FireAt": step["Timestamp"]}
+
+
+def forget_step(document: Document) -> None:
+    """The code has a call more than the history."""
+    last = steps(document)[-1]
+    document["trigger"]["history"] = [
+        each
+        for each in document["trigger"]["history"]
+        if each is not last
+        and last["EventId"] not in {each.get("TaskScheduledId"), each.get("TimerId")}
+    ]
+
+
+def know_further_step(document: Document) -> None:
+    """The code has a call less than the history."""
+    last = steps(document)[-1]
+    events = document["trigger"]["history"]
+    number = max(each["EventId"] for each in steps(document)) + 1
+    events.insert(events.index(last) + 1, {**last, "EventId": number})
+
+
+def change_child_version(document: Document) -> None:
+    steps(document, Kind.SUB_ORCHESTRATION_INSTANCE_CREATED)[-1]["Version"] = "0.1"
+
+
+def change_child_id(document: Document) -> None:
+    steps(document, Kind.SUB_ORCHESTRATION_INSTANCE_CREATED)[-1]["InstanceId"] += "-of-old"
+
+
+def change_child_input(document: Document) -> None:
+    steps(document, Kind.SUB_ORCHESTRATION_INSTANCE_CREATED)[-1]["Input"] = '"{}"'
+
+
+def change_status(document: Document) -> None:
+    document["episodes"][0]["customStatus"] = {"of": "old"}
+
+
+CHANGES: dict[Callable[[Document], None], str | tuple[str, ...]] = {
+    rename: "name",
+    give_other_input: "input of",
+    reorder: "name",
+    move_timer: "time of a timer",
+    change_kind: "kind",
+    forget_step: ("step", "isDone", "action", "error"),
+    know_further_step: "step",
+    change_child_version: "version",
+    change_child_id: "instance id",
+    change_child_input: "input of",
+    change_status: "customStatus",
+}
+
+
+def changed() -> Iterator[Any]:
+    """Every change with every recording that it can be made to."""
+    for change, what in CHANGES.items():
+        for name, recording in RECORDINGS.items():
+            document = closed(recording)
+            if document is None:
+                continue
+            # The last recorded episode must not be the open one, in which no steps are compared.
+            document["trigger"]["history"] = list(recording["trigger"]["history"])
+            document = copy.deepcopy(document)
+            try:
+                change(document)
+            except (IndexError, StopIteration, ValueError):
+                continue  # it has no such step
+            yield pytest.param(document, what, id=f"{change.__name__}-{name}")
+
+
+@pytest.mark.parametrize(("document", "what"), list(changed()))
+def test_a_change_is_found(document: Document, what: str | tuple[str, ...]) -> None:
+    found = replayed(document).differences
+    assert found
+    assert any(each.what.startswith(what) for each in found), found
+
+
+def test_each_change_was_made_to_several_recordings() -> None:
+    made = [each.id.partition("-")[0] for each in changed()]
+    assert {name: made.count(name) >= 2 for name in made} == {
+        change.__name__: True for change in CHANGES
+    }
+
+
+# --- changes of the exported form ----------------------------------------------------------------
+
+
+def lines(document: Document, *kinds: str) -> list[Document]:
+    found = [each for each in document["historyEvents"] if each["EventType"] in kinds]
+    return sorted(found, key=lambda each: each.get("ScheduledTime", each["Timestamp"]))
+
+
+ENDS = ("TaskCompleted", "TaskFailed")
+
+
+def exported_rename(document: Document) -> None:
+    lines(document, *ENDS)[-1]["FunctionName"] += "_of_old"
+
+
+def exported_input(document: Document) -> None:
+    lines(document, *ENDS)[-1]["InputSha256"] = "0" * 64
+
+
+def exported_timer(document: Document) -> None:
+    created = lines(document, "TimerCreated")[-1]
+    before = created["FireAt"]
+    created["FireAt"] = time_text(parse_time(before) + LONGER)
+    for fired in lines(document, "TimerFired"):
+        if fired["FireAt"] == before:
+            fired["FireAt"] = created["FireAt"]
+
+
+def exported_sooner_timer(document: Document) -> None:
+    created = lines(document, "TimerCreated")[-1]
+    before = created["FireAt"]
+    created["FireAt"] = time_text(parse_time(before) - LONGER)
+    for fired in lines(document, "TimerFired"):
+        if fired["FireAt"] == before:
+            fired["FireAt"] = created["FireAt"]
+
+
+def exported_step_less(document: Document) -> None:
+    document["historyEvents"].remove(lines(document, "TaskScheduled", "TimerCreated")[-1])
+
+
+def exported_step_more(document: Document) -> None:
+    last = document["historyEvents"][-1]
+    document["historyEvents"].append(
+        {"EventType": "TaskScheduled", "Name": "more", "Timestamp": last["Timestamp"]}
+    )
+
+
+def exported_status(document: Document) -> None:
+    document["customStatusSha256"] = "0" * 64
+
+
+def exported_ending(document: Document) -> None:
+    document["runtimeStatus"] = "Completed"
+
+
+EXPORTED_CHANGES: dict[Callable[[Document], None], str] = {
+    exported_rename: "name",
+    exported_input: "input of",
+    exported_timer: "time of a timer",
+    exported_sooner_timer: "time of a timer",
+    exported_step_less: "step",
+    exported_step_more: "step",
+    exported_status: "customStatus",
+    exported_ending: "outcome",
+}
+
+
+def exported_changed() -> Iterator[Any]:
+    for change, what in EXPORTED_CHANGES.items():
+        for name, shown in AZURE.items():
+            document = exported(shown)
+            try:
+                change(document)
+            except IndexError:
+                continue  # it has no such step
+            yield pytest.param(document, what, id=f"{change.__name__}-{name}")
+
+
+@pytest.mark.parametrize(("document", "what"), list(exported_changed()))
+def test_a_change_is_found_in_an_exported_history(document: Document, what: str) -> None:
+    result = replayed(document)
+    if not result.differences:
+        # The value names the orchestrator's clock, which an exported history does not tell.
+        assert what in {"customStatus", "input of"}
+        assert DEPENDS_ON_CLOCK in result.not_compared
+        return
+    assert any(each.what.startswith(what) for each in result.differences), result.differences
+
+
+def test_each_change_is_found_in_several_exported_histories() -> None:
+    found = [
+        each.id.partition("-")[0]
+        for each in exported_changed()
+        if replayed(each.values[0]).differences
+    ]
+    assert {name: found.count(name) >= 2 for name in found} == {
+        change.__name__: True for change in EXPORTED_CHANGES
+    }
+
+
+# --- chance ---------------------------------------------------------------------------------------
+
+
+def drawing(context: Any) -> Any:
+    """An orchestrator that draws its steps from outside."""
+    draws.append(len(draws))
+    yield context.call_activity("one", draws[-1])
+    yield context.call_activity("two", None)
+
+
+draws: list[int] = []
+
+
+def test_chance_is_found_even_where_no_input_is_recorded() -> None:
+    at = "2026-01-01T00:00:00.000000Z"
+    document = {
+        "replayGuard": 1,
+        "instanceId": "i",
+        "name": "drawing",
+        "runtimeStatus": "Running",
+        "input": None,
+        "customStatus": None,
+        "historyEvents": [
+            {"EventType": "ExecutionStarted", "FunctionName": "drawing", "Timestamp": at},
+            {
+                "EventType": "TaskCompleted",
+                "FunctionName": "one",
+                "ScheduledTime": at,
+                "Timestamp": "2026-01-01T00:00:01Z",
+                "Result": 1,
+            },
+            {"EventType": "TaskScheduled", "Name": "two", "Timestamp": "2026-01-01T00:00:02Z"},
+        ],
+    }
+    result = replay(read_document(document), Orchestrator.create(drawing))
+    assert [each.what.partition(" ")[0] for each in result.differences] == ["determinism"]
