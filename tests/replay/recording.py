@@ -38,19 +38,6 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Episode:
-    """One episode of a recording."""
-
-    trigger: Document
-    """The orchestrator-in document of this episode."""
-    steps: list[Document]
-    """The history events that this episode's answer led to; None are recorded of the last one."""
-    actions: int
-    custom_status: Document | None
-    is_last: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Recording:
     """One file of `histories/`."""
 
@@ -71,16 +58,10 @@ class Recording:
         """Every action that the orchestrator took in this generation."""
         return self.answer["actions"][0]
 
-    def replayed(self) -> Iterator[Episode]:
-        """The generation, episode by episode."""
-        for number, (past, arrived, steps) in enumerate(split(self.trigger["history"])):
-            yield Episode(
-                trigger=self.trigger | {"history": [*past, *arrived]},
-                steps=steps,
-                actions=self.episodes[number]["actions"],
-                custom_status=self.episodes[number]["customStatus"],
-                is_last=number == len(self.episodes) - 1,
-            )
+    def triggers(self) -> Iterator[Document]:
+        """The orchestrator-in document of each episode."""
+        for past, arrived in split(self.trigger["history"]):
+            yield self.trigger | {"history": [*past, *arrived]}
 
     def to_text(self) -> str:
         """The file: one line an event, an action, an episode."""
@@ -105,10 +86,8 @@ def load_all() -> list[Recording]:
     return [Recording.load(path) for path in sorted(HISTORIES.glob("*.json"))]
 
 
-def split(
-    history: list[Document],
-) -> Iterator[tuple[list[Document], list[Document], list[Document]]]:
-    """For each episode: the history before it, the events that arrived, the steps that it led to.
+def split(history: list[Document]) -> Iterator[tuple[list[Document], list[Document]]]:
+    """For each episode: the history before it, and the events that arrived.
 
     As the SDK gets them: the past is marked as played, what arrived is not. (`Actions` on
     OrchestratorStarted, a key of localazure's own, is written when the episode ends.)
@@ -119,18 +98,13 @@ def split(
         if event["EventType"] == EventType.ORCHESTRATOR_STARTED
     ]
     for start, end in zip(starts, [*starts[1:], len(history)], strict=True):
-        events = [event for event in history[start:end] if not _is_end(event)]
-        steps = [
-            {key: value for key, value in event.items() if key != "IsPlayed"}
-            for event in events
-            if event["EventType"] in STEP_EVENTS
-        ]
         arrived = [
             {key: value for key, value in event.items() if key != "Actions"} | {"IsPlayed": False}
-            for event in events[: len(events) - len(steps)]
+            for event in history[start:end]
+            if event["EventType"] not in STEP_EVENTS and not _is_end(event)
         ]
         past = [event | {"IsPlayed": True} for event in history[:start]]
-        yield past, arrived, steps
+        yield past, arrived
 
 
 def _is_end(event: Document) -> bool:

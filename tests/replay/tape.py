@@ -82,8 +82,8 @@ class Generation:
             ],
             answer=self.answers[-1],
         )
-        for number, episode in enumerate(recording.replayed()):
-            if episode.trigger != self.triggers[number]:
+        for number, trigger in enumerate(recording.triggers()):
+            if trigger != self.triggers[number]:
                 raise ValueError(f"{name}: episode {number} cannot be cut out of the history")
         return recording
 

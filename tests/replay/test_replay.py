@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
 from azure.durable_functions.models.actions.ActionType import ActionType
-from azure.durable_functions.models.history.HistoryEventType import HistoryEventType
 
 from localazure.functions.durable.engine.history import EventType
-from localazure.functions.durable.engine.replay import ReplayFailed
 from orchestrations import activities
 from orchestrations.contracts.landing import LandingResult
 from orchestrations.transitions import TERMINAL_RUN_STATES
 from tests.replay.recording import HISTORIES, Document, Recording, load_all
-from tests.replay.replaying import ORCHESTRATORS, NotAsRecorded, Orchestration, go_on, replay
+from tests.replay.replaying import ORCHESTRATORS, Orchestration, differences
 
 RECORDINGS = load_all()
 FILE_LIMIT_BYTES = 40_000
-ENDED = HistoryEventType.TASK_COMPLETED
-
-pytestmark = [
-    # The SDK's remark on an event that came before it was waited for.
-    pytest.mark.filterwarnings("ignore:Potential duplicate Task completion"),
-    # And on JSON that is read without a type, once a process.
-    pytest.mark.filterwarnings("ignore:azure.functions df_loads was called:DeprecationWarning"),
-]
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_every_episode_replays_as_it_was_recorded(recording: Recording) -> None:
-    replay(recording, ORCHESTRATORS[recording.orchestrator])
+    assert differences(recording, ORCHESTRATORS[recording.orchestrator]) == []
 
 
 # --- a changed orchestrator is found out ---------------------------------------------------------
@@ -75,22 +64,12 @@ def one_activity_more_at_the_end(orchestrator: Orchestration) -> Orchestration:
     return changed
 
 
-def one_activity_less(orchestrator: Orchestration) -> Orchestration:
-    """It takes the first activity's result for granted."""
-
+def only_the_first_activity(orchestrator: Orchestration) -> Orchestration:
     def changed(context: Any) -> Any:
         running = orchestrator(context)
-        next(running)
-        first = next(
-            each for each in context.histories if each.event_type == HistoryEventType.TASK_COMPLETED
-        )
-        task = running.send(json.loads(first.Result))
-        while True:
-            value = yield task
-            try:
-                task = running.send(value)
-            except StopIteration as end:
-                return end.value
+        result = yield next(running)
+        running.close()
+        return result
 
     return changed
 
@@ -151,37 +130,27 @@ def with_another_result(orchestrator: Orchestration) -> Orchestration:
 
 @pytest.mark.parametrize("name", ["landing-started", "retraining-resumed"])
 @pytest.mark.parametrize(
-    "change",
-    [one_activity_more_first, one_timer_more_first, one_activity_less, in_another_order],
-    ids=lambda change: change.__name__,
-)
-def test_other_steps_would_break_an_instance_that_is_under_way(
-    name: str, change: Callable[[Orchestration], Orchestration]
-) -> None:
-    recording = _named(name)
-    changed = change(ORCHESTRATORS[recording.orchestrator])
-    with pytest.raises(ReplayFailed, match="Non-Deterministic workflow detected"):
-        go_on(recording, changed)
-
-
-@pytest.mark.parametrize("name", ["landing-started", "retraining-resumed"])
-@pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "what"),
     [
-        (one_activity_more_at_the_end, "number of actions: "),
-        (with_other_arguments, "episode 0: actions: "),
-        (without_retry, "episode 0: actions: "),
-        (with_another_status, "custom status: "),
-        (with_another_result, "answer: "),
+        (one_activity_more_first, {"name", "input"}),
+        (one_timer_more_first, {"kind"}),
+        (only_the_first_activity, {"step"}),
+        (in_another_order, {"name"}),
+        (one_activity_more_at_the_end, {"action"}),
+        (with_other_arguments, {"input"}),
+        (without_retry, {"action"}),
+        (with_another_status, {"customStatus"}),
+        (with_another_result, {"output"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_breaks_no_instance_but_differs_is_found_out(
-    name: str, change: Callable[[Orchestration], Orchestration], found: str
+def test_a_changed_orchestrator_is_found(
+    name: str, change: Callable[[Orchestration], Orchestration], what: set[str]
 ) -> None:
     recording = _named(name)
-    with pytest.raises(NotAsRecorded, match=found):
-        replay(recording, change(ORCHESTRATORS[recording.orchestrator]))
+    found = differences(recording, change(ORCHESTRATORS[recording.orchestrator]))
+    assert found
+    assert found[0].what.partition(" ")[0] in what, found
 
 
 # --- what the recordings cover -------------------------------------------------------------------
