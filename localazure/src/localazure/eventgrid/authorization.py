@@ -1,4 +1,4 @@
-"""Who may publish: access key or SAS token. Pure: no I/O.
+"""Authorization of publishers: access key or SAS token. Pure: no I/O.
 
 Source: https://learn.microsoft.com/azure/event-grid/authenticate-with-access-keys-shared-access-signatures.
 """
@@ -20,7 +20,7 @@ _DOTNET_TIME = "%m/%d/%Y %I:%M:%S %p"
 
 
 class Unauthorized(Exception):
-    """The request proves no right to what it asks for; the message says why, without secrets."""
+    """The request is not authorized. The message has the reason, without secrets."""
 
 
 def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) -> None:
@@ -33,7 +33,7 @@ def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) ->
         now: UTC.
 
     Raises:
-        Unauthorized: neither is there, or it does not fit.
+        Unauthorized: there is no key and no token, or it is not valid.
     """
     given = headers.get(KEY_HEADER)
     token = headers.get(TOKEN_HEADER)
@@ -73,5 +73,5 @@ def _parse_expiry(text: str) -> datetime:
         try:
             parsed = datetime.strptime(text, _DOTNET_TIME)  # noqa: DTZ007 - made UTC below
         except ValueError as error:
-            raise Unauthorized(f"the expiry in {TOKEN_HEADER} is no time: {text!r}") from error
+            raise Unauthorized(f"the expiry in {TOKEN_HEADER} is not a time: {text!r}") from error
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed

@@ -1,4 +1,4 @@
-"""Topics and subscriptions at work: matches what is published, runs a worker a subscription."""
+"""Running topics and subscriptions: matches published events, one worker for each subscription."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from localazure.runtime.environment import Environment
 
 log = logging.getLogger(__name__)
 
-# A handshake is tried again soon: the receiver may be a process that is still starting.
+# The first retry of a handshake is early: the receiver may be a process that is still starting.
 HANDSHAKE_RETRY_S = 0.1
 MAX_HANDSHAKE_RETRY_S = 2.0
 PUT_SOURCE = "request body"
@@ -77,7 +77,7 @@ class Broker:
         self._running: dict[str, _Running] = {}
 
     async def start(self) -> None:
-        """Run the subscriptions of the file, and those put at run time that it does not name."""
+        """Run the subscriptions of the file, and those put at run time under other names."""
         for subscription in self._configuration.subscriptions.values():
             self._run(subscription)
         for name, body in self._store.put_subscriptions():
@@ -86,13 +86,15 @@ class Broker:
             try:
                 self._run(self._parse(body))
             except ConfigurationError as error:
-                log.warning("subscription %s, put at run time, is left out: %s", name, error)
+                log.warning("subscription %s, put at run time, is ignored: %s", name, error)
         for name in self._store.subscriptions_with_deliveries() - self._running.keys():
             count = await self._store.remove_subscription(name)
-            log.warning("subscription %s is gone; %s undelivered events dropped", name, count)
+            log.warning(
+                "subscription %s is not configured; %s undelivered events are dropped", name, count
+            )
 
     async def stop(self) -> None:
-        """End all workers; what is not delivered waits for the next start."""
+        """Stop all workers. Undelivered events wait for the next start."""
         for name in list(self._running):
             await self._end(name)
 
@@ -101,7 +103,7 @@ class Broker:
         return self._configuration.topics.get(name)
 
     async def publish(self, topic: Topic, events: Sequence[Event]) -> None:
-        """Accept valid events; they are durable on return, and delivered from then on."""
+        """Accept valid events. They are durable on return, and delivered afterwards."""
         workers = [
             running.worker
             for running in self._running.values()
@@ -123,10 +125,10 @@ class Broker:
             worker.wake()
 
     async def put_subscription(self, name: str, body: Mapping[str, Any]) -> Subscription:
-        """Add a subscription that outlives restarts, or replace one that was added so.
+        """Add a subscription that is kept over restarts, or replace one that was added at run time.
 
         Raises:
-            ConfigurationError: not the form of `event-grid.json`, or one of the file.
+            ConfigurationError: the body is not valid, or the file defines this subscription.
         """
         self._check_not_in_file(name)
         body = {**body, "name": name}
@@ -135,17 +137,17 @@ class Broker:
         replaced = self._running.get(name)
         if replaced is not None and replaced.task is not None:
             replaced.task.cancel()
-        # At once, so that no event is published in between.
+        # Without an await since the line above: no event is published in between.
         self._run(subscription)
         if replaced is not None and replaced.task is not None:
             await asyncio.gather(replaced.task, return_exceptions=True)
         return subscription
 
     async def delete_subscription(self, name: str) -> bool:
-        """Remove a subscription with all that waits for it; False if there is none.
+        """Remove a subscription and its undelivered events. False if there is none.
 
         Raises:
-            ConfigurationError: it is one of the file.
+            ConfigurationError: the file defines this subscription.
         """
         self._check_not_in_file(name)
         if name not in self._running:
@@ -155,7 +157,7 @@ class Broker:
         return True
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """Counts of a subscription and whether its endpoint has agreed."""
+        """Counts of a subscription, and whether its endpoint is validated."""
         running = self._running.get(name)
         if running is None:
             return None
@@ -173,7 +175,7 @@ class Broker:
         return [found for name in self._running if (found := self.describe(name)) is not None]
 
     async def validate(self, name: str, code: str) -> bool:
-        """The manual handshake: whoever saw the code in the validation event agrees."""
+        """The manual handshake: its caller has read the code in the validation event."""
         running = self._running.get(name)
         if running is None or running.validation_code != code:
             return False
@@ -183,7 +185,7 @@ class Broker:
     def _check_not_in_file(self, name: str) -> None:
         if name in self._configuration.subscriptions:
             file = self._environment.event_grid_config
-            raise ConfigurationError(f"subscription {name!r} is set in {file}: change it there")
+            raise ConfigurationError(f"subscription {name!r} is defined in {file}: change it there")
 
     def _parse(self, body: Mapping[str, Any]) -> Subscription:
         return parse_subscription(body, PUT_SOURCE, self._configuration, self._environment)
@@ -197,7 +199,7 @@ class Broker:
         worker = DeliveryWorker(subscription, self._store, endpoint, write_dead_letter)
         running = _Running(worker, str(uuid.uuid4()))
         self._running[subscription.name] = running
-        running.task = asyncio.create_task(self._live(running, endpoint))
+        running.task = asyncio.create_task(self._run_worker(running, endpoint))
 
     def _endpoint(self, subscription: Subscription) -> _Endpoint:
         destination = subscription.destination
@@ -216,7 +218,7 @@ class Broker:
             batched=subscription.max_events_per_batch > 1,
         )
 
-    async def _live(self, running: _Running, endpoint: _Endpoint) -> None:
+    async def _run_worker(self, running: _Running, endpoint: _Endpoint) -> None:
         try:
             if isinstance(endpoint, HttpEndpoint) and endpoint.needs_handshake:
                 await self._validate(running, endpoint)
@@ -236,10 +238,13 @@ class Broker:
         url = f"{server}/subscriptions/{subscription.name}/validate?code={running.validation_code}"
         retry_s = HANDSHAKE_RETRY_S
         while not running.validated.is_set():
-            if await endpoint.shake_hands(topic, running.validation_code, url):
+            if await endpoint.perform_handshake(topic, running.validation_code, url):
                 break
             if retry_s == MAX_HANDSHAKE_RETRY_S:
-                log.info("%s: the endpoint has not agreed to the handshake yet", subscription.name)
+                log.info(
+                    "%s: the endpoint has not completed the validation handshake yet",
+                    subscription.name,
+                )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(running.validated.wait(), retry_s)
             retry_s = min(2 * retry_s, MAX_HANDSHAKE_RETRY_S)

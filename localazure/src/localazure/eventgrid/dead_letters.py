@@ -1,4 +1,4 @@
-"""Writes what cannot be delivered to a blob container.
+"""Writes undeliverable events to a blob container.
 
 Source: https://learn.microsoft.com/azure/event-grid/manage-event-delivery#dead-letter-events.
 """
@@ -15,14 +15,14 @@ from azure.storage.blob.aio import BlobServiceClient
 from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery
 
-# The reasons that Event Grid gives.
+# Reasons of Event Grid.
 MAX_ATTEMPTS = "MaxDeliveryAttemptsExceeded"
 EXPIRED = "TimeToLiveExceeded"
 UNDELIVERABLE = "UndeliverableDueToClientError"
 
 
 def dead_letter(delivery: Delivery, schema: Schema) -> Event:
-    """The event as its subscription would have got it, and why it did not."""
+    """The event in the schema of its subscription, with the reason."""
     published = datetime.fromtimestamp(delivery.published_s, UTC)
     event = convert(delivery.event, delivery.schema, schema, published=published)
     details = {
@@ -38,7 +38,7 @@ def dead_letter(delivery: Delivery, schema: Schema) -> Event:
 
 
 def blob_name(subscription: str, delivery: Delivery, hour: datetime) -> str:
-    """`SUBSCRIPTION/2026/8/8/5/<guid>.json`: derived, so that writing it again changes nothing."""
+    """`SUBSCRIPTION/2026/8/8/5/<guid>.json`. It is derived, so a second write has no effect."""
     identity = f"{subscription}/{delivery.event_id}/{delivery.event['id']}"
     folder = f"{subscription.upper()}/{hour.year}/{hour.month}/{hour.day}/{hour.hour}"
     return f"{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, identity)}.json"

@@ -1,4 +1,4 @@
-"""Brings one subscription's events to its endpoint: bounded concurrency, retries, dead letters."""
+"""Delivers the events of one subscription: bounded concurrency, retries, dead letters."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from localazure.eventgrid.store import Delivery, Postponement, Store
 
 log = logging.getLogger(__name__)
 
-# Requests under way to one endpoint at a time.
+# Concurrent requests to one endpoint.
 MAX_CONCURRENT_DELIVERIES = 16
 # Deliveries read ahead from the store.
 READ_AHEAD = 200
-# While nobody listens: first and longest pause between two looks.
-ABSENT_RETRY_S = 0.1
-MAX_ABSENT_RETRY_S = 2.0
+# First and longest pause between two attempts to connect to a local port that is closed.
+CONNECT_RETRY_S = 0.1
+MAX_CONNECT_RETRY_S = 2.0
 DEAD_LETTER_RETRY_S = 5.0
-# After an error of our own, such as a full disk.
+# After an unexpected error, such as a full disk.
 ERROR_RETRY_S = 1.0
 
 WriteDeadLetter = Callable[[str, str, Delivery], Awaitable[None]]
 
 
 class Endpoint(Protocol):
-    """Where a subscription's events go."""
+    """The destination of a subscription."""
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Send events of the subscription's schema; `attempts` have been made before."""
+        """Send events of the subscription's schema; after `attempts` earlier attempts."""
         ...
 
 
@@ -69,16 +69,16 @@ class DeliveryWorker:
         self._clock = clock
         self._random = source or random.Random()  # noqa: S311 - jitter
         self._waiting: deque[Delivery] = deque()
-        self._under_way: dict[asyncio.Task[None], Sequence[int]] = {}
+        self._in_flight: dict[asyncio.Task[None], Sequence[int]] = {}
         self._wake = asyncio.Event()
-        self._absent_retry_s = 0.0
+        self._connect_retry_s = 0.0
 
     def wake(self) -> None:
-        """Something may be due."""
+        """Check for due deliveries."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Deliver what is due, wait for more."""
+        """Deliver due events and wait for more."""
         try:
             while True:
                 self._wake.clear()
@@ -86,31 +86,31 @@ class DeliveryWorker:
                 self._start_deliveries(now_s)
                 await self._pause(now_s)
         finally:
-            for task in self._under_way:
+            for task in self._in_flight:
                 task.cancel()
-            await asyncio.gather(*self._under_way, return_exceptions=True)
+            await asyncio.gather(*self._in_flight, return_exceptions=True)
 
     def _has_room(self) -> bool:
-        # While nobody listens, one delivery at a time finds out when that changes.
-        most = 1 if self._absent_retry_s else MAX_CONCURRENT_DELIVERIES
-        return len(self._under_way) < most
+        # While the port is closed, one delivery at a time tries to connect.
+        most = 1 if self._connect_retry_s else MAX_CONCURRENT_DELIVERIES
+        return len(self._in_flight) < most
 
     def _start_deliveries(self, now_s: float) -> None:
         while self._has_room():
             if not self._waiting:
-                busy = {event_id for ids in self._under_way.values() for event_id in ids}
+                busy = {event_id for ids in self._in_flight.values() for event_id in ids}
                 self._waiting.extend(
                     self._store.due(self.subscription.name, now_s, READ_AHEAD, busy)
                 )
             if not self._waiting:
                 return
             batch = self._next_batch()
-            task = asyncio.create_task(self._bring(batch))
-            self._under_way[task] = [delivery.event_id for delivery in batch]
+            task = asyncio.create_task(self._deliver(batch))
+            self._in_flight[task] = [delivery.event_id for delivery in batch]
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        del self._under_way[task]
+        del self._in_flight[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery for %s failed", self.subscription.name, exc_info=error)
             asyncio.get_running_loop().call_later(ERROR_RETRY_S, self._wake.set)
@@ -118,7 +118,7 @@ class DeliveryWorker:
             self._wake.set()
 
     def _next_batch(self) -> list[Delivery]:
-        """The next deliveries that go out together; a dead letter goes by itself."""
+        """The next deliveries of one request. A dead letter is alone."""
         batch = [self._waiting.popleft()]
         size = _size(batch[0])
         while (
@@ -133,7 +133,7 @@ class DeliveryWorker:
         return batch
 
     async def _pause(self, now_s: float) -> None:
-        """Until woken, or something is due that was not at `now_s`."""
+        """Wait for `wake`, or until the next delivery after `now_s` is due."""
         timeout_s = None
         if self._has_room():
             due_s = self._store.next_due_s(self.subscription.name, now_s)
@@ -143,7 +143,7 @@ class DeliveryWorker:
         except TimeoutError:
             return
 
-    async def _bring(self, batch: Sequence[Delivery]) -> None:
+    async def _deliver(self, batch: Sequence[Delivery]) -> None:
         now_s = self._clock()
         policy = self.subscription.retry
         live: list[Delivery] = []
@@ -151,7 +151,7 @@ class DeliveryWorker:
             if delivery.dead_letter_reason is not None:
                 await self._dead_letter(delivery)
             elif now_s >= delivery.published_s + policy.time_to_live_s:
-                await self._give_up(delivery, dead_letters.EXPIRED, delivery.last_outcome)
+                await self._expire(delivery, dead_letters.EXPIRED, delivery.last_outcome)
             else:
                 live.append(delivery)
         if live:
@@ -167,31 +167,31 @@ class DeliveryWorker:
             )
             for delivery in batch
         ]
-        pause_s = self._absent_retry_s
+        pause_s = self._connect_retry_s
         outcome = await self._endpoint.deliver(events, batch[0].attempts)
-        if outcome.verdict is Verdict.ABSENT:
-            await self._wait_for_a_listener(batch, pause_s)
+        if outcome.verdict is Verdict.NOT_LISTENING:
+            await self._wait_until_listening(batch, pause_s)
             return
-        self._absent_retry_s = 0.0
+        self._connect_retry_s = 0.0
         if outcome.verdict is Verdict.DELIVERED:
             ids = [delivery.event_id for delivery in batch]
             await self._store.finish(self.subscription.name, ids, "delivered")
             return
         await self._postpone(batch, outcome, now_s)
 
-    async def _wait_for_a_listener(self, batch: list[Delivery], pause_s: float) -> None:
-        """Hold deliveries back without counting an attempt.
+    async def _wait_until_listening(self, batch: list[Delivery], pause_s: float) -> None:
+        """Delay deliveries without counting an attempt.
 
-        Parts start in any order and are started again when they die: a schedule made for outages
-        on the other side of a network would cost seconds where milliseconds do. Time to live goes
-        on.
+        Parts start in any order and restart after a crash. Event Grid's schedule, which is made
+        for outages of remote endpoints, would delay local deliveries by seconds. The time to live
+        is not extended.
         """
-        if not self._absent_retry_s:
-            log.info("%s: nobody listens yet", self.subscription.name)
-        # Of attempts that failed side by side, the first one makes the pause longer.
-        if self._absent_retry_s == pause_s:
-            self._absent_retry_s = min(max(2 * pause_s, ABSENT_RETRY_S), MAX_ABSENT_RETRY_S)
-        await asyncio.sleep(self._absent_retry_s)
+        if not self._connect_retry_s:
+            log.info("%s: the endpoint does not listen yet", self.subscription.name)
+        # Of concurrent attempts that fail, only the first one makes the pause longer.
+        if self._connect_retry_s == pause_s:
+            self._connect_retry_s = min(max(2 * pause_s, CONNECT_RETRY_S), MAX_CONNECT_RETRY_S)
+        await asyncio.sleep(self._connect_retry_s)
         self._waiting.extendleft(reversed(batch))
 
     async def _postpone(self, batch: list[Delivery], outcome: Outcome, now_s: float) -> None:
@@ -213,7 +213,7 @@ class DeliveryWorker:
             )
         await self._store.postpone(self.subscription.name, later, failed=len(batch))
 
-    async def _give_up(self, delivery: Delivery, reason: str, outcome: str | None) -> None:
+    async def _expire(self, delivery: Delivery, reason: str, outcome: str | None) -> None:
         postponement = Postponement(
             delivery.event_id,
             self._clock(),
@@ -240,7 +240,7 @@ class DeliveryWorker:
         try:
             await self._write_dead_letter(container, name, delivery)
         except AzureError as error:
-            log.warning("%s: event %s is not dead-lettered yet: %s", name, event_id, error)
+            log.warning("%s: event %s cannot be dead-lettered yet: %s", name, event_id, error)
             postponement = Postponement(
                 delivery.event_id,
                 self._clock() + DEAD_LETTER_RETRY_S,

@@ -33,8 +33,8 @@ class HttpEndpoint:
     """The endpoint of one subscription.
 
     Args:
-        webhook: a webhook proves by a handshake that it wants events; a function need not.
-        batched: CloudEvents go out as an array.
+        webhook: a webhook is validated by a handshake; a function is not.
+        batched: CloudEvents are sent as an array.
     """
 
     def __init__(
@@ -56,16 +56,18 @@ class HttpEndpoint:
 
     @property
     def needs_handshake(self) -> bool:
-        """Whether `shake_hands` has to succeed before the first delivery."""
+        """Whether `perform_handshake` has to succeed before the first delivery."""
         return self._webhook
 
-    async def shake_hands(self, topic: str, validation_code: str, validation_url: str) -> bool:
-        """Ask the endpoint whether it wants these events.
+    async def perform_handshake(
+        self, topic: str, validation_code: str, validation_url: str
+    ) -> bool:
+        """Ask the endpoint to confirm that it expects these events.
 
         Args:
             topic: resource id that the validation event names.
-            validation_code: what the endpoint has to send back.
-            validation_url: what its owner may GET instead.
+            validation_code: the endpoint must send it back.
+            validation_url: a GET of it confirms, too.
         """
         try:
             if self._schema is Schema.CLOUD_EVENTS:
@@ -104,7 +106,7 @@ class HttpEndpoint:
             return isinstance(answer, dict) and answer.get("validationResponse") == code
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Send events of the subscription's schema; `attempts` have been made before."""
+        """Send events of the subscription's schema; after `attempts` earlier attempts."""
         batched = self._batched or self._schema is Schema.EVENT_GRID
         body = json.dumps(events if batched else events[0]).encode()
         headers = self._headers("Notification", events[0], attempts)
@@ -118,15 +120,15 @@ class HttpEndpoint:
             ) as response:
                 return judge(response.status, webhook=self._webhook)
         except aiohttp.ClientConnectorError as error:
-            if isinstance(error.os_error, ConnectionRefusedError) and self._is_here():
-                return Outcome(Verdict.ABSENT, "SocketError")
+            if isinstance(error.os_error, ConnectionRefusedError) and self._is_local():
+                return Outcome(Verdict.NOT_LISTENING, "SocketError")
             return Outcome(Verdict.RETRY, "SocketError")
         except TimeoutError:
             return Outcome(Verdict.RETRY, "TimedOut")
         except aiohttp.ClientError:
             return Outcome(Verdict.RETRY, "SocketError")
 
-    def _is_here(self) -> bool:
+    def _is_local(self) -> bool:
         host = urlsplit(self.url).hostname or ""
         try:
             return ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""What follows a delivery attempt: done, again later, or never again. Pure: no I/O.
+"""The result of a delivery attempt: delivered, retried later, or final. Pure: no I/O.
 
 Source: https://learn.microsoft.com/azure/event-grid/delivery-and-retry.
 """
@@ -24,11 +24,11 @@ MAX_TIME_TO_LIVE_MIN = 1440
 
 # 205 and above do not count, although HTTP calls them successes.
 _DELIVERED = range(HTTPStatus.OK, HTTPStatus.NO_CONTENT + 1)
-# 401 is final for webhooks; of a function it may be a key that is not known yet.
+# 401 is final for webhooks. For a function the key may not be in effect yet.
 _FINAL: frozenset[int] = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
 )
-# Answers that ask for more time than the schedule's first steps give.
+# Statuses with a longer minimum delay than the first steps of the schedule.
 _AT_LEAST_S: dict[int, float] = {
     HTTPStatus.SERVICE_UNAVAILABLE: 30.0,
     HTTPStatus.REQUEST_TIMEOUT: 120.0,
@@ -47,13 +47,13 @@ _OUTCOMES: dict[int, str] = {
 
 
 class Verdict(Enum):
-    """What an attempt means for its events."""
+    """Result of an attempt for its events."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
     FINAL = "final"
-    # Nobody listens on a port of this machine: not an attempt, see docs/storage-and-event-grid.md.
-    ABSENT = "absent"
+    # The port of a local process is closed: not an attempt, see docs/storage-and-event-grid.md.
+    NOT_LISTENING = "notListening"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def judge(status: int, *, webhook: bool) -> Outcome:
-    """The outcome of an attempt that was answered with an HTTP status."""
+    """The outcome of an attempt with this HTTP status."""
     if status in _DELIVERED:
         return Outcome(Verdict.DELIVERED, "Delivered")
     text = _OUTCOMES.get(status, "GenericError")
@@ -82,7 +82,7 @@ def judge(status: int, *, webhook: bool) -> Outcome:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Limits of one subscription; whichever is reached first ends its attempts.
+    """Limits of one subscription. The first one that is reached ends its attempts.
 
     Attributes:
         schedule_s: seconds after each attempt, the last repeats.

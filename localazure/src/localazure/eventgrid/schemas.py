@@ -1,4 +1,4 @@
-"""The two event schemas: what a valid event is, and one as the other. Pure: no I/O.
+"""The two event schemas: validation and conversion. Pure: no I/O.
 
 Sources: https://learn.microsoft.com/azure/event-grid/event-schema,
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md and
@@ -24,7 +24,7 @@ class Schema(StrEnum):
 
 
 class InvalidEvent(ValueError):
-    """An event breaks its schema; the message names index and field."""
+    """An event violates its schema. The message names index and field."""
 
 
 _EVENT_GRID_FIELDS = frozenset(
@@ -62,7 +62,7 @@ def check_event_grid(event: object, index: int) -> Event:
             f"found {checked['metadataVersion']!r}"
         )
     for name in checked.keys() - _EVENT_GRID_FIELDS:
-        raise InvalidEvent(f"event {index}: {name!r} is no field of the Event Grid schema")
+        raise InvalidEvent(f"event {index}: {name!r} is not a field of the Event Grid schema")
     return checked
 
 
@@ -88,7 +88,7 @@ def check_cloud_event(event: object, index: int) -> Event:
     for name in checked:
         if not _CLOUD_ATTRIBUTE.fullmatch(name):
             raise InvalidEvent(
-                f"event {index}: {name!r} is no attribute name (lower-case letters and digits)"
+                f"event {index}: {name!r} is not an attribute name (lower-case letters and digits)"
             )
     return checked
 
@@ -105,8 +105,8 @@ def convert(event: Event, schema: Schema, wanted: Schema, *, published: datetime
     Args:
         event: valid in `schema`.
         schema: what it was published in.
-        wanted: what its subscription asks for.
-        published: stands in for a time that the publisher left out.
+        wanted: the schema of the subscription.
+        published: replaces a time that the publisher did not set.
     """
     if schema is wanted:
         return event

@@ -1,8 +1,8 @@
 """Event Grid's HTTP endpoints: publishing, and the administration of subscriptions.
 
 Source: https://learn.microsoft.com/rest/api/eventgrid/dataplane/publish-cloud-event-events and
-https://learn.microsoft.com/azure/event-grid/post-to-custom-topic. What is under `/subscriptions`
-is localazure's own: on Azure that is ARM's business.
+https://learn.microsoft.com/azure/event-grid/post-to-custom-topic. The routes under `/subscriptions`
+are localazure's own: on Azure they belong to ARM.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Refused(Exception):
-    """A request that is answered with an error."""
+    """The response to a request is an error."""
 
     def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class _Refused(Exception):
 
 
 class Server:
-    """The endpoints of one broker, guarded by one key."""
+    """The endpoints of one broker. One key authorizes them."""
 
     def __init__(self, broker: Broker, key: str) -> None:
         self._broker = broker
@@ -110,10 +110,14 @@ class Server:
         return web.Response()
 
     async def _validate(self, request: web.Request) -> web.Response:
-        # Who knows the code has seen the validation event: no key is asked for, as on Azure.
+        # The code proves access to the validation event: no key is needed, as on Azure.
         name, code = request.match_info["name"], request.query.get("code", "")
         if not await self._broker.validate(name, code):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "BadRequest", "the code is not the one sent")
+            raise _Refused(
+                HTTPStatus.BAD_REQUEST,
+                "BadRequest",
+                "this is not the validation code of the subscription",
+            )
         return web.Response(text=f"subscription {name} is validated")
 
     def _authorize(self, request: web.Request) -> None:
@@ -134,7 +138,7 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         return _error(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             "PayloadTooLarge",
-            f"a request may have {MAX_REQUEST_BYTES} bytes",
+            f"a request may have at most {MAX_REQUEST_BYTES} bytes",
         )
 
 

@@ -37,7 +37,7 @@ class ServiceBusEndpoint:
         self._sender: ServiceBusSender | None = None
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Send events of the subscription's schema; `attempts` have been made before."""
+        """Send events of the subscription's schema; after `attempts` earlier attempts."""
         properties = {
             "aeg-event-type": "Notification",
             "aeg-subscription-name": self._subscription.upper(),
@@ -65,14 +65,14 @@ class ServiceBusEndpoint:
                 return Outcome(Verdict.RETRY, "NotFound")
             except (ServiceBusConnectionError, OSError):
                 await self.close()
-                return Outcome(Verdict.ABSENT, "SocketError")
+                return Outcome(Verdict.NOT_LISTENING, "SocketError")
             except (ServiceBusError, TimeoutError):
                 await self.close()
                 return Outcome(Verdict.RETRY, "Busy")
             return Outcome(Verdict.DELIVERED, "Delivered")
 
     def _open(self) -> ServiceBusSender:
-        # This subscription's own schedule retries.
+        # The retry policy of the subscription applies.
         client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
         self._client = client
         name = self._entity.name

@@ -36,7 +36,7 @@ class StorageQueueEndpoint:
         except HttpResponseError as error:
             return judge(error.status_code or 0, webhook=False)
         except ServiceRequestError:
-            return Outcome(Verdict.ABSENT, "SocketError")
+            return Outcome(Verdict.NOT_LISTENING, "SocketError")
         except AzureError:
             return Outcome(Verdict.RETRY, "TimedOut")
         return Outcome(Verdict.DELIVERED, "Delivered")

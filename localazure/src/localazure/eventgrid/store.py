@@ -1,7 +1,7 @@
-"""What Event Grid has accepted and not yet brought to everyone: events, deliveries, counts.
+"""The durable state of Event Grid: events, deliveries, subscriptions, counts.
 
-An event is acknowledged once it and all its deliveries are committed; a delivery's row is gone
-once its end is: a crash in between delivers again, never less.
+An event is acknowledged once it and all its deliveries are committed. A delivery's row is deleted
+after the delivery: a crash in between repeats the delivery and never loses it.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ COUNTS = ("matched", "delivered", "failed", "deadLettered", "dropped")
 
 @dataclass(frozen=True)
 class Delivery:
-    """One event on its way to one subscription.
+    """The delivery of one event to one subscription.
 
     Attributes:
-        event_id: of the store, not of the event.
+        event_id: the number in this store, not the event's own id.
         event: as published, in `schema`.
         attempts: made so far.
         published_s: Unix time, as all others.
-        dead_letter_reason: set once it is to be dead-lettered.
+        dead_letter_reason: set for an event that will be dead-lettered.
     """
 
     event_id: int
@@ -74,7 +74,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Postponement:
-    """A delivery that goes on later."""
+    """A delivery that continues later."""
 
     event_id: int
     due_s: float
@@ -91,13 +91,13 @@ class Store:
         self._database = Database(path, MIGRATIONS)
 
     def close(self) -> None:
-        """Finish what was handed in, then close."""
+        """Finish the pending writes, then close."""
         self._database.close()
 
     async def accept(
         self, events: Sequence[tuple[Event, Sequence[str]]], schema: Schema, now_s: float
     ) -> None:
-        """Keep events with the subscriptions that each goes to; durable on return."""
+        """Store events with the subscriptions that they match. They are durable on return."""
         wanted = [(json.dumps(event), names) for event, names in events if names]
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -119,7 +119,7 @@ class Store:
     def due(
         self, subscription: str, now_s: float, limit: int, without: Collection[int]
     ) -> list[Delivery]:
-        """Deliveries whose time has come, oldest due first, without those already under way."""
+        """Due deliveries, oldest first, without those in flight."""
         rows = self._database.read(
             """
             SELECT * FROM deliveries JOIN events ON events.id = deliveries.event
@@ -143,7 +143,7 @@ class Store:
         ][:limit]
 
     def next_due_s(self, subscription: str, after_s: float) -> float | None:
-        """When the next delivery is due that is not due yet."""
+        """The due time of the next delivery after `after_s`."""
         ((due_s,),) = self._database.read(
             "SELECT MIN(due_s) FROM deliveries WHERE subscription = ? AND due_s > ?",
             (subscription, after_s),
@@ -159,7 +159,7 @@ class Store:
                     "DELETE FROM deliveries WHERE subscription = ? AND event = ?",
                     (subscription, event_id),
                 )
-                _forget_if_done(connection, event_id)
+                _delete_if_delivered(connection, event_id)
             _count(connection, subscription, what, len(event_ids))
 
         await self._database.write(delete)
@@ -167,7 +167,7 @@ class Store:
     async def postpone(
         self, subscription: str, postponements: Sequence[Postponement], failed: int
     ) -> None:
-        """Note when deliveries go on, and how many attempts failed."""
+        """Store when deliveries continue, and how many attempts failed."""
 
         def update(connection: sqlite3.Connection) -> None:
             for later in postponements:
@@ -190,14 +190,14 @@ class Store:
         await self._database.write(update)
 
     def validated_url(self, subscription: str) -> str | None:
-        """The URL whose owner has agreed to receive this subscription's events."""
+        """The URL that was validated for this subscription."""
         rows = self._database.read(
             "SELECT url FROM validated WHERE subscription = ?", (subscription,)
         )
         return rows[0]["url"] if rows else None
 
     async def set_validated(self, subscription: str, url: str) -> None:
-        """Note a handshake that succeeded."""
+        """Store a successful handshake."""
         await self._execute("INSERT OR REPLACE INTO validated VALUES (?, ?)", (subscription, url))
 
     def put_subscriptions(self) -> list[tuple[str, Any]]:
@@ -206,18 +206,18 @@ class Store:
         return [(row["name"], json.loads(row["body"])) for row in rows]
 
     async def put_subscription(self, name: str, body: Mapping[str, Any]) -> None:
-        """Keep a subscription over restarts."""
+        """Store a subscription that was put at run time."""
         await self._execute(
             "INSERT OR REPLACE INTO subscriptions VALUES (?, ?)", (name, json.dumps(body))
         )
 
     def subscriptions_with_deliveries(self) -> set[str]:
-        """Names under which something waits."""
+        """Names of subscriptions with undelivered events."""
         rows = self._database.read("SELECT DISTINCT subscription FROM deliveries")
         return {row["subscription"] for row in rows}
 
     async def remove_subscription(self, name: str) -> int:
-        """Forget a subscription with all that waits for it; returns how much that was."""
+        """Delete a subscription and its deliveries. Returns the number of deliveries."""
 
         def remove(connection: sqlite3.Connection) -> int:
             waiting = connection.execute(
@@ -225,7 +225,7 @@ class Store:
             ).fetchall()
             connection.execute("DELETE FROM deliveries WHERE subscription = ?", (name,))
             for row in waiting:
-                _forget_if_done(connection, row["event"])
+                _delete_if_delivered(connection, row["event"])
             connection.execute("DELETE FROM subscriptions WHERE name = ?", (name,))
             connection.execute("DELETE FROM validated WHERE subscription = ?", (name,))
             connection.execute("DELETE FROM counts WHERE subscription = ?", (name,))
@@ -234,7 +234,7 @@ class Store:
         return await self._database.write(remove)
 
     def counts(self, subscription: str) -> dict[str, int]:
-        """How many events matched, were delivered …, and how many wait now."""
+        """Counts of matched, delivered, failed, dead-lettered, dropped and waiting events."""
         rows = self._database.read(
             "SELECT what, number FROM counts WHERE subscription = ?", (subscription,)
         )
@@ -259,7 +259,7 @@ def _count(connection: sqlite3.Connection, subscription: str, what: str, number:
     )
 
 
-def _forget_if_done(connection: sqlite3.Connection, event_id: int) -> None:
+def _delete_if_delivered(connection: sqlite3.Connection, event_id: int) -> None:
     connection.execute(
         "DELETE FROM events WHERE id = ?"
         " AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event = events.id)",

@@ -84,7 +84,7 @@ def workspace_id(environment: Environment) -> str:
 
 
 def child_of_workspace(identifier: str) -> str:
-    """What follows the workspace in an ARM id: `/computes/gpu` for example.
+    """The part of an ARM id after the workspace: `/computes/gpu` for example.
 
     Raises:
         ArmError: 400, it is no ARM id of a workspace's child.
@@ -127,7 +127,7 @@ def parse_asset(identifier: str, *, kind: str) -> AssetVersion:
 
 
 def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
-    """What a `uri` of an input, an output, a data asset or a model points at.
+    """The blobs that the `uri` of an input, an output, a data asset or a model names.
 
     Args:
         uri: any of the published forms.

@@ -1,4 +1,4 @@
-"""What all ARM resources share on the wire: envelopes, lists, request bodies, errors, tokens."""
+"""The wire format of all ARM resources: envelopes, lists, request bodies, errors, tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORKSPACE_PATH = (
     f"/providers/{PROVIDER}/workspaces/{{workspace}}"
 )
 OPEN_PATHS = ("/metadata/endpoints", "/discovery")
-"""What the SDK reads before it has a token, or without one."""
+"""Paths that the SDK reads without a token."""
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")

@@ -1,4 +1,4 @@
-"""The storage account as a job's data plane: clients, listings, and what is worth a retry."""
+"""The storage account of jobs: clients, listings, retries of transient errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BlobStore:
     """Container clients of one storage account, opened once each. May be used by many threads."""
 
     def __init__(self, connection_string: str) -> None:
-        # Retries are ours: the SDK's own would hold a whole job up for a minute each time.
+        # `retry_while_unavailable` retries: the SDK's own retries would block a job for a minute.
         self._service = BlobServiceClient.from_connection_string(
             connection_string,
             retry_total=0,
@@ -93,7 +93,7 @@ class BlobStore:
 
 
 def is_transient(error: AzureError) -> bool:
-    """Whether the same call may succeed later: storage is away, or busy."""
+    """Whether the same call may succeed later: storage is unavailable or busy."""
     if isinstance(error, ServiceRequestError | ServiceResponseError):
         return True
     if isinstance(error, HttpResponseError):
@@ -102,18 +102,18 @@ def is_transient(error: AzureError) -> bool:
     return False
 
 
-def persist(
+def retry_while_unavailable(
     action: Callable[[], T],
     *,
     give_up_after_seconds: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Do it, and while storage is away do it again, with growing pauses.
+    """Call an action; repeat it with growing pauses while storage is unavailable.
 
     Args:
         action: must be safe to repeat.
-        give_up_after_seconds: for ever when left out.
+        give_up_after_seconds: None retries without end.
         sleep: pauses; injected by tests.
         clock: seconds; injected by tests.
 

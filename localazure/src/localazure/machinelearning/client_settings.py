@@ -1,4 +1,4 @@
-"""What any program's environment must hold so that the unmodified SDKs find the local workspace.
+"""Environment variables with which the unmodified SDKs find the local workspace.
 
 `azure-ai-ml` reads AZUREML_CURRENT_CLOUD and looks that name up in what ARM_CLOUD_METADATA_URL
 answers; `azure-identity` takes IDENTITY_ENDPOINT with IDENTITY_HEADER for App Service's managed

@@ -95,7 +95,7 @@ def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) 
 def runtime_properties(
     cluster: Cluster, nodes: list[Node], *, is_short_of_quota: bool, modified_at: float
 ) -> dict[str, Any]:
-    """What GET shows of a cluster besides what was PUT: `properties.properties`."""
+    """Properties of a cluster that only GET has: `properties.properties`."""
     counts = Counter(node.state for node in nodes)
     is_resizing = counts[NodeState.PREPARING] > 0
     changed = max((node.since for node in nodes), default=modified_at)

@@ -45,7 +45,7 @@ from localazure.machinelearning.store import get_resource, querying
 from localazure.machinelearning.workspace import Workspace
 
 MAX_RUNNER_FAILURES = 3
-"""A runner that dies so often has a reason that a new one will not mend."""
+"""After so many crashes of a runner, another restart is pointless."""
 
 RETRY_SECONDS = 1.0
 
@@ -84,7 +84,7 @@ class Compute:
         await asyncio.gather(*(runner.wait() for runner in self._runners.values()))
 
     def wake(self) -> None:
-        """Something changed that the scheduler should look at."""
+        """Wake the scheduler up after a change."""
         self._wake.set()
 
     async def stop(self, name: str, order: StopOrder) -> None:
@@ -269,7 +269,7 @@ class Compute:
             await self._resume(job)
 
     async def _resume(self, job: JobRow) -> None:
-        """Go on with an attempt whose runner is gone."""
+        """Continue an attempt whose runner has ended."""
         folder = self._workspace.job_folder(job.name)
         order = job.stop_order
         if Result.load(folder.result, job.attempt) is None and order is not None:

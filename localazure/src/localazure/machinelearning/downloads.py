@@ -1,7 +1,7 @@
 """Brings blobs down as files, each content once: a cache by container, name and ETag.
 
 A mounted input is hard links to the cache, made read-only; a downloaded one is copies, because the
-job may write to them. A cached file that does not look as it was left (a job run as root can write
+job may write to them. A cached file that has changed (a job run as root can write
 to a read-only file) is fetched again.
 """
 
@@ -101,7 +101,7 @@ def _is_as_left(cached: Path, file: RemoteFile) -> bool:
 
 
 def _marked_time_ns(file: RemoteFile) -> int:
-    """The blob's time, which has whole seconds, with a fraction that tells our files."""
+    """The blob's time, which has whole seconds, with a fraction that marks downloaded files."""
     return int(file.modified.timestamp()) * 1_000_000_000 + _MARK_NS
 
 

@@ -15,7 +15,7 @@ def parse_seconds(duration: str) -> float:
     """Seconds of a duration such as `PT1H30M`; months and years have none.
 
     Raises:
-        ValueError: it is no such duration.
+        ValueError: the text is not such a duration.
     """
     match = _DURATION.match(duration)
     parts = {} if match is None else {k: v for k, v in match.groupdict().items() if v is not None}

@@ -10,12 +10,12 @@ from typing import Any
 
 
 class ArmError(Exception):
-    """What a request is refused with.
+    """The error response to a request.
 
     Args:
         status: HTTP status.
         code: ARM's or Azure ML's error code, such as `NotFound`.
-        message: names what, where and how to mend it; never a secret.
+        message: names the cause, the place and the remedy; never a secret.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:

@@ -85,12 +85,12 @@ def _event(topic: str, subject: str, kind: str, data: dict[str, Any], at: float)
 
 
 def enqueue(connection: sqlite3.Connection, event: dict[str, Any]) -> None:
-    """Put an event into the outbox, in the transaction of what it tells of."""
+    """Put an event into the outbox, in the transaction of the change."""
     connection.execute("INSERT INTO event (body) VALUES (?)", (json.dumps(event),))
 
 
 class EventOutbox:
-    """The table `event` as an outbox; tell it (`filled.set()`) after a transaction enqueued."""
+    """The table `event` as an outbox; set `filled` after a transaction that added events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -24,7 +24,7 @@ class JobFolder:
 
     @property
     def user_logs(self) -> Path:
-        """What the processes print."""
+        """The output of the processes."""
         return self.root / "user_logs"
 
     @property
@@ -41,5 +41,5 @@ class JobFolder:
         return self.root / "outputs" / name
 
     def sync_state(self, name: str) -> Path:
-        """What is known to be the same here and in the blobs."""
+        """The files that are known to equal their blobs."""
         return self.root / "sync" / f"{name}.json"

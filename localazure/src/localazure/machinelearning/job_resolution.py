@@ -32,7 +32,7 @@ from localazure.machinelearning.placeholders import UnknownPlaceholderError, exp
 from localazure.machinelearning.store import Query, get_resource
 
 ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
-"""ARM collection → the property that says where an asset's bytes are."""
+"""ARM collection → the property with the location of an asset's files."""
 
 _INPUT_MODES = {
     "ReadOnlyMount": InputMode.MOUNT,
@@ -122,7 +122,7 @@ def locate(query: Query, address: Address) -> BlobPath:
 
 
 def default_output_uri(job: str, output: str) -> str:
-    """Where a named output goes that says nothing of it."""
+    """The default path of a named output."""
     return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
 
 
@@ -165,7 +165,7 @@ def _resolve_output(query: Query, job: str, key: str, entry: dict[str, Any]) -> 
     return OutputSpec(
         target=locate(query, address),
         is_file=entry.get("jobOutputType") == "uri_file",
-        bring_down=_OUTPUT_MODES[mode],
+        downloads_first=_OUTPUT_MODES[mode],
     )
 
 

@@ -1,4 +1,4 @@
-"""What a runner is told about one attempt of one job: everything resolved to blobs and numbers."""
+"""The specification of one attempt of one job for its runner: all names are resolved."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OutputSpec:
 
     target: BlobPath
     is_file: bool = False
-    bring_down: bool = True
+    downloads_first: bool = True
     """Whether what is there already is shown to the job (`rw_mount`, not `upload`)."""
 
 
@@ -105,7 +105,7 @@ class JobSpec:
                 name: OutputSpec(
                     target=BlobPath(**entry["target"]),
                     is_file=entry["is_file"],
-                    bring_down=entry["bring_down"],
+                    downloads_first=entry["downloads_first"],
                 )
                 for name, entry in document["outputs"].items()
             },

@@ -1,4 +1,4 @@
-"""The run state of jobs, and their nodes: rows, and changes that tell Event Grid of themselves."""
+"""The run state of jobs, and their nodes: rows, and changes that publish events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Keeps one output folder of a job and its blobs in step, over attempts and crashes.
 
 What is known to be equal on both sides is kept in a small file, so that an attempt after a crash
-first uploads what the one before it had left, and then brings down only what differs.
+first uploads what the one before it had left, and then downloads only the differences.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OutputSync:
             self._etags = document["etags"]
             self._synced = {path: FileState(**entry) for path, entry in document["files"].items()}
 
-    def bring_down(self) -> None:
+    def download(self) -> None:
         """Make the folder equal to the blobs. Call it before anyone writes to the folder."""
         remote = {
             file.path: file
@@ -75,10 +75,10 @@ class OutputSync:
         self._save()
 
     def push(self, *, is_final: bool) -> None:
-        """Upload what is new and settled, delete what is gone.
+        """Upload new files that are settled, delete blobs of deleted files.
 
         Args:
-            is_final: nobody writes to the folder any more, so everything is settled.
+            is_final: no process writes to the folder any more, so all files are settled.
 
         Raises:
             AzureError: storage refused or is away; what was not done is done by the next call.
@@ -106,9 +106,9 @@ class OutputSync:
                 path = file.relative_to(self._folder).as_posix()
                 if name.startswith(_SCRATCH_PREFIX) or (self._only and path != self._only):
                     continue
-                with contextlib.suppress(FileNotFoundError):  # gone since the listing
+                with contextlib.suppress(FileNotFoundError):  # deleted since the listing
                     status = file.lstat()
-                    # Links and devices mean nothing to whoever reads the blobs.
+                    # Links and devices have no meaning in blobs.
                     if stat.S_ISREG(status.st_mode):
                         found[path] = _state_of(status)
         return found

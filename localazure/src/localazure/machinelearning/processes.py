@@ -29,12 +29,12 @@ PASSED_ON = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
 
 
 class LaunchError(RuntimeError):
-    """The processes cannot be started; the message says what to install or to change."""
+    """The processes cannot be started. The message names the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What the launch must know of the machine."""
+    """The facts about the machine that a launch needs."""
 
     environment: Mapping[str, str]
     python_folder: Path
@@ -95,7 +95,7 @@ def plan_processes(
 
 
 def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
-    """What `${{outputs.name}}` becomes: a folder, or for `uri_file` one file in it."""
+    """The value of `${{outputs.name}}`: a folder, or for `uri_file` one file in it."""
     path = folder.output(name)
     return path / Path(spec.outputs[name].target.path).name if spec.outputs[name].is_file else path
 

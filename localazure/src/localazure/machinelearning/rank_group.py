@@ -112,7 +112,7 @@ class RankGroup:
             await asyncio.wait(self.exits)
 
     def _signal(self, signum: signal.Signals) -> None:
-        # A group's id is ours only while one of its members has not been waited for.
+        # The id of a group is valid only until all of its members have been waited for.
         ended = {exit_.result().process.rank for exit_ in self.exits if exit_.done()}
         for node in {process.node for process in self._plan if process.rank not in ended}:
             leader = self._leaders[node]
@@ -170,7 +170,7 @@ def _watch(process: Process, started: subprocess.Popen[bytes]) -> asyncio.Future
 
     def wait() -> None:
         outcome = RankExit(process, started.wait())
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter
             loop.call_soon_threadsafe(future.set_result, outcome)
 
     threading.Thread(target=wait, name=f"rank {process.rank}", daemon=True).start()

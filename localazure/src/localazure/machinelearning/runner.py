@@ -3,7 +3,7 @@
 1. Upload what an attempt before this one had left when it was killed.
 2. Bring down code, inputs and outputs.
 3. Start the processes; keep outputs and logs in step with the blobs while they run.
-4. End them all when one fails, the time is up, or the workspace says so.
+4. End them all when one fails, the time is up, or the workspace orders it.
 5. Write how it ended to `result.json`; from here on the attempt is never run again.
 6. Upload everything a last time.
 
@@ -27,7 +27,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from localazure.machinelearning.blobs import BlobStore, persist
+from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import InputMode, JobSpec
@@ -121,13 +121,13 @@ class Runner:
             self._spec.artifact_container,
             *(output.target.container for output in self._spec.outputs.values()),
         }:
-            persist(
+            retry_while_unavailable(
                 lambda name=container: self._store.ensure_container(name),
                 give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
             )
         if self._spec.attempt > 1:
             for sync in (*self._outputs, *self._captured):
-                persist(
+                retry_while_unavailable(
                     lambda sync=sync: sync.push(is_final=True),
                     give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
                 )
@@ -147,15 +147,17 @@ class Runner:
                 _remove(self._folder.input(name))
                 self._materialize(cache, name, self._folder.input(name), entry.mode)
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
-            if self._spec.outputs[name].bring_down:
-                persist(sync.bring_down, give_up_after_seconds=PREPARATION_PATIENCE_SECONDS)
+            if self._spec.outputs[name].downloads_first:
+                retry_while_unavailable(
+                    sync.download, give_up_after_seconds=PREPARATION_PATIENCE_SECONDS
+                )
 
     def _materialize(self, cache: BlobCache, name: str, target: Path, mode: InputMode) -> None:
         source = self._spec.code if name == "code" else self._spec.inputs[name].source
         if source is None:
             return
         try:
-            persist(
+            retry_while_unavailable(
                 lambda: cache.materialize(source, target, is_mount=mode is InputMode.MOUNT),
                 give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
             )
@@ -233,7 +235,7 @@ class Runner:
         refused: list[str] = []
         for step in (*self._outputs, *self._captured, self._logs):
             try:
-                persist(lambda step=step: step.push(is_final=True))
+                retry_while_unavailable(lambda step=step: step.push(is_final=True))
             except AzureError as error:
                 refused.append(str(error.message))
         if refused and result.outcome is Outcome.COMPLETED:
@@ -293,7 +295,7 @@ def _explain(error: Exception) -> tuple[str, str]:
 
 
 def this_machine() -> Machine:
-    """What a launch must know of this machine."""
+    """The facts about this machine that a launch needs."""
     python_folder = Path(sys.executable).parent
     path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return Machine(

@@ -1,4 +1,4 @@
-"""What workspace and runner tell each other: status lines, stop orders, the result file."""
+"""Messages between workspace and runner: status lines, stop orders, the result file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StopOrder:
 
 
 def report(status: JobStatus) -> None:
-    """Tell the workspace, on stdout, which state the attempt has entered."""
+    """Report a new state of the attempt to the workspace, on stdout."""
     print(json.dumps({"status": status}), flush=True)  # noqa: T201 - stdout is the channel
 
 

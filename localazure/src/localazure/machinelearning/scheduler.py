@@ -10,7 +10,7 @@ Rules, in the order in which `advance` applies them:
    scaled up); every other job holds up those behind it, so that large jobs do not starve.
 4. Idle nodes that a waiting job needs are kept for it; missing ones are added, up to the
    cluster's maximum, but only if the quota of the VM size allows all of them: clusters that each
-   held a part of what they need would wait for one another for ever.
+   held a part of what they need would wait for each other without end.
 5. Idle nodes beyond the maximum go at once, others after the cluster's idle time, down to the
    minimum, which is kept up also without any job.
 
@@ -62,7 +62,7 @@ class WaitingJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What `advance` decided."""
+    """The result of `advance`."""
 
     nodes: tuple[Node, ...]
     """All nodes there are now."""
@@ -139,7 +139,7 @@ def advance(
 
 
 def release(nodes: tuple[Node, ...], job: str, now: float) -> tuple[Node, ...]:
-    """The nodes after a job's attempt has ended: idle again, preempted ones gone."""
+    """The nodes after a job's attempt has ended: idle again, preempted ones removed."""
     return tuple(
         replace(node, job=None, state=NodeState.IDLE, since=now) if node.job == job else node
         for node in nodes

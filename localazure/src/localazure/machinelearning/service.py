@@ -44,7 +44,7 @@ from localazure.sqlite.database import Database
 # A condaFile or a long command; ARM itself takes no more.
 # https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-# Audience of tokens for Azure ML's own services; ours are all behind the ARM endpoint.
+# Audience of tokens for Azure ML's own services, which are behind the ARM endpoint here.
 ML_AUDIENCE = "https://ml.azure.com"
 STOP_SECONDS = 1.0
 

@@ -1,10 +1,10 @@
-"""What an output folder needs uploaded and deleted so that the blobs equal it. Pure.
+"""The uploads and deletions that make the blobs equal to an output folder. Pure.
 
 A file is uploaded only when two scans in a row found it with the same size and time: one that is
 being written is left for later. After the processes have ended nothing moves any more, and the
 last plan takes everything.
 
-Uploads go in the order in which the files were written, deletions after them: whoever reads the
+Uploads go in the order in which the files were written, deletions after them: a reader of the
 blobs after a crash in between finds what a process would have found that died then. A file that
 vouches for others, such as a checkpoint's record, never comes before them.
 """
@@ -24,7 +24,7 @@ class FileState:
     modified_ns: int
     """mtime, nanoseconds."""
     inode: int
-    """Tells a file that was replaced from one that was rewritten."""
+    """Distinguishes a replaced file from a rewritten one."""
 
 
 Scan = Mapping[str, FileState]
@@ -46,7 +46,7 @@ def plan_sync(*, synced: Scan, previous: Scan, current: Scan, is_final: bool) ->
         synced: how each file looked when it was last uploaded or brought down.
         previous: the scan before.
         current: the scan just made.
-        is_final: nobody writes to the folder any more.
+        is_final: no process writes to the folder any more.
     """
 
     def is_settled(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What all requests share: the workspace's environment, tables and events."""
+"""The workspace: its environment, tables and events."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
     try:
         expiry = float(fields["se"])
     except ValueError:
-        raise TokenError("the expiry of the shared access signature is no number") from None
+        raise TokenError("the expiry of the shared access signature is not a number") from None
     return entity_path(unquote(fields["sr"])), expiry
 
 

@@ -88,7 +88,7 @@ class AzuriteProcess:
                 await self._start()
                 delay_s = RESTART_DELAY_S
             except AzuriteFailed as error:
-                log.error("%s", error)  # noqa: TRY400 - the message says it all
+                log.error("%s", error)  # noqa: TRY400 - the message is complete
                 delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
 
     async def _start(self) -> None:

@@ -27,7 +27,7 @@ class BlobService:
         self._origin = origin
 
     async def properties(self, path: str) -> CIMultiDictProxy[str] | None:
-        """Headers of Get Blob Properties, None if there is no such blob.
+        """Headers of Get Blob Properties, None if the blob does not exist.
 
         Args:
             path: percent-encoded, the account first.

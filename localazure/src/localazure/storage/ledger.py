@@ -127,7 +127,7 @@ class Ledger:
             intent.operation,
             properties,
             event_id=intent.id,
-            # After a crash nobody knows which id the lost answer carried.
+            # After a crash the id of the lost response is unknown.
             request_id=response.get("x-ms-request-id") or str(uuid.uuid4()),
             time=datetime.now(UTC),
             topic=self._topic,

@@ -113,7 +113,7 @@ def split_path(path: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Properties:
-    """What an event says of a blob besides its name.
+    """The fields of a blob in an event, besides its name.
 
     Attributes:
         etag: without quotes.

@@ -1,8 +1,8 @@
-"""The outbox of blob events: an intent before the write, an event after it, gone once published.
+"""The outbox of blob events: an intent before the write, an event after it, deleted once published.
 
 What a crash leaves behind: an intent without an outcome, which the next start compares with the
 blob itself (`reconciliation.py`), or an event that may have been published already and is
-published again. Nothing that a client was told of is lost.
+published again. No event of an acknowledged write is lost.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Proxy:
         except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
             log.warning("%s %s: %s: %s", request.method, request.path, type(error).__name__, error)
         except ConnectionError:
-            log.debug("%s %s: the client is gone", request.method, request.path)
+            log.debug("%s %s: the client has disconnected", request.method, request.path)
         return _server_busy()
 
     async def _forward_operation(
@@ -233,7 +233,7 @@ async def _continue(request: web.BaseRequest) -> None:
     """Ask a client that waits for it to send the body (RFC 9110, section 10.1.1)."""
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # It is no part of the answer, whose size decides whether an error can still be told.
+        # It is not part of the response, whose size decides whether an error can still be sent.
         request.writer.output_size = 0
 
 
@@ -265,7 +265,7 @@ async def _answer(
             async for piece in answer.content.iter_any():
                 await response.write(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            # The status is out: only a broken connection tells the client that more should follow.
+            # The status is sent: only a broken connection shows that the body is incomplete.
             log.warning("%s %s: the answer broke off: %s", request.method, request.path, error)
             if request.transport is not None:
                 request.transport.abort()

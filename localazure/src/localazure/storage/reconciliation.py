@@ -22,7 +22,7 @@ def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
 
     Args:
         intent: the operation and when it was about to be forwarded.
-        now: headers of Get Blob Properties, None if there is no such blob.
+        now: headers of Get Blob Properties, None if the blob does not exist.
     """
     if intent.operation.api is Api.DELETE_BLOB:
         return intent.before is not None and now is None
@@ -33,5 +33,5 @@ def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
 
 
 def properties_for(intent: Intent, now: Mapping[str, str] | None) -> Properties | None:
-    """What the event of an intent that took place says of its blob."""
+    """The blob's fields in the event of an intent whose write took place."""
     return intent.before if now is None else Properties.from_headers(now)

@@ -89,13 +89,13 @@ def test_an_attempt_after_a_crash_keeps_what_the_one_before_left(
 ) -> None:
     put(store, target, "theirs", b"1")
     first = opened(store, target, tmp_path)
-    first.bring_down()
+    first.download()
     assert (tmp_path / "out" / "theirs").read_bytes() == b"1"
     (tmp_path / "out" / "ours").write_text("saved, not uploaded")
     put(store, target, "theirs", b"2")
     second = opened(store, target, tmp_path)
     second.push(is_final=True)
-    second.bring_down()
+    second.download()
     assert content(store, target, "ours") == b"saved, not uploaded"
     assert (tmp_path / "out" / "theirs").read_bytes() == b"2"
     assert names(store, target) == ["ours", "theirs"]
@@ -105,9 +105,9 @@ def test_what_was_deleted_there_is_gone_here(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     put(store, target, "a", b"1")
-    opened(store, target, tmp_path).bring_down()
+    opened(store, target, tmp_path).download()
     store.container(target.container).delete_blob(target.child("a").path)
-    opened(store, target, tmp_path).bring_down()
+    opened(store, target, tmp_path).download()
     assert not (tmp_path / "out" / "a").exists()
 
 
@@ -116,7 +116,7 @@ def test_links_and_neighbours_are_left_alone(
 ) -> None:
     put(store, target, "neighbour", b"1")
     sync = OutputSync(store, target, tmp_path / "out", tmp_path / "s" / "out.json", only="report")
-    sync.bring_down()
+    sync.download()
     assert not (tmp_path / "out" / "neighbour").exists()
     (tmp_path / "out" / "report").write_text("r")
     (tmp_path / "out" / "other").write_text("o")

@@ -24,7 +24,7 @@ from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.store import Delivery, Store
 
 START_S = 1_800_000_000.0
-ABSENT = Outcome(Verdict.ABSENT, "SocketError")
+NOT_LISTENING = Outcome(Verdict.NOT_LISTENING, "SocketError")
 
 
 SUBSCRIPTION = Subscription(
@@ -198,10 +198,10 @@ async def test_dead_letter_is_written_again_until_it_is_there(make_bench: Any) -
 async def test_absent_listener_costs_no_attempt(
     make_bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ABSENT_RETRY_S", 0.001)
-    monkeypatch.setattr(module, "MAX_ABSENT_RETRY_S", 0.001)
+    monkeypatch.setattr(module, "CONNECT_RETRY_S", 0.001)
+    monkeypatch.setattr(module, "MAX_CONNECT_RETRY_S", 0.001)
     bench = make_bench()
-    bench.endpoint.answers = [ABSENT] * 40
+    bench.endpoint.answers = [NOT_LISTENING] * 40
     await bench.publish(50)
     counts = await bench.run_until_done()
     assert (counts["delivered"], counts["failed"]) == (50, 0)

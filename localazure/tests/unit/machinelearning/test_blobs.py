@@ -8,7 +8,7 @@ from azure.core.exceptions import (
     ServiceRequestError,
 )
 
-from localazure.machinelearning.blobs import is_transient, persist
+from localazure.machinelearning.blobs import is_transient, retry_while_unavailable
 
 
 def answered(status: int) -> HttpResponseError:
@@ -49,7 +49,7 @@ def test_it_persists_while_storage_is_away() -> None:
             raise left.pop()
         return "done"
 
-    assert persist(action, sleep=clock.sleep, clock=lambda: clock.now) == "done"
+    assert retry_while_unavailable(action, sleep=clock.sleep, clock=lambda: clock.now) == "done"
     assert clock.now == pytest.approx(0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6.4 + 10 + 10)
 
 
@@ -60,7 +60,9 @@ def test_it_gives_up_when_the_time_is_up_or_the_answer_is_final() -> None:
         raise ServiceRequestError("connection refused")
 
     with pytest.raises(ServiceRequestError):
-        persist(away, give_up_after_seconds=5, sleep=clock.sleep, clock=lambda: clock.now)
+        retry_while_unavailable(
+            away, give_up_after_seconds=5, sleep=clock.sleep, clock=lambda: clock.now
+        )
     assert 5 <= clock.now < 16
 
     def forbidden() -> None:
@@ -68,5 +70,5 @@ def test_it_gives_up_when_the_time_is_up_or_the_answer_is_final() -> None:
 
     before = clock.now
     with pytest.raises(HttpResponseError):
-        persist(forbidden, sleep=clock.sleep, clock=lambda: clock.now)
+        retry_while_unavailable(forbidden, sleep=clock.sleep, clock=lambda: clock.now)
     assert clock.now == before

@@ -52,7 +52,7 @@ def test_a_signature_for_the_namespace_opens_everything() -> None:
     [
         (sas("sb://host/other"), "not for 'queue'"),
         (sas("sb://host/queue", 999), "expired"),
-        (sas("sb://host/queue", "soon"), "no number"),
+        (sas("sb://host/queue", "soon"), "not a number"),
         (sas("sb://host/queue", value="wrong"), "not one of this namespace's key"),
         (sas("sb://host/queue", name="Other"), "not one of this namespace's key"),
         (sas("sb://host/queue").replace("se=2000", "se=3000"), "not one of this namespace's key"),

@@ -60,7 +60,7 @@ async def list_containers(request: web.Request) -> web.Response:
 
 @routes.get(f"{_PATH}/{{name}}")
 async def get_container(request: web.Request) -> web.Response:
-    """What holds for all versions of a name."""
+    """The properties of all versions of a name."""
     collection, name = request.match_info["collection"], path_name(request)
     return web.json_response(_container(request.app[WORKSPACE], collection, name))
 
@@ -143,7 +143,7 @@ async def delete_version(request: web.Request) -> web.Response:
 def put_asset(
     connection: sqlite3.Connection, key: tuple[str, str, str], body: dict[str, Any], now: float
 ) -> tuple[Resource, bool]:
-    """Create or change a version within a transaction; the second value says "created".
+    """Create or change a version within a transaction; the second value is whether it was created.
 
     Raises:
         ArmError: 409, it exists and is defined otherwise.

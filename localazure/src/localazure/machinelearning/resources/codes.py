@@ -26,7 +26,7 @@ from localazure.machinelearning.arm import (
     path_name,
     read_body,
 )
-from localazure.machinelearning.blobs import BlobStore, persist
+from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
 from localazure.machinelearning.store import (
     Resource,
@@ -133,7 +133,7 @@ async def put_code_version(request: web.Request) -> web.Response:
 def _create_container(workspace: Workspace, name: str) -> None:
     store = BlobStore(workspace.environment.storage_connection_string())
     try:
-        persist(
+        retry_while_unavailable(
             lambda: store.ensure_container(name), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
         )
     finally:

@@ -48,7 +48,7 @@ routes = web.RouteTableDef()
 
 _PATH = f"{WORKSPACE_PATH}/{COMPUTES}"
 _OPERATION_PATH = f"{LOCATION_PATH}/computeOperationsStatus/{{operation}}"
-# Whole seconds are all that Retry-After can say; the Azure SDKs prefer milliseconds if given.
+# Retry-After has whole seconds. The Azure SDKs prefer the header in milliseconds.
 _POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
 
 
@@ -124,7 +124,7 @@ async def delete_compute(request: web.Request) -> web.Response:
 
 @routes.get(_OPERATION_PATH)
 async def get_operation(request: web.Request) -> web.Response:
-    """State of a PUT or DELETE of a cluster, told from what there is."""
+    """State of a PUT or DELETE of a cluster, derived from its current state."""
     kind, _, name = request.match_info["operation"].partition("-")
     query = request.app[WORKSPACE].database.read
     is_present = get_resource(query, COMPUTES, name) is not None

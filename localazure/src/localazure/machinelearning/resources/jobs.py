@@ -51,9 +51,9 @@ _PATH = f"{WORKSPACE_PATH}/{JOBS}"
 # The name is also the name of the job's folder.
 _JOB_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,254}$")
 CHANGEABLE = frozenset({"displayName", "description", "tags", "properties", "isArchived"})
-"""What a second PUT of a job may change."""
+"""Properties that a second PUT of a job may change."""
 FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
-"""What GET adds to, so that a PUT of what was got differs there without meaning anything."""
+"""Properties that GET extends: a PUT of the result of a GET may differ there."""
 
 
 @routes.get(_PATH)

@@ -95,9 +95,9 @@ async def list_usages(request: web.Request) -> web.Response:
 
 @identity_routes.get(TOKEN_PATH)
 async def get_token(request: web.Request) -> web.Response:
-    """A token for whoever knows the identity header."""
+    """A token for a client with the identity header."""
     workspace = request.app[WORKSPACE]
-    # App Service answers 400 to a wrong header; the SDK then says that there is no identity.
+    # App Service answers 400 to a wrong header. The SDK then reports that there is no identity.
     if request.headers.get("X-IDENTITY-HEADER") != workspace.environment.keys.identity_header:
         raise ArmError(401, "Unauthorized", "X-IDENTITY-HEADER is not that of this localazure")
     resource = request.query.get("resource")

@@ -1,4 +1,4 @@
-"""The constructors of AMQP 1.0's types: the byte that says how the value after it is laid out.
+"""The constructors of AMQP 1.0's types: the byte before a value that gives its layout.
 
 Numbers are as the standard has them (part 1, section 1.6).
 """

@@ -73,7 +73,7 @@ def decode(data: bytes, start: int = 0) -> tuple[Any, int]:
 
 
 def skip(data: bytes, start: int) -> int:
-    """The position after the value that starts at `start`, which is measured and not read.
+    """The position after the value that starts at `start`, which is not decoded.
 
     Raises:
         DecodeError: the value is cut short or its constructor is unknown.

@@ -48,7 +48,7 @@ from localazure.servicebus.amqp.types import (
     ULong,
 )
 
-_SMALL = 256  # what a one-byte size or count can say, plus one
+_SMALL = 256  # the first size or count that needs more than one byte
 
 
 def encode(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What a peer can do wrong on the wire, each with the AMQP error condition that tells it so."""
+"""Protocol errors of a peer, each with its AMQP error condition."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class AmqpError(Exception):
 
 
 class DecodeError(AmqpError):
-    """Bytes that are no AMQP value, or a composite with fields of the wrong type."""
+    """Bytes that are not an AMQP value, or a composite with fields of the wrong type."""
 
     condition = DECODE_ERROR
 
 
 class EncodeError(AmqpError):
-    """A Python value that has no AMQP encoding: a mistake of this program, never of the peer."""
+    """A Python value that has no AMQP encoding: a defect of this program, not of the peer."""
 
 
 class FramingError(AmqpError):

@@ -1,4 +1,4 @@
-"""Cutting a byte stream into frames, and building frames (part 2 section 2.3, part 5 section 5.3).
+"""Decoding a byte stream into frames, and encoding frames (part 2 section 2.3, part 5 section 5.3).
 
 A frame is 4 bytes size, 1 byte data offset in words of 4, 1 byte type (0 AMQP, 1 SASL), 2 bytes
 channel, then one performative and, after a transfer, the payload.
@@ -21,7 +21,7 @@ SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 HEADER_SIZE = 8
 FRAME_HEADER_SIZE = 8
 AMQP_FRAME, SASL_FRAME = 0, 1
-# No peer may ask for less (part 2 section 2.7.1).
+# The smallest limit that a peer may announce (part 2 section 2.7.1).
 MIN_MAX_FRAME_SIZE = 512
 
 _FRAME_HEADER = struct.Struct(">IBBH")
@@ -55,22 +55,22 @@ def encode_frame(
 
 
 class FrameDecoder:
-    """Protocol headers and frames out of a byte stream that arrives in any pieces."""
+    """Decodes protocol headers and frames from a byte stream in pieces of any size."""
 
     def __init__(self, max_frame_size: int) -> None:
         self._max_frame_size = max_frame_size
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         self._buffer += data
 
     def frames(self) -> Iterator[ProtocolHeader | Frame]:
-        """Everything complete so far, in order.
+        """All complete headers and frames, in order.
 
         Raises:
-            FramingError: the stream cannot be cut; nothing after it can be read.
-            DecodeError: a frame whose body is no performative.
+            FramingError: the stream is not a sequence of frames. The rest of it cannot be read.
+            DecodeError: the body of a frame is not a performative.
         """
         while len(self._buffer) >= FRAME_HEADER_SIZE:
             if self._buffer.startswith(b"AMQP"):

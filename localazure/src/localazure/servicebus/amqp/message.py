@@ -51,7 +51,7 @@ def parse(payload: bytes) -> Message:
     """The message that the payload of a transfer holds.
 
     Raises:
-        DecodeError: the payload is no sequence of sections.
+        DecodeError: the payload is not a sequence of sections.
     """
     header, bare = Header(), bytearray()
     delivery_annotations: dict[Any, Any] = {}
@@ -154,7 +154,7 @@ def sections(payload: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Code, start, start of the value and end of every section, in order.
 
     Raises:
-        DecodeError: what should be a section is not one.
+        DecodeError: the payload is not a sequence of sections.
     """
     position = 0
     while position < len(payload):
@@ -180,5 +180,5 @@ def _composite(payload: bytes, start: int) -> Composite | Described:
 def _map(payload: bytes, start: int, name: str) -> dict[Any, Any]:
     value, _ = decode(payload, start)
     if not isinstance(value, dict):
-        raise DecodeError(f"the {name} are no map")
+        raise DecodeError(f"the {name} are not a map")
     return value

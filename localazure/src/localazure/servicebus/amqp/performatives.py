@@ -26,7 +26,7 @@ from localazure.servicebus.amqp.composite import (
     Composite,
 )
 from localazure.servicebus.amqp.composite import (
-    from_described as from_described,  # noqa: PLC0414 - who takes it from here has all types loaded
+    from_described as from_described,  # noqa: PLC0414 - importing it from here loads all types
 )
 
 MAX_UINT = 2**32 - 1
@@ -134,7 +134,7 @@ class Transfer(Composite, code=0x14, name="amqp:transfer:list"):
 
 @dataclass
 class Disposition(Composite, code=0x15, name="amqp:disposition:list"):
-    """Tells the state of one or more deliveries."""
+    """Reports the state of one or more deliveries."""
 
     role: Annotated[bool, BOOLEAN]
     first: Annotated[int, UINT]
@@ -261,14 +261,14 @@ class Properties(Composite, code=0x73, name="amqp:properties:list"):
 
 @dataclass
 class SaslMechanisms(Composite, code=0x40, name="amqp:sasl-mechanisms:list"):
-    """What the server offers."""
+    """The mechanisms that the server offers."""
 
     mechanisms: Annotated[list[str], SYMBOLS]
 
 
 @dataclass
 class SaslInit(Composite, code=0x41, name="amqp:sasl-init:list"):
-    """What the client chose."""
+    """The mechanism that the client chose."""
 
     mechanism: Annotated[str, SYMBOL]
     initial_response: Annotated[bytes | None, BINARY] = None

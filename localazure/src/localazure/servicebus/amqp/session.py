@@ -157,7 +157,7 @@ class Session:
             )
 
     def on_detach(self, _frame: Frame, detach: p.Detach) -> None:
-        """The end of a link, or the answer to ours."""
+        """The peer detaches a link, or answers the detach of this end."""
         link = self.links.get(detach.handle)
         if link is None:
             return
