@@ -9,7 +9,11 @@ import pytest
 
 from handlers.configuration.settings import APP_FOLDER
 
-PAGES = [*sorted(APP_FOLDER.glob("*.md")), *sorted(APP_FOLDER.glob("docs/**/*.md"))]
+PAGES = [
+    page
+    for pattern in ("*.md", "docs/**/*.md", "localazure/*.md", "localazure/docs/*.md")
+    for page in sorted(APP_FOLDER.glob(pattern))
+]
 # The pages also name files of other repositories.
 ELSEWHERE = {"tests/orchestrator", "tests/endtoend", "tests/extension_tests"}
 
@@ -47,7 +51,7 @@ def missing_module(dotted: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(APP_FOLDER)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     dead: list[str] = []
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
@@ -60,7 +64,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(APP_FOLDER)))
 def test_every_file_and_module_that_is_named_is_there(page: Path) -> None:
     roots = "|".join(folders())
     text = prose(page)

@@ -38,7 +38,7 @@ def _numbered_alike(parts: list[Step]) -> bool:
     """Not where one may fail while another has attempts left.
 
     The SDK goes on then and numbers its next step; the host goes on when all have ended, and
-    numbers those attempts before it (docs/durable-engine.md).
+    numbers those attempts before it (localazure/docs/durable-engine.md).
     """
     values = {kind: rest for kind, *rest in parts}
     return "failing" not in values or values.get("retried", [0, 1])[1] == 1

@@ -52,7 +52,7 @@ class Verdict(Enum):
     DELIVERED = "delivered"
     RETRY = "retry"
     FINAL = "final"
-    # The port of a local process is closed: not an attempt, see docs/storage-and-event-grid.md.
+    # The port of a local process is closed: not an attempt (docs: storage-and-event-grid.md).
     NOT_LISTENING = "notListening"
 
 

@@ -32,7 +32,7 @@ async def get_metadata(request: web.Request) -> web.Response:
             "audiences": [environment.azure_ml_url],
         },
         # The SDK makes https://{account}.blob.{suffix} of it, which needs DNS and TLS: see
-        # docs/machine-learning.md.
+        # localazure/docs/machine-learning.md.
         "suffixes": {"storage": f"core.localhost:{environment.ports.blob}"},
     }
     return web.json_response([cloud])

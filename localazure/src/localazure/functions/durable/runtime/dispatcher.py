@@ -8,7 +8,7 @@ its activities and timers, and its next episode. Transactions become durable in 
 they are handed in, so that the store holds at any moment what could have been at some moment of a
 slower host. Whatever leaves the instance (messages, children, answers to clients) waits until the
 turn is durable. When a transaction fails, all later ones fail with it, everything in memory is
-dropped, and the store is read anew (docs/durable-engine.md).
+dropped, and the store is read anew (localazure/docs/durable-engine.md).
 """
 
 from __future__ import annotations
