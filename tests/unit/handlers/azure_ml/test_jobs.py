@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -306,3 +307,17 @@ def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
     world.workspace.jobs.cancel_faults.append(fail)
     with pytest.raises(Exception, match="no"):
         cancel_job(world.clients, CANCEL)
+
+
+def test_a_run_is_submitted_with_the_job_file_of_its_configuration(
+    world: World, tmp_path: Path
+) -> None:
+    """Whatever is deployed meanwhile: every attempt at a batch runs the same job."""
+    record = "configurations/digits/c0ffee.json"
+    world.records.blobs[record] = json.dumps({"pipeline": "", "job": JOB_YML}).encode()
+    write_job(tmp_path, JOB_YML.replace("python train.py", "python other.py"))
+    request = run_request().model_copy(update={"configuration": "c0ffee"})
+    submit_job(world.clients, REQUEST.model_copy(update={"request": request}))
+    sent = world.workspace.jobs.store[RUN,]
+    assert sent.command.startswith("python train.py")
+    assert sent.tags["landfall.configuration"] == "c0ffee"

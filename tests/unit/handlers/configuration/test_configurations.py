@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from handlers.configuration.configurations import read_job_file, resolve_configuration
+from handlers.configuration.settings import APP_FOLDER
+from orchestrations.contracts.configurations import ResolveConfiguration
+from orchestrations.errors import InvalidPipeline
+from tests.unit.handlers.azure_ml_fake import World, make_world
+
+DIGITS = ResolveConfiguration(pipeline="digits")
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> Path:
+    shutil.copytree(APP_FOLDER / "pipelines" / "digits", tmp_path / "digits")
+    return tmp_path
+
+
+@pytest.fixture
+def world(pipelines: Path) -> World:
+    return make_world({"PIPELINES_FOLDER": str(pipelines)})
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), "utf-8")
+
+
+def test_the_hash_is_of_both_files_together_and_the_text_is_kept(
+    world: World, pipelines: Path
+) -> None:
+    first = resolve_configuration(world.clients, DIGITS)
+    job = (pipelines / "digits" / first.pipeline.job).read_text("utf-8")
+    assert resolve_configuration(world.clients, DIGITS) == first
+    edit(pipelines / "digits" / "pipeline.yml", "floor: ", "floor: 0.9 # ")
+    second = resolve_configuration(world.clients, DIGITS)
+    assert second.pipeline.gate.floor == 0.9
+    edit(pipelines / "digits" / first.pipeline.job, "type: command", "type: command # changed")
+    third = resolve_configuration(world.clients, DIGITS)
+    assert len({first.hash, second.hash, third.hash}) == 3
+    assert read_job_file(world.clients, "digits", first.hash) == job
+    assert read_job_file(world.clients, "digits", third.hash) != job
+
+
+def test_a_pipeline_that_is_not_deployed_any_more_is_named(world: World, pipelines: Path) -> None:
+    shutil.rmtree(pipelines / "digits")
+    with pytest.raises(InvalidPipeline, match=r"digits/pipeline\.yml: cannot be read"):
+        resolve_configuration(world.clients, DIGITS)
+
+
+def test_a_record_that_was_deleted_is_named(world: World) -> None:
+    with pytest.raises(InvalidPipeline, match=r"configurations/digits/c0ffee\.json was deleted"):
+        read_job_file(world.clients, "digits", "c0ffee")
