@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -147,6 +148,12 @@ class Cloud:
                 }
                 for message in await receiver.peek_messages(max_message_count=100)
             ]
+
+    async def all_metrics(self, run: dict[str, Any]) -> dict[str, float]:
+        """Every metric that a run's job left; the run itself has only those that the gate reads."""
+        records = self.blobs.get_container_client("landfall")
+        download = await records.download_blob(run["results"])
+        return json.loads(await download.readall())["metrics"]
 
     async def wait_for_checkpoint(self, dataset_version: str, timeout_seconds: float) -> str:
         """The name of the first checkpoint that training has put into the datastore.

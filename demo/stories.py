@@ -199,7 +199,8 @@ async def killed(stage: Stage) -> Facts:
     failed, again = await stage.runs_end(2)
     expect(failed["state"] == "retrying", f"run {failed['id']} ended {failed['state']}")
     _succeeded(again)
-    resumed_from = again["metrics"]["resumed_from_step"]
+    metrics = await stage.cloud.all_metrics(again)
+    resumed_from = metrics["resumed_from_step"]
     expect(resumed_from > 0, f"run {again['id']} started from scratch")
     await stage.told(again["id"], "succeeded")
     return {
@@ -207,7 +208,7 @@ async def killed(stage: Stage) -> Facts:
         "killed_run": failed["id"],
         "retried_as": again["id"],
         "resumed_from_step": resumed_from,
-        "steps": again["metrics"]["steps"],
+        "steps": metrics["steps"],
         "accuracy": again["metrics"]["accuracy"],
         "model_version": again["model"]["version"],
     }

@@ -9,7 +9,8 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import call
+from orchestrations.activities import Step, call
+from orchestrations.contracts.configurations import ResolveConfiguration
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, SurveyZone
 from orchestrations.contracts.landing import (
     ClaimDataset,
@@ -34,7 +35,8 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
 
     1. Look at the zone until the batch is whole (`settling.settle`), waiting on a timer; the
        external event `look` (a marker blob landed) cuts the wait short.
-    2. Freeze the zone's listing into a manifest; its hash is the dataset version.
+    2. Freeze the zone's listing into a manifest; its hash is the dataset version. Resolve the
+       configuration (`pipeline.yml` and `job.yml`) that every attempt at it uses.
     3. Claim the version. Whoever claimed it first trains on it: the same content never starts a
        second run, whenever and through whichever door it comes again.
     4. Record how the window ended, for `explain`.
@@ -61,9 +63,10 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
         context,
         FreezeManifest(pipeline=pipeline, frozen_at=context.current_utc_datetime),
     )
-    result = yield from _claim(context, request, dataset, opened_at)
+    first_attempt = yield from _first_attempt(context, request, dataset)
+    result = yield from _claim(context, request, first_attempt, opened_at)
     if result.outcome == "started":
-        yield from _train(context, request, dataset, opened_at)
+        yield from _train(context, first_attempt, opened_at)
     if request.settled:
         return result.to_dict()
 
@@ -111,15 +114,14 @@ def _wait_until_whole(
 def _claim(
     context: DurableOrchestrationContext,
     request: LandingRequest,
-    dataset: Dataset,
+    first_attempt: RunRequest,
     opened_at: datetime,
 ) -> Generator[Any, Any, LandingResult]:
-    name = request.pipeline.name
+    name, dataset = request.pipeline.name, first_attempt.dataset
     window = window_id(context.instance_id, opened_at)
     if dataset.blobs == 0:
         result = LandingResult(pipeline=name, outcome="empty")
     else:
-        first_attempt = _first_attempt(request, dataset)
         run = run_id(name, dataset.version, first_attempt.attempt)
         claim = yield from call(
             context, ClaimDataset(request=first_attempt, run=run, window=window)
@@ -143,25 +145,29 @@ def _claim(
     return result
 
 
-def _first_attempt(request: LandingRequest, dataset: Dataset) -> RunRequest:
+def _first_attempt(
+    context: DurableOrchestrationContext, request: LandingRequest, dataset: Dataset
+) -> Step[RunRequest]:
+    """The request of the first run, with the configuration that is in force at the freeze."""
+    configuration = yield from call(context, ResolveConfiguration(pipeline=request.pipeline.name))
     return RunRequest(
-        pipeline=request.pipeline, dataset=dataset, attempt=1, callback_url=request.callback_url
+        pipeline=configuration.pipeline,
+        dataset=dataset,
+        attempt=1,
+        callback_url=request.callback_url,
+        configuration=configuration.hash,
     )
 
 
 def _train(
-    context: DurableOrchestrationContext,
-    request: LandingRequest,
-    dataset: Dataset,
-    opened_at: datetime,
+    context: DurableOrchestrationContext, first_attempt: RunRequest, opened_at: datetime
 ) -> Generator[Any, Any, None]:
-    pipeline = request.pipeline
-    run = run_id(pipeline.name, dataset.version, attempt=1)
+    pipeline = first_attempt.pipeline
+    run = run_id(pipeline.name, first_attempt.dataset.version, attempt=1)
     _announce(
         context,
         LandingStatus(phase="training", pipeline=pipeline.name, opened_at=opened_at, run=run),
     )
-    first_attempt = _first_attempt(request, dataset)
     # A run that was terminated or broke is told of by reconciliation. The zone goes on. (The SDK
     # raises a bare Exception.)
     with contextlib.suppress(Exception):

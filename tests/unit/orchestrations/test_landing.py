@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from handlers.triggers.blob_created import ensure_landing
 from orchestrations.activities import RESULT_KEY
 from orchestrations.contracts.base import Done
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, Survey
 from orchestrations.contracts.landing import (
     Claim,
@@ -22,9 +23,11 @@ from orchestrations.contracts.landing import (
     RecordWindow,
 )
 from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.landing import LOOKS_PER_GENERATION, landing
 from orchestrations.manifest import ManifestLine
 from orchestrations.names import dataset_version, landing_instance, zone_fingerprint
+from orchestrations.pipeline import Pipeline
 from tests.unit.orchestrations.examples import PIPELINE
 from tests.unit.orchestrations.simulation import START, Simulation, finish
 
@@ -41,6 +44,8 @@ class Zone:
     claims: dict[str, Claim] = field(default_factory=dict)
     windows: list[RecordWindow] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
+    requests: list[RunRequest] = field(default_factory=list)
+    deployed: Pipeline = PIPELINE
     surveys: int = 0
 
     def __post_init__(self) -> None:
@@ -49,6 +54,7 @@ class Zone:
             activities={
                 "survey_zone": self.survey,
                 "freeze_manifest": self.freeze,
+                "resolve_configuration": self.resolve,
                 "claim_dataset": self.claim,
                 "record_window": self.record,
             },
@@ -105,6 +111,9 @@ class Zone:
             )
         )
 
+    def resolve(self, _: Any) -> Any:
+        return _result(Configuration(hash="c0ffee", pipeline=self.deployed))
+
     def claim(self, given: Any) -> Any:
         request = ClaimDataset.from_dict(given)
         ours = Claim(run=request.run, window=request.window)
@@ -116,6 +125,7 @@ class Zone:
 
     def train(self, context: Any) -> Generator[Any, Any, str]:
         request = RunInput.from_dict(context.get_input()).request
+        self.requests.append(request)
         self.trained.append(request.dataset.version)
         yield context.create_timer(
             context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
@@ -134,6 +144,18 @@ def _result(contract: Any) -> dict[str, Any]:
 
 def at(zone: Zone, seconds: float, action: Any) -> None:
     zone.simulation.at(START + timedelta(seconds=seconds), action)
+
+
+def test_a_run_has_the_configuration_that_is_in_force_at_the_freeze() -> None:
+    """A floor that is raised while a landing is under way counts for its batch."""
+    zone = Zone()
+    zone.put("1.png", "x")
+    gate = PIPELINE.gate.model_copy(update={"floor": 0.99})
+    zone.deployed = PIPELINE.model_copy(update={"gate": gate})
+    zone.simulation.run()
+    (request,) = zone.requests
+    assert request.pipeline.gate.floor == 0.99
+    assert request.configuration == "c0ffee"
 
 
 def test_a_burst_of_events_is_one_run_after_the_quiet_time() -> None:
