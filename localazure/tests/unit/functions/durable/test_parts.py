@@ -21,7 +21,7 @@ from localazure.functions.durable.engine.versioning import (
     compare,
 )
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime.inboxes import Mailboxes
+from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.store.records import Message, Timer, microseconds, moment
 
@@ -94,7 +94,7 @@ def test_compounds_of_ended_and_open_parts(ended: list[bool]) -> None:
 
 
 def test_mailboxes_keep_order() -> None:
-    mail = Mailboxes()
+    mail = Inboxes()
     messages = [Message(target="a", event={"n": n}) for n in range(4)]
     for message in messages:
         mail.put(message)

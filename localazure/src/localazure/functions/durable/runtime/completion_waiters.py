@@ -1,18 +1,18 @@
-"""Who waits for the end of an instance."""
+"""Completion waiters: tasks that wait until an instance has ended."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Endings:
-    """Waits for the ends of instances; used by one event loop."""
+class CompletionWaiters:
+    """Tasks of one event loop, by the instance that they wait for."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     async def wait(self, instance_id: str) -> None:
-        """Return when `tell` is called next for this instance."""
+        """Return at the next `notify` for this instance."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(instance_id, set()).add(future)
         try:
@@ -23,8 +23,8 @@ class Endings:
             if not waiting:
                 self._waiting.pop(instance_id, None)
 
-    def tell(self, instance_id: str) -> None:
-        """It is durable that an instance has ended."""
+    def notify(self, instance_id: str) -> None:
+        """Wake the waiters of an instance whose end is durable."""
         for future in self._waiting.pop(instance_id, ()):
             if not future.done():
                 future.set_result(None)

@@ -34,13 +34,13 @@ from localazure.functions.durable.engine.versioning import FailureStrategy, acce
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
-from localazure.functions.durable.runtime.completion_waiters import Endings
+from localazure.functions.durable.runtime.completion_waiters import CompletionWaiters
 from localazure.functions.durable.runtime.entities import EntityRunner
-from localazure.functions.durable.runtime.inboxes import Mailboxes
-from localazure.functions.durable.runtime.instance_cache import LiveInstance, LiveInstances
+from localazure.functions.durable.runtime.inboxes import Inboxes
+from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
-from localazure.functions.durable.store.records import Delivery, Message, Rewrite, Turn
+from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
 from localazure.functions.durable.store.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Dispatcher:
         clock: the current time, UTC.
 
     Attributes:
-        endings: hears of every instance that has ended.
+        completion_waiters: notified of every instance that has ended.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Dispatcher:
         self._known = known
         self._options = options
         self._clock = clock
-        self._mail = Mailboxes()
-        self._live = LiveInstances(store)
-        self.endings = Endings()
+        self._mail = Inboxes()
+        self._live = InstanceCache(store)
+        self.completion_waiters = CompletionWaiters()
         self._timers = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
         self._reload: asyncio.TimerHandle | None = None  # set: the store has to be read anew first
@@ -233,7 +233,7 @@ class Dispatcher:
             ended = time.monotonic()
             live.replay_again_at = ended + (ended - began)
 
-    def _gathers(self, live: LiveInstance) -> bool:
+    def _gathers(self, live: CachedInstance) -> bool:
         """Whether a long replay should rather wait for more messages; it is woken then."""
         if live.pending:
             return True  # `_on_durable` wakes it
@@ -244,7 +244,7 @@ class Dispatcher:
         self._orchestrations.request_later(execution.instance_id, left_seconds)
         return True
 
-    async def _run_live(self, live: LiveInstance) -> None:
+    async def _run_live(self, live: CachedInstance) -> None:
         messages = self._current_mail(live)
         instance = live.instance
         batch = episode.next_batch(
@@ -281,7 +281,7 @@ class Dispatcher:
         if not future.cancelled() and future.exception() is None:
             self._activities.settle([message])
 
-    def _current_mail(self, live: LiveInstance) -> list[Message]:
+    def _current_mail(self, live: CachedInstance) -> list[Message]:
         """Messages of the current execution; timers of an earlier one are dropped on the way."""
         execution = live.instance.execution
         waiting = list(self._mail.of(execution.instance_id))
@@ -295,7 +295,7 @@ class Dispatcher:
         self._mail.remove(execution.instance_id, stale)
         return list(self._mail.of(execution.instance_id))
 
-    async def _effects(self, live: LiveInstance, events: list[Event]) -> Effects | None:
+    async def _effects(self, live: CachedInstance, events: list[Event]) -> Effects | None:
         """What the next episode changes; None when this host does not take the instance."""
         instance, at = live.instance, self._now()
         execution = instance.execution
@@ -350,7 +350,7 @@ class Dispatcher:
         _logger.warning("%s: it waits for one that does", message)
         return None
 
-    def _commit(self, live: LiveInstance, consumed: list[Message], effects: Effects) -> None:
+    def _commit(self, live: CachedInstance, consumed: list[Message], effects: Effects) -> None:
         """Hand the turn in, and go on as if it were durable."""
         execution = live.instance.execution
         turn, after = episode_commit.build(self._store, live, consumed, effects, self._clock())
@@ -381,7 +381,11 @@ class Dispatcher:
             self.fire_timers()
 
     def _on_durable(
-        self, generation: int, live: LiveInstance, turn: Turn, future: asyncio.Future[Delivery]
+        self,
+        generation: int,
+        live: CachedInstance,
+        turn: EpisodeCommit,
+        future: asyncio.Future[Delivery],
     ) -> None:
         if future.cancelled() or future.exception() is not None:
             return  # `_on_failure` is called too
@@ -390,7 +394,7 @@ class Dispatcher:
         if turn.ended:
             self._activities.forget(turn.execution.execution_id)
             if turn.next_execution is None:
-                self.endings.tell(turn.execution.instance_id)
+                self.completion_waiters.notify(turn.execution.instance_id)
         if generation == self._store.generation:
             self._live.settle(live)
         if self._mail.of(turn.execution.instance_id):

@@ -12,8 +12,8 @@ from typing import Any
 from localazure.functions import logs
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
-from localazure.functions.durable.runtime.inboxes import Mailboxes
-from localazure.functions.durable.store.records import EntityTurn, Message
+from localazure.functions.durable.runtime.inboxes import Inboxes
+from localazure.functions.durable.store.records import EntityCommit, Message
 from localazure.functions.durable.store.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class EntityRunner:
         store: Store,
         invoke: Invoke,
         known: KnownFunctions,
-        mail: Mailboxes,
+        mail: Inboxes,
         deliver: Callable[[Message], None],
         clock: Callable[[], datetime],
         batch_size: int,
@@ -133,7 +133,7 @@ class EntityRunner:
                 for operation, text in zip(operations, answers, strict=True)
                 if not operation.is_signal
             ]
-            turn = EntityTurn(
+            turn = EntityCommit(
                 entity_id=identifier, at=at, state_json=after, consumed=messages, messages=replies
             )
             delivered = await self._store.commit_entity(turn)

@@ -22,14 +22,20 @@ from localazure.functions.durable.engine.instance import (
     Parent,
     Status,
 )
-from localazure.functions.durable.runtime.instance_cache import LiveInstance
-from localazure.functions.durable.store.records import Activity, Child, Message, Timer, Turn
+from localazure.functions.durable.runtime.instance_cache import CachedInstance
+from localazure.functions.durable.store.records import (
+    Activity,
+    Child,
+    EpisodeCommit,
+    Message,
+    Timer,
+)
 from localazure.functions.durable.store.store import Store
 
 
 def build(
-    store: Store, live: LiveInstance, consumed: list[Message], effects: Effects, now: datetime
-) -> tuple[Turn, Instance]:
+    store: Store, live: CachedInstance, consumed: list[Message], effects: Effects, now: datetime
+) -> tuple[EpisodeCommit, Instance]:
     """The transaction, and the instance as it will be.
 
     Args:
@@ -54,7 +60,7 @@ def build(
         last_updated_at=now,
     )
     ended = finished or following is not None
-    turn = Turn(
+    turn = EpisodeCommit(
         execution=execution,
         at=now,
         episode=None if following else live.episodes,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localazure.functions.durable.store.records import Message
 
 
-class Mailboxes:
+class Inboxes:
     """Messages by receiver, each receiver's in order of arrival."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Mailboxes:
         self._waiting.setdefault(message.target, []).append(message)
 
     def of(self, target: str) -> Sequence[Message]:
-        """What waits for a receiver."""
+        """The waiting messages of a receiver."""
         return self._waiting.get(target, ())
 
     def remove(self, target: str, messages: Sequence[Message]) -> None:
@@ -36,7 +36,7 @@ class Mailboxes:
         waiting[next(n for n, one in enumerate(waiting) if one is message)] = other
 
     def targets(self) -> list[str]:
-        """Who has mail."""
+        """Receivers with messages."""
         return list(self._waiting)
 
     def reset(self) -> None:
@@ -44,5 +44,5 @@ class Mailboxes:
         self._waiting.clear()
 
     def clear(self, target: str) -> None:
-        """Drop everything for a receiver that is no more."""
+        """Drop all messages of a receiver that has ended."""
         self._waiting.pop(target, None)

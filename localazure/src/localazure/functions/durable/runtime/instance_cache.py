@@ -17,7 +17,7 @@ from localazure.functions.durable.store.store import Store
 MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 
 
-class LiveInstance:
+class CachedInstance:
     """One instance between two episodes.
 
     Args:
@@ -29,13 +29,13 @@ class LiveInstance:
         self.is_running = False
         """Whether an episode of it runs."""
         self.pending = 0
-        """How many turns were handed in and are not durable yet."""
+        """Commits that were submitted and are not durable yet."""
         self.replay_again_at = 0.0
         """Before that (monotonic clock) replays would take more than half of the time."""
         self.take(instance, pieces)
 
     def take(self, instance: Instance, pieces: Sequence[str]) -> None:
-        """Be this from now on."""
+        """Replace the row and the history."""
         self.instance = instance
         self.episodes = len(pieces)
         self.events: list[Event] = history.decode(",".join(pieces))
@@ -43,13 +43,13 @@ class LiveInstance:
         self.replay_anew()
 
     def replay_anew(self) -> None:
-        """Forget what earlier episodes left to make the next one shorter."""
+        """Drop the replay state of earlier episodes: the next replay starts at the beginning."""
         self.cursor = ReplayCursor()
         self.memo: dict[str, Any] = {}
         """See `OrchestratorTrigger.memo`."""
 
 
-class LiveInstances:
+class InstanceCache:
     """A cache of live instances, least recently used out first.
 
     An instance stays while its episode runs, and while it has turns that are not durable yet.
@@ -57,10 +57,10 @@ class LiveInstances:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cached: OrderedDict[str, LiveInstance] = OrderedDict()
+        self._cached: OrderedDict[str, CachedInstance] = OrderedDict()
         self._characters = 0
 
-    def load(self, instance_id: str) -> LiveInstance | None:
+    def load(self, instance_id: str) -> CachedInstance | None:
         """A live instance; None when it has finished or never was."""
         live = self._cached.get(instance_id)
         if live is not None:
@@ -69,17 +69,17 @@ class LiveInstances:
         instance = self._store.instance(instance_id)
         if instance is None or instance.status not in LIVE:
             return None
-        live = LiveInstance(instance, self._store.history(instance.execution.execution_id))
+        live = CachedInstance(instance, self._store.history(instance.execution.execution_id))
         self._add(live)
         return live
 
     def begin(self, instance: Instance) -> None:
         """Take an instance that was created, unless it has been loaded since."""
         if instance.execution.instance_id not in self._cached:
-            self._add(LiveInstance(instance, ()))
+            self._add(CachedInstance(instance, ()))
 
     def extend(
-        self, live: LiveInstance, instance: Instance, piece: str, events: list[Event]
+        self, live: CachedInstance, instance: Instance, piece: str, events: list[Event]
     ) -> None:
         """Note what an episode appended, in a turn that has been handed in."""
         live.instance = instance
@@ -89,13 +89,13 @@ class LiveInstances:
         live.pending += 1
         self._count(len(piece))
 
-    def renew(self, live: LiveInstance, instance: Instance) -> None:
+    def renew(self, live: CachedInstance, instance: Instance) -> None:
         """Note that another execution begins, in a turn that has been handed in."""
         self._count(-live.characters)
         live.take(instance, ())
         live.pending += 1
 
-    def settle(self, live: LiveInstance) -> None:
+    def settle(self, live: CachedInstance) -> None:
         """Note that a turn became durable."""
         live.pending -= 1
         if not live.pending and live.instance.status not in LIVE:
@@ -112,7 +112,7 @@ class LiveInstances:
         self._cached.clear()
         self._characters = 0
 
-    def _add(self, live: LiveInstance) -> None:
+    def _add(self, live: CachedInstance) -> None:
         self._cached[live.instance.execution.instance_id] = live
         self._count(live.characters)
 

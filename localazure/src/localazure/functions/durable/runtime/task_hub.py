@@ -95,7 +95,7 @@ class TaskHub:
         """
         # Between the look and the wait the event loop has no turn to take an end in.
         while (instance := self.instance(instance_id)).status not in FINISHED:
-            await self._dispatcher.endings.wait(instance_id)
+            await self._dispatcher.completion_waiters.wait(instance_id)
         return instance
 
     def instance(self, instance_id: str) -> Instance:

@@ -123,7 +123,7 @@ class Child:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class EpisodeCommit:
     """Everything that one episode changes.
 
     Attributes:
@@ -171,7 +171,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntityTurn:
+class EntityCommit:
     """Everything that one batch of operations changes. `state_json` None deletes the entity."""
 
     entity_id: str

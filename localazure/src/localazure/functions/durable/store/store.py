@@ -23,13 +23,13 @@ from localazure.functions.durable.store import transactions
 from localazure.functions.durable.store.records import (
     Activity,
     Delivery,
-    EntityTurn,
+    EntityCommit,
+    EpisodeCommit,
     InstanceQuery,
     Message,
     Position,
     Rewrite,
     Timer,
-    Turn,
     microseconds,
     moment,
     position,
@@ -93,11 +93,11 @@ class Store:
         """Have an activity go on later."""
         return await self._submit(lambda db: transactions.postpone_activity(db, activity))
 
-    def commit(self, turn: Turn, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
+    def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
         """Commit an episode; see `Database.submit` for patience."""
         return self._submit(lambda db: transactions.commit(db, turn), is_patient=is_patient)
 
-    async def commit_entity(self, turn: EntityTurn) -> list[Message]:
+    async def commit_entity(self, turn: EntityCommit) -> list[Message]:
         """Commit a batch of operations."""
         return await self._submit(lambda db: transactions.commit_entity(db, turn))
 

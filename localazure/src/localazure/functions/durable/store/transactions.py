@@ -13,7 +13,8 @@ from localazure.functions.durable.store.records import (
     Activity,
     Conflict,
     Delivery,
-    EntityTurn,
+    EntityCommit,
+    EpisodeCommit,
     InstanceExists,
     InstanceFinished,
     InstanceMissing,
@@ -21,7 +22,6 @@ from localazure.functions.durable.store.records import (
     NotFailed,
     Rewrite,
     Timer,
-    Turn,
     microseconds,
 )
 
@@ -78,7 +78,7 @@ def postpone_activity(connection: sqlite3.Connection, activity: Activity) -> boo
     return changed.rowcount == 1
 
 
-def commit_entity(connection: sqlite3.Connection, turn: EntityTurn) -> list[Message]:
+def commit_entity(connection: sqlite3.Connection, turn: EntityCommit) -> list[Message]:
     """Commit a batch of operations; the answers that have a receiver.
 
     Raises:
@@ -134,7 +134,7 @@ def purge(connection: sqlite3.Connection, instance_ids: Sequence[str]) -> int:
     return count
 
 
-def commit(connection: sqlite3.Connection, turn: Turn) -> Delivery:
+def commit(connection: sqlite3.Connection, turn: EpisodeCommit) -> Delivery:
     """Commit an episode.
 
     Raises:

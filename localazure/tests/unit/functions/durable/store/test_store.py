@@ -15,13 +15,13 @@ from localazure.functions.durable.engine.instance import Execution, Instance, St
 from localazure.functions.durable.store.records import (
     Activity,
     Conflict,
+    EpisodeCommit,
     InstanceExists,
     InstanceFinished,
     InstanceMissing,
     InstanceQuery,
     Message,
     Timer,
-    Turn,
 )
 from localazure.functions.durable.store.store import Store
 
@@ -57,8 +57,8 @@ ACTIVITY = Activity(instance_id="i0", execution_id="e0", event_id=0, name="act",
 TIMER = Timer(instance_id="i0", execution_id="e0", event_id=1, fire_at=AT)
 
 
-def turn(store: Store, status: Status = Status.RUNNING, **changes: object) -> Turn:
-    base = Turn(
+def turn(store: Store, status: Status = Status.RUNNING, **changes: object) -> EpisodeCommit:
+    base = EpisodeCommit(
         execution=execution(),
         at=NOW,
         episode=0,
