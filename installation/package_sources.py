@@ -72,7 +72,7 @@ def uv_variables(settings: Mapping[str, str], environment: Mapping[str, str]) ->
     return {
         variable: value
         for variable, value in variables.items()
-        if variable not in environment and _OLDER.get(variable) not in environment
+        if variable not in environment and _OLDER.get(variable, variable) not in environment
     }
 
 
