@@ -42,7 +42,9 @@ def interpreter(folder: Path, version: tuple[int, int, int]) -> Path:
 def make(
     clone: Path, *arguments: str, first_on_path: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    # `make test` passes its own PYTHON and options on to every make below it.
+    passed_on = ("PYTHON", "VENV", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in passed_on}
     if first_on_path:
         environment["PATH"] = f"{first_on_path}:{environment['PATH']}"
     return subprocess.run(
