@@ -12,7 +12,7 @@ from typing import Final
 import azure.functions
 
 _SDK: Final = Path(azure.functions.__file__).parent
-_HOST: Final = (Path(__file__).parent, Path(importlib.__file__ or "").parent)
+_HOST: Final = (Path(__file__).parents[1], Path(importlib.__file__ or "").parent)
 _WORKER: Final = (_SDK, _SDK.parent / "durable_functions")
 _FROZEN: Final = "<frozen importlib"
 _HEADING: Final = "Traceback (most recent call last):\n"
