@@ -23,7 +23,7 @@ from orchestrations.errors import InvalidRequest
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("landfall")
 
 MAXIMUM = 100
 

@@ -22,7 +22,7 @@ from orchestrations.names import run_id
 from orchestrations.retraining import retraining
 from orchestrations.retrying import describe
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("landfall")
 
 
 def run_of(request: RunRequest) -> str:

@@ -34,7 +34,7 @@ from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS
 from orchestrations.retrying import describe
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("landfall")
 
 CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 

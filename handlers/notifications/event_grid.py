@@ -1,6 +1,6 @@
 """Publish CloudEvents to a custom topic of Event Grid, with a bounded patience.
 
-Left to itself the SDK waits 300 s for an answer, and then for as long as a Retry-After asks for:
+By default the SDK waits 300 s for an answer, and then for as long as a Retry-After asks for:
 longer than a function may run. What is given to the constructor of its client is dropped (4.22);
 the options of a single `send` arrive.
 https://learn.microsoft.com/azure/event-grid/post-to-custom-topic
@@ -37,7 +37,7 @@ class EventGridTopic:
         """
         self._client.send(
             event,
-            retry_total=0,  # the caller's ladder is the patience
+            retry_total=0,  # the queue `notifications` retries
             connection_timeout=TIMEOUT_SECONDS,
             read_timeout=TIMEOUT_SECONDS,
             permit_redirects=False,  # the key is for this host alone
