@@ -1,15 +1,15 @@
 """Landfall's composition root: every function by name, and nothing else.
 
-The way of the data: `on_blob_event` → `landing` → `retraining` → `deliver_notification`; around it
-other systems (`start_run`), the second chance (`on_retry`, `redrive`), and the broom (`reconcile`).
+The way of the data: `on_blob_events` → `landing` → `retraining` → `deliver_notification`. Beside
+it: other systems (`start_run`), second chances (`on_retry`, `redrive`, `release`), and `reconcile`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from datetime import UTC, datetime
+from typing import List  # noqa: UP035 - see on_blob_events
 
 import azure.durable_functions as df
 import azure.functions as func
@@ -21,10 +21,11 @@ from handlers.durable.activity_adapter import functions as activity_functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
 from handlers.triggers import http_api
-from handlers.triggers.blob_created import handle_blob_event
+from handlers.triggers.blob_created import handle_blob_event, handle_queued_blob_events
 from handlers.triggers.explain import explain_blob
-from handlers.triggers.job_state_changed import handle_job_event
+from handlers.triggers.job_state_changed import handle_job_event, handle_queued_job_events
 from handlers.triggers.reconciliation import reconcile as reconcile_all
+from handlers.triggers.release import release_batch
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 
@@ -32,7 +33,7 @@ logger = logging.getLogger("landfall")
 settings = Settings(os.environ)
 clients = Clients(settings)
 # Read at once: a deployment with a broken pipeline file must not come up.
-pipelines = load_pipelines(settings.pipelines_folder)
+pipelines = load_pipelines(settings.pipelines_folder, records_container=settings.records_container)
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
 for orchestrator in (landing, retraining):
@@ -42,20 +43,52 @@ for function in activity_functions(clients):
     app.activity_trigger(input_name="request_document")(function)
 
 
+@app.service_bus_queue_trigger(
+    arg_name="messages",
+    queue_name="blob-events",
+    connection="ServiceBus",
+    cardinality=func.Cardinality.MANY,
+)
+@app.durable_client_input(client_name="starter")
+async def on_blob_events(
+    messages: List[func.ServiceBusMessage],  # noqa: UP006 - the worker refuses list[…]
+    starter: df.DurableOrchestrationClient,
+) -> None:
+    """Data landed: have a landing under way. Event Grid delivers to the queue."""
+    now = datetime.now(UTC)
+    decisions = await handle_queued_blob_events(clients, pipelines, starter, messages, now=now)
+    logger.info("%d blob events: %s", len(messages), dict(decisions))
+
+
 @app.event_grid_trigger(arg_name="event")
 @app.durable_client_input(client_name="starter")
 async def on_blob_event(event: func.EventGridEvent, starter: df.DurableOrchestrationClient) -> None:
-    """Data landed: decide on the event, and have a landing under way."""
+    """The same without the queue: a second door, for a small deployment that is public."""
     now = datetime.now(UTC)
-    decision = await handle_blob_event(clients, pipelines, starter, event, now=now)
-    logger.info("%s: %s", event.subject, decision)
+    decisions = await handle_blob_event(clients, pipelines, starter, event, now=now)
+    logger.info("%s: %s", event.subject, dict(decisions))
+
+
+@app.service_bus_queue_trigger(
+    arg_name="messages",
+    queue_name="job-events",
+    connection="ServiceBus",
+    cardinality=func.Cardinality.MANY,
+)
+@app.durable_client_input(client_name="starter")
+async def on_job_events(
+    messages: List[func.ServiceBusMessage],  # noqa: UP006 - the worker refuses list[…]
+    starter: df.DurableOrchestrationClient,
+) -> None:
+    """Jobs of Azure ML changed their states: wake the runs that wait for them."""
+    await handle_queued_job_events(clients, starter, messages)
 
 
 @app.event_grid_trigger(arg_name="event")
 @app.durable_client_input(client_name="starter")
 async def on_job_event(event: func.EventGridEvent, starter: df.DurableOrchestrationClient) -> None:
-    """A job of Azure ML changed its state: the run that waits for it looks at once."""
-    await handle_job_event(clients, starter, event)
+    """The same without the queue."""
+    await handle_job_event(clients, starter, event, now=datetime.now(UTC))
 
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="retries", connection="ServiceBus")
@@ -141,8 +174,30 @@ async def redrive(req: func.HttpRequest) -> func.HttpResponse:
     return (await http_api.redrive(clients, body=req.get_body())).to_response()
 
 
+@app.route("pipelines/{name}/release", methods=["POST"])
+@app.durable_client_input(client_name="starter")
+async def release(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """Let a held batch be trained on."""
+    answer = await release_batch(
+        clients, pipelines, starter, name=req.route_params["name"], body=req.get_body()
+    )
+    return answer.to_response()
+
+
 @app.route("explain", methods=["GET"])
-async def explain(req: func.HttpRequest) -> func.HttpResponse:
-    """Why did this blob start a run, or why not?"""
-    answer = await asyncio.to_thread(explain_blob, clients, pipelines, req.params.get("blob", ""))
+@app.durable_client_input(client_name="starter")
+async def explain(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """What became of a blob, and why?"""
+    answer = await explain_blob(
+        clients,
+        pipelines,
+        starter,
+        address=req.params.get("blob", ""),
+        model=req.params.get("model"),
+        now=datetime.now(UTC),
+    )
     return answer.to_response()

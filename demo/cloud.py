@@ -21,6 +21,7 @@ from demo.waiting import eventually
 
 LANDING_CONTAINER = "landing"
 PREFIX = "digits/"
+MARKER = "_SUCCESS"
 PARALLEL_UPLOADS = 8
 ENDED = {"succeeded", "rejected", "failed", "cancelled", "superseded", "retrying"}
 
@@ -35,8 +36,16 @@ class Cloud:
     http: aiohttp.ClientSession
     blobs: BlobServiceClient
 
-    async def upload(self, files: Sequence[File], progress: Callable[[int], None]) -> None:
-        """Land files, several at a time, as an uploader would."""
+    async def upload(
+        self, files: Sequence[File], progress: Callable[[int], None], *, whole: bool = True
+    ) -> None:
+        """Land files, several at a time, as an uploader would; the marker last, where all is there.
+
+        Args:
+            files: what lands.
+            progress: is told how many have landed.
+            whole: whether the marker follows.
+        """
         container = self.blobs.get_container_client(LANDING_CONTAINER)
         waiting = asyncio.Semaphore(PARALLEL_UPLOADS)
         done = 0
@@ -51,6 +60,8 @@ class Cloud:
         async with asyncio.TaskGroup() as group:
             for path, content in files:
                 group.create_task(upload_one(path, content))
+        if whole:
+            await container.upload_blob(PREFIX + MARKER, b"", overwrite=True)
 
     async def api(self, path: str, **query: str) -> Any:
         """GET something from the app's HTTP API."""
@@ -112,13 +123,29 @@ class Cloud:
 
     async def subscribe(self, name: str, topic: str, url: str, schema: str) -> None:
         """Have Event Grid deliver a topic's events to the demo."""
+        destination = {"endpointType": "WebHook", "properties": {"endpointUrl": url}}
+        await self._put_subscription(name, topic, destination, schema)
+
+    async def open_second_door(self) -> None:
+        """Have Event Grid bring blob events to the function as well, past the queue."""
+        place = self.endpoints["azure_ml"]
+        resource_id = (
+            f"/subscriptions/{place['subscription_id']}/resourceGroups/{place['resource_group']}"
+            "/providers/Microsoft.Web/sites/landfall/functions/on_blob_event"
+        )
+        destination = {"endpointType": "AzureFunction", "properties": {"resourceId": resource_id}}
+        await self._put_subscription("second-door", "storage", destination, "EventGridSchema")
+
+    async def _put_subscription(
+        self, name: str, topic: str, destination: dict[str, Any], schema: str
+    ) -> None:
         access = self.endpoints["event_grid"]
         base = access["endpoint"].rsplit("/topics/", 1)[0]
         body = {
             "name": name,
             "topic": topic,
             "properties": {
-                "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},
+                "destination": destination,
                 "eventDeliverySchema": schema,
             },
         }
@@ -128,9 +155,8 @@ class Cloud:
             response.raise_for_status()
 
     async def explain(self, path: str) -> dict[str, Any]:
-        """What the app says of the last event of one file."""
-        explanation = await self.api("explain", blob=f"{LANDING_CONTAINER}/{PREFIX}{path}")
-        return explanation["events"][-1]
+        """What the app says became of one file."""
+        return await self.api("explain", blob=f"{LANDING_CONTAINER}/{PREFIX}{path}")
 
     async def dead_letters(self) -> list[dict[str, str]]:
         """Reason and description of what lies in the dead-letter queue of rejected runs."""

@@ -1,189 +1,332 @@
-"""From the first hint that data landed to a trained, settled landing zone."""
+"""From the first event of new data to a trained, settled landing zone."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
 from datetime import datetime, timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import Step, call
+from orchestrations.activities import call
 from orchestrations.contracts.configurations import ResolveConfiguration
-from orchestrations.contracts.datasets import Dataset, FreezeManifest, SurveyZone
+from orchestrations.contracts.datasets import Dataset, FreezeManifest
 from orchestrations.contracts.landing import (
+    AlertOperators,
+    BatchOutcome,
     ClaimDataset,
+    CompareBatch,
+    CountDataChanged,
+    HoldBatch,
+    LandingPhase,
     LandingRequest,
     LandingResult,
     LandingStatus,
-    RecordWindow,
+    ReadZoneActivity,
+    RecordBatch,
+    ZoneActivity,
 )
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.errors import DataChanged, DataRejected
+from orchestrations.holding import Hold, Ignore, decide
 from orchestrations.interruptible_timer import InterruptibleTimer
-from orchestrations.names import run_id, window_id
-from orchestrations.settling import Unsettled, settle
+from orchestrations.names import alert_id, batch_id, run_id
+from orchestrations.settling import (
+    Empty,
+    List,
+    Overdue,
+    Wait,
+    Whole,
+    before_listing,
+    by_listing,
+    has_more,
+    is_marked,
+)
 
 RETRAINING = "retraining"
-# Six history events a look: a generation stays under 500 also when data trickles in for days.
-LOOKS_PER_GENERATION = 50
+# Eight history events a wake-up: a generation stays under 500 also when data trickles in for days.
+WAKE_UPS_PER_GENERATION = 50
+# Longer than a status takes to be seen by the triggers, on every durable backend.
+CLOSING_TIME = timedelta(seconds=2)
 
 
 def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
-    """Land one batch after another until the zone is settled and nothing new has come.
+    """Land one batch after another until nothing new has come.
 
-    1. Look at the zone until the batch is whole (`settling.settle`), waiting on a timer; the
-       external event `look` (a marker blob landed) cuts the wait short.
-    2. Freeze the zone's listing into a manifest; its hash is the dataset version. Resolve the
-       configuration (`pipeline.yml` and `job.yml`) that every attempt at it uses.
-    3. Claim the version. Whoever claimed it first trains on it: the same content never starts a
-       second run, whenever and through whichever door it comes again.
-    4. Record how the window ended, for `explain`.
-    5. Train: the sub-orchestration `retraining`, whose instance id is the run's id.
-    6. Look once more. What landed meanwhile starts one follow-up (`continue_as_new`). If nothing
-       did, stay for one more quiet time, in phase `closing`, in which triggers raise `look` for
-       every event; then end. Hints before that phase need not be raised: this look comes after.
+    1. Wait until the zone may be whole (`settling.before_listing`). Triggers keep the newest
+       event's time in a small record, so that a wait costs nothing that grows with the zone. The
+       external event `wake_up` (the marker has landed) cuts a wait short.
+    2. List the zone once and write what was listed as a manifest; its hash is the dataset version.
+    3. Judge this very listing (`settling.by_listing`). If the batch is not whole, go back to 1.
+    4. If the maximum wait is over without a marker, alert operators, train nothing, go to 9.
+    5. Compare the batch with the last one that was trained on (`holding.decide`). Deletions alone
+       are ignored. A batch that shrank too much, or whose data keeps changing under the jobs, is
+       held until a person releases it.
+    6. Resolve the configuration that every attempt uses, and claim the dataset version. The first batch that claims it trains on it: the same content
+       never starts a second run, whenever and through whichever door it comes again.
+    7. Record how the batch ended.
+    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id.
+    9. Announce phase `closing`, wait for a moment, and read the record of 1 once more. What the
+       listing did not see starts one follow-up (`continue_as_new`), and so does a run whose data
+       was refused or has changed. Triggers raise `wake_up` for events only in this phase: events of
+       earlier phases are in the record before it is read.
 
-    A caller's own request (`settled`) freezes at once and ends after step 5.
+    A caller's own request (`settled`) begins with 2, skips 3 and ends after 8.
     """
     request = LandingRequest.from_dict(context.get_input())
-    opened_at = request.opened_at or context.current_utc_datetime
-    pipeline = request.pipeline
-    lookout = InterruptibleTimer(context)
-
-    _announce(context, LandingStatus(phase="settling", pipeline=pipeline.name, opened_at=opened_at))
-    if not request.settled:
-        settled = yield from _wait_until_whole(context, lookout, request, opened_at)
-        if not settled:
-            context.continue_as_new(request.model_copy(update={"opened_at": opened_at}).to_dict())
-            return None
-
-    dataset = yield from call(
-        context,
-        FreezeManifest(pipeline=pipeline, frozen_at=context.current_utc_datetime),
-    )
-    first_attempt = yield from _first_attempt(context, request, dataset)
-    result = yield from _claim(context, request, first_attempt, opened_at)
-    if result.outcome == "started":
-        yield from _train(context, first_attempt, opened_at)
+    batch = _Batch(context, request)
+    batch.announce("settling")
+    settled = yield from batch.settle()
+    if settled is None:
+        context.continue_as_new(batch.request.to_dict())
+        return None
+    if isinstance(settled, Overdue):
+        yield from batch.alert_overdue()
+        result, retry = batch.result("overdue"), False
+    else:
+        result = yield from batch.conclude(settled)
+        retry = result.outcome == "started" and (yield from batch.train(settled))
     if request.settled:
         return result.to_dict()
-
-    _announce(
-        context,
-        LandingStatus(phase="closing", pipeline=pipeline.name, opened_at=opened_at, run=result.run),
-    )
-    more = yield from _more_has_landed(context, lookout, request, dataset)
-    if more:
-        follow_up = LandingRequest(pipeline=pipeline, opened_by=request.opened_by)
+    more = yield from batch.close(settled)
+    if more or retry:
+        follow_up = LandingRequest(
+            pipeline=request.pipeline, partition=request.partition, opened_by=request.opened_by
+        )
         context.continue_as_new(follow_up.to_dict())
         return None
     return result.to_dict()
 
 
-def _announce(context: DurableOrchestrationContext, status: LandingStatus) -> None:
-    context.set_custom_status(status.to_dict())
+class _Batch:
+    """One batch on its way; its methods are the steps of `landing`."""
 
+    def __init__(self, context: DurableOrchestrationContext, request: LandingRequest) -> None:
+        self.context = context
+        self.opened_at = request.opened_at or context.current_utc_datetime
+        self.request = request.model_copy(update={"opened_at": self.opened_at})
+        self.pipeline = request.pipeline
+        self.id = batch_id(context.instance_id, self.opened_at)
+        self.timer = InterruptibleTimer(context)
+        self.activity = ZoneActivity(newest_event_at=None, marker_at=None)
+        self.data_changed_in_a_row = 0
+        self.first_attempt: RunRequest | None = None
 
-def _wait_until_whole(
-    context: DurableOrchestrationContext,
-    lookout: InterruptibleTimer,
-    request: LandingRequest,
-    opened_at: datetime,
-) -> Generator[Any, Any, bool]:
-    """True when there is nothing to wait for any more; False when the generation is full."""
-    for _ in range(LOOKS_PER_GENERATION):
-        asked_at = context.current_utc_datetime
-        survey = yield from call(context, SurveyZone(pipeline=request.pipeline))
-        decision = settle(
-            survey,
-            request.pipeline.settle,
-            opened_at=opened_at,
-            # Before the listing, not after it: the time that it takes is no quiet time.
-            now=asked_at,
+    def announce(self, phase: LandingPhase, run: str | None = None) -> None:
+        """Set the custom status."""
+        status = LandingStatus(
+            phase=phase,
+            pipeline=self.pipeline.name,
+            partition=self.request.partition,
+            opened_at=self.opened_at,
+            run=run,
         )
-        if not isinstance(decision, Unsettled):
-            return True
-        yield from lookout.wait(decision.until)
-        if lookout.restart_needed:
-            break
-    return False
+        self.context.set_custom_status(status.to_dict())
 
+    def result(
+        self, outcome: BatchOutcome, *, dataset: Dataset | None = None, run: str | None = None
+    ) -> LandingResult:
+        """How this batch ended."""
+        return LandingResult(
+            pipeline=self.pipeline.name,
+            outcome=outcome,
+            run=run,
+            dataset_version=None if dataset is None else dataset.version,
+        )
 
-def _claim(
-    context: DurableOrchestrationContext,
-    request: LandingRequest,
-    first_attempt: RunRequest,
-    opened_at: datetime,
-) -> Generator[Any, Any, LandingResult]:
-    name, dataset = request.pipeline.name, first_attempt.dataset
-    window = window_id(context.instance_id, opened_at)
-    if dataset.blobs == 0:
-        result = LandingResult(pipeline=name, outcome="empty")
-    else:
-        run = run_id(name, dataset.version, first_attempt.attempt)
+    def settle(self) -> Generator[Any, Any, Dataset | Overdue | None]:
+        """Steps 1 to 3: what was listed of a whole batch; None when the generation is full."""
+        if self.request.settled:
+            return (yield from self.freeze())
+        for _ in range(WAKE_UPS_PER_GENERATION):
+            asked_at = self.context.current_utc_datetime
+            self.activity = yield from self.read_activity()
+            decision = before_listing(
+                self.activity, self.pipeline, opened_at=self.opened_at, now=asked_at
+            )
+            if isinstance(decision, List):
+                dataset = yield from self.freeze()
+                decision = by_listing(
+                    dataset, self.activity.marker_at, self.pipeline, opened_at=self.opened_at
+                )
+                if isinstance(decision, Whole | Empty):
+                    return dataset
+            if isinstance(decision, Overdue):
+                return decision
+            assert isinstance(decision, Wait)
+            yield from self.timer.wait(decision.until)
+            if self.timer.restart_needed:
+                break
+        return None
+
+    def read_activity(self) -> Generator[Any, Any, ZoneActivity]:
+        """The newest event and the marker."""
+        return (
+            yield from call(
+                self.context,
+                ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition),
+            )
+        )
+
+    def freeze(self) -> Generator[Any, Any, Dataset]:
+        """One listing of the zone, written as a manifest."""
+        return (
+            yield from call(
+                self.context,
+                FreezeManifest(
+                    pipeline=self.pipeline,
+                    partition=self.request.partition,
+                    frozen_at=self.context.current_utc_datetime,
+                ),
+            )
+        )
+
+    def alert_overdue(self) -> Generator[Any, Any, None]:
+        """Step 4. One alert for all openings since the last batch: it has one id."""
+        since = self.activity.marker_at
+        newest = self.activity.newest_event_at
+        yield from call(
+            self.context,
+            AlertOperators(
+                kind="landing-overdue",
+                alert_id=alert_id(
+                    "landing-overdue",
+                    self.context.instance_id,
+                    "first" if since is None else since.isoformat(),
+                ),
+                pipeline=self.pipeline.name,
+                at=self.context.current_utc_datetime,
+                details={
+                    "landing": self.context.instance_id,
+                    "opened_at": self.opened_at.isoformat(),
+                    "newest_event_at": None if newest is None else newest.isoformat(),
+                    "marker": self.pipeline.source.marker or "",
+                    "marker_at": None if since is None else since.isoformat(),
+                    "maximum_wait_seconds": self.pipeline.settle.maximum_wait_seconds,
+                },
+            ),
+        )
+
+    def conclude(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
+        """Steps 5 to 7: compare, claim, record."""
+        if dataset.blobs == 0:
+            result = self.result("empty")
+        else:
+            comparison = yield from call(
+                self.context, CompareBatch(pipeline=self.pipeline.name, dataset=dataset)
+            )
+            self.data_changed_in_a_row = comparison.data_changed_in_a_row
+            decision = decide(dataset, comparison, self.pipeline)
+            if isinstance(decision, Ignore):
+                result = self.result("only-deletions", dataset=dataset)
+            elif isinstance(decision, Hold):
+                yield from self.hold(dataset, decision, comparison.last_trained_blobs)
+                result = self.result("held", dataset=dataset)
+            else:
+                result = yield from self.claim(dataset)
+        yield from call(
+            self.context,
+            RecordBatch(
+                batch=self.id,
+                opened_at=self.opened_at,
+                opened_by=self.request.opened_by,
+                dataset=dataset,
+                marker_at=self.marker_of(dataset),
+                result=result,
+            ),
+        )
+        return result
+
+    def hold(
+        self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
+    ) -> Generator[Any, Any, None]:
+        """Keep the batch for a person, and alert operators."""
+        yield from call(
+            self.context,
+            HoldBatch(
+                pipeline=self.pipeline.name,
+                batch=self.id,
+                dataset=dataset,
+                reason=decision.reason,
+                message=decision.message,
+            ),
+        )
+        yield from call(
+            self.context,
+            AlertOperators(
+                kind="batch-held",
+                alert_id=alert_id("batch-held", self.pipeline.name, dataset.version),
+                pipeline=self.pipeline.name,
+                at=self.context.current_utc_datetime,
+                details={
+                    "landing": self.context.instance_id,
+                    "dataset_version": dataset.version,
+                    "reason": decision.reason,
+                    "message": decision.message,
+                    "blobs": dataset.blobs + dataset.quarantined,
+                    "last_trained_blobs": last_trained_blobs,
+                },
+            ),
+        )
+
+    def claim(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
+        """Step 6."""
+        self.first_attempt = first_attempt = yield from self.resolve_first_attempt(dataset)
+        run = run_id(self.pipeline.name, dataset.version, first_attempt.attempt)
         claim = yield from call(
-            context, ClaimDataset(request=first_attempt, run=run, window=window)
+            self.context, ClaimDataset(request=first_attempt, run=run, batch=self.id)
         )
-        result = LandingResult(
-            pipeline=name,
-            outcome="started" if claim.window == window else "duplicate",
-            run=claim.run,
-            dataset_version=dataset.version,
+        outcome = "started" if claim.batch == self.id else "duplicate"
+        return self.result(outcome, dataset=dataset, run=claim.run)
+
+    def resolve_first_attempt(self, dataset: Dataset) -> Generator[Any, Any, RunRequest]:
+        """The request of the first run, with the configuration that is in force at the freeze."""
+        configuration = yield from call(
+            self.context, ResolveConfiguration(pipeline=self.pipeline.name)
         )
-    yield from call(
-        context,
-        RecordWindow(
-            window=window,
-            opened_at=opened_at,
-            opened_by=request.opened_by,
+        return RunRequest(
+            pipeline=configuration.pipeline,
             dataset=dataset,
-            result=result,
-        ),
-    )
-    return result
-
-
-def _first_attempt(
-    context: DurableOrchestrationContext, request: LandingRequest, dataset: Dataset
-) -> Step[RunRequest]:
-    """The request of the first run, with the configuration that is in force at the freeze."""
-    configuration = yield from call(context, ResolveConfiguration(pipeline=request.pipeline.name))
-    return RunRequest(
-        pipeline=configuration.pipeline,
-        dataset=dataset,
-        attempt=1,
-        callback_url=request.callback_url,
-        configuration=configuration.hash,
-    )
-
-
-def _train(
-    context: DurableOrchestrationContext, first_attempt: RunRequest, opened_at: datetime
-) -> Generator[Any, Any, None]:
-    pipeline = first_attempt.pipeline
-    run = run_id(pipeline.name, first_attempt.dataset.version, attempt=1)
-    _announce(
-        context,
-        LandingStatus(phase="training", pipeline=pipeline.name, opened_at=opened_at, run=run),
-    )
-    # A run that was terminated or broke is told of by reconciliation. The zone goes on. (The SDK
-    # raises a bare Exception.)
-    with contextlib.suppress(Exception):
-        yield context.call_sub_orchestrator(
-            RETRAINING, RunInput(request=first_attempt).to_dict(), run
+            attempt=1,
+            callback_url=self.request.callback_url,
+            configuration=configuration.hash,
         )
 
+    def train(self, dataset: Dataset) -> Generator[Any, Any, bool]:
+        """Step 8; True when the run's data was refused or has changed: other content follows."""
+        run = run_id(self.pipeline.name, dataset.version, attempt=1)
+        self.announce("training", run=run)
+        assert self.first_attempt is not None, "a batch is claimed before it is trained on"
+        document = RunInput(request=self.first_attempt).to_dict()
+        try:
+            output = yield self.context.call_sub_orchestrator(RETRAINING, document, run)
+        except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
+            # The run was terminated or broke: reconciliation closes it. The zone goes on.
+            return False
+        error = RunStatus.from_dict(output).error
+        data_changed = error is not None and error.type == DataChanged.__name__
+        if data_changed or self.data_changed_in_a_row:
+            yield from call(
+                self.context,
+                CountDataChanged(
+                    pipeline=self.pipeline.name,
+                    dataset=dataset,
+                    in_a_row=self.data_changed_in_a_row + 1 if data_changed else 0,
+                ),
+            )
+        return data_changed or (error is not None and error.type == DataRejected.__name__)
 
-def _more_has_landed(
-    context: DurableOrchestrationContext,
-    lookout: InterruptibleTimer,
-    request: LandingRequest,
-    dataset: Dataset,
-) -> Generator[Any, Any, bool]:
-    after = yield from call(context, SurveyZone(pipeline=request.pipeline))
-    if after.fingerprint != dataset.fingerprint:
-        return True
-    quiet = timedelta(seconds=request.pipeline.settle.quiet_seconds)
-    return (yield from lookout.wait(context.current_utc_datetime + quiet))
+    def close(self, settled: Dataset | Overdue) -> Generator[Any, Any, bool]:
+        """Step 9: whether more has landed."""
+        self.announce("closing")
+        yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
+        activity = yield from self.read_activity()
+        if isinstance(settled, Overdue):
+            return activity != self.activity
+        return has_more(activity, listed_from=settled.frozen_at, marker_at=self.marker_of(settled))
+
+    def marker_of(self, dataset: Dataset) -> datetime | None:
+        """When the marker was written that makes a batch whole; None where none does."""
+        marker_at = self.activity.marker_at
+        return marker_at if is_marked(dataset, marker_at) else None

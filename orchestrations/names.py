@@ -38,9 +38,12 @@ def zone_fingerprint(blobs: Iterable[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
-def landing_instance(pipeline: str) -> str:
-    """The one `landing` instance that watches a pipeline's zone."""
-    return f"landing-{pipeline}"
+def landing_instance(pipeline: str, partition: str | None = None) -> str:
+    """The one `landing` instance of a zone, or of a partition that is a batch of its own.
+
+    A pipeline's name has no underscore, so that no two can meet.
+    """
+    return f"landing-{pipeline}" if partition is None else f"landing-{pipeline}_{partition}"
 
 
 def request_instance(pipeline: str, idempotency_key: str) -> str:
@@ -49,7 +52,7 @@ def request_instance(pipeline: str, idempotency_key: str) -> str:
     return f"request-{pipeline}-{key}"
 
 
-def window_id(landing: str, opened_at: datetime) -> str:
+def batch_id(landing: str, opened_at: datetime) -> str:
     """One opening of a landing: an instance lands many batches, one after another."""
     return f"{landing}@{opened_at.astimezone(UTC).isoformat(timespec='milliseconds')}"
 
@@ -67,3 +70,8 @@ def results_record(run: str) -> str:
 def notification_id(run: str, kind: str) -> str:
     """`MessageId`, CloudEvents `id` and `webhook-id` of a notification."""
     return f"{run}:{kind}"
+
+
+def alert_id(kind: str, *about: str) -> str:
+    """`MessageId` of an alert: the same kind of alert about the same thing is one alert."""
+    return ":".join((kind, *about))

@@ -7,9 +7,19 @@ Pure: `handlers.configuration.pipeline_files` reads the files and turns a violat
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+
+from orchestrations.partitions import Partition, PartitionPattern
 
 # Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds 20 characters to the pipeline's name, and
 # instance ids, tags and message ids are derived from it in turn.
@@ -38,18 +48,83 @@ class Source(Section):
     include: list[str] = ["*"]
     """Shell patterns on the path below the prefix; a blob that matches none is filtered."""
     marker: str | None = None
-    """Name of a blob below the prefix that says "the batch is whole", such as `_SUCCESS`."""
+    """Name of a blob that says "the batch is whole", such as `_SUCCESS`. It lies below the prefix,
+    or, where each partition is a batch, directly in each partition."""
+    partitions: str | None = None
+    """Folders below the prefix that are named for a time, such as `date=%Y-%m-%d`."""
+    batch: Literal["zone", "partition"] = "zone"
+    """What settles as one: the whole zone, or each partition by itself."""
+    deletions: Literal["ignore", "retrain"] = "ignore"
+    """Whether a batch that only lost blobs since the last one is trained on."""
+
+    @field_validator("partitions")
+    @classmethod
+    def _parsed(cls, value: str | None) -> str | None:
+        if value is not None:
+            PartitionPattern(value)
+        return value
+
+    def partition_of(self, path: str) -> Partition | None:
+        """The partition that holds `path` (relative to the prefix), if any."""
+        return None if self.partitions is None else _pattern(self.partitions).partition_of(path)
+
+    def partition(self, key: str) -> Partition:
+        """The partition of that key.
+
+        Raises:
+            ValueError: the pipeline has no such partitions.
+        """
+        if self.partitions is None:
+            raise ValueError(f"{key!r}: source.partitions is not set")
+        return _pattern(self.partitions).partition(key)
+
+    def partition_levels(self) -> int:
+        """How many folders deep the partitions lie; 0 where there are none."""
+        return 0 if self.partitions is None else _pattern(self.partitions).levels
 
     def takes(self, path: str) -> bool:
-        """Whether the blob at `path` (relative to the prefix) is data of this pipeline."""
-        return path != self.marker and any(fnmatchcase(path, pattern) for pattern in self.include)
+        """Whether the blob at `path` (relative to the prefix) is data of this pipeline.
+
+        Outside all partitions nothing is, where the pipeline names some.
+        """
+        if self.partitions is not None and self.partition_of(path) is None:
+            return False
+        if self.is_marker(path):
+            return False
+        return any(fnmatchcase(path, pattern) for pattern in self.include)
+
+    def is_marker(self, path: str) -> bool:
+        """Whether `path` (relative to the prefix) is the marker of a batch."""
+        if self.marker is None:
+            return False
+        partition = self.partition_of(path) if self.batch == "partition" else None
+        return path == self.marker_path(partition)
+
+    def marker_path(self, partition: Partition | None) -> str | None:
+        """Where the marker of a batch lies, relative to the prefix; None where there are none.
+
+        Args:
+            partition: the batch's own, where each partition is a batch.
+        """
+        if self.marker is None or (self.batch == "partition" and partition is None):
+            return None
+        return ("" if partition is None else partition.prefix) + self.marker
+
+
+@lru_cache
+def _pattern(text: str) -> PartitionPattern:
+    return PartitionPattern(text)
 
 
 class Settle(Section):
     """When a batch is whole."""
 
     quiet_seconds: float = Field(gt=0, le=86_400)
+    """How long nothing must have been written. Not asked for where a marker rules."""
     maximum_wait_seconds: float = Field(gt=0, le=7 * 86_400)
+    """After this the batch is taken as it is; or, where a marker rules, operators are alerted."""
+    without_marker: Literal["alert", "train"] = "alert"
+    """What happens when the maximum wait is over and the marker has not come."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Settle:
@@ -64,6 +139,15 @@ class DatasetSection(Section):
     name: Name
     datastore: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,255}$")]
     """The workspace's datastore on the source's container."""
+    freeze: Literal["reference", "copy"] = "reference"
+    """Whether the manifest points at the live blobs, or at copies of them that never change."""
+    maximum_shrink: float = Field(default=0.1, ge=0, le=1)
+    """A batch that has lost a larger part of its blobs since the last one that was trained on is
+    held for a person; 1 holds none."""
+    newest_partitions: int | None = Field(default=None, ge=1)
+    """Only the blobs of so many partitions, the newest."""
+    last_days: int | None = Field(default=None, ge=1)
+    """Only the blobs of the partitions of so many days, the last ones."""
 
 
 class ComputeOption(Section):
@@ -149,6 +233,15 @@ class Pipeline(Section):
     notify: Notifications = Notifications()
     job: str = "job.yml"
     """Azure ML CLI v2 command job, relative to the pipeline's folder."""
+
+    @property
+    def selects_partitions(self) -> bool:
+        """Whether a dataset may hold less than the whole zone."""
+        return (
+            self.source.batch == "partition"
+            or self.dataset.newest_partitions is not None
+            or self.dataset.last_days is not None
+        )
 
     def watches(self, container: str, blob: str) -> bool:
         """Whether a blob lies in this pipeline's landing zone."""

@@ -1,48 +1,130 @@
-"""When is a batch whole? A pure decision over one look at the landing zone."""
+"""When is a batch whole? Pure decisions: before the zone is listed, and by the listing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orchestrations.contracts.datasets import Survey
-from orchestrations.pipeline import Settle
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import ZoneActivity
+from orchestrations.pipeline import Pipeline
+
+# The storage service's clocks, and the orchestration's, may differ by so much. Last-Modified has
+# whole seconds, so that a marker can seem to be older than data that was written before it.
+CLOCK_SKEW = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class List:
+    """The zone may be whole: list it."""
 
 
 @dataclass(frozen=True)
 class Empty:
-    """There is nothing to train on."""
+    """The listing shows nothing to train on."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The batch is whole: freeze it."""
+    """The batch is whole: what was listed is the dataset."""
 
 
 @dataclass(frozen=True)
-class Unsettled:
-    """Look again at `until`, or when the marker blob lands."""
+class Wait:
+    """Ask again at `until`, or when the marker comes."""
 
     until: datetime
 
 
-Decision = Empty | Whole | Unsettled
+@dataclass(frozen=True)
+class Overdue:
+    """The maximum wait is over and the marker has not come."""
 
 
-def settle(survey: Survey, rules: Settle, *, opened_at: datetime, now: datetime) -> Decision:
-    """Decide by the listing alone; events are only hints that it is worth a look.
+def before_listing(
+    activity: ZoneActivity, pipeline: Pipeline, *, opened_at: datetime, now: datetime
+) -> List | Wait | Overdue:
+    """Decide by the newest event and the marker whether listing the zone is worth it.
 
-    A batch is whole when the marker is at least as new as the data, when nothing had been written
-    for `quiet_seconds` when the listing was asked for (`now`), or when it is `maximum_wait_seconds`
-    since the landing was opened. The storage service's clock (`survey.newest`) is compared with the
-    orchestration's: a skew between the two shifts the quiet time, and can delay a batch by no more
-    than the maximum wait.
+    Without a marker: list when the newest event is `quiet_seconds` old, or when it is
+    `maximum_wait_seconds` since the batch was opened. With one: list when the marker is at least
+    as new as the newest event. Where no event is known, only a listing can tell. Events may be
+    lost: `by_listing` has the last word.
+
+    Args:
+        activity: as it was read at `now`.
+        pipeline: for its `settle` and `source.marker`.
+        opened_at: of the batch.
+        now: the orchestration's time, UTC.
     """
-    if survey.newest is None:
-        return Empty()
-    if survey.marker is not None and survey.marker >= survey.newest:
-        return Whole()
-    quiet_at = survey.newest + timedelta(seconds=rules.quiet_seconds)
+    rules = pipeline.settle
     deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
-    until = min(quiet_at, deadline)
-    return Whole() if until <= now else Unsettled(until)
+    newest = activity.newest_event_at
+    if pipeline.source.marker is None:
+        quiet_at = now if newest is None else newest + timedelta(seconds=rules.quiet_seconds)
+        until = min(quiet_at, deadline)
+        return List() if until <= now else Wait(until)
+    marker_at = activity.marker_at
+    if newest is None or (marker_at is not None and newest <= marker_at + 2 * CLOCK_SKEW):
+        return List()
+    if now < deadline:
+        return Wait(deadline)
+    return List() if rules.without_marker == "train" else Overdue()
+
+
+def by_listing(
+    dataset: Dataset, marker_at: datetime | None, pipeline: Pipeline, *, opened_at: datetime
+) -> Empty | Whole | Wait | Overdue:
+    """Decide by the listing itself: it also shows what no event told of.
+
+    Args:
+        dataset: what was listed.
+        marker_at: when the marker was written, as it was known before the listing.
+        pipeline: for its `settle` and `source.marker`.
+        opened_at: of the batch.
+    """
+    rules = pipeline.settle
+    # Before the listing: the time that it takes is no quiet time.
+    now = dataset.frozen_at
+    deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
+    if dataset.newest is None:
+        return Empty()
+    if pipeline.source.marker is None:
+        until = min(dataset.newest + timedelta(seconds=rules.quiet_seconds), deadline)
+        return Whole() if until <= now else Wait(until)
+    if is_marked(dataset, marker_at):
+        return Whole()
+    if now < deadline:
+        return Wait(deadline)
+    return Whole() if rules.without_marker == "train" else Overdue()
+
+
+def is_marked(dataset: Dataset, marker_at: datetime | None) -> bool:
+    """Whether a marker is at least as new as all that was listed."""
+    return marker_at is not None and (dataset.newest is None or marker_at >= dataset.newest)
+
+
+def was_listed(written_at: datetime, *, listed_from: datetime) -> bool:
+    """Whether a listing that began at `listed_from` saw a write of that time, or what followed it.
+
+    An event of such a write has nothing to tell any more.
+    """
+    return written_at <= listed_from - CLOCK_SKEW
+
+
+def has_more(activity: ZoneActivity, *, listed_from: datetime, marker_at: datetime | None) -> bool:
+    """Whether a zone holds more than a batch that was frozen.
+
+    Args:
+        activity: as it is now.
+        listed_from: when the batch's listing began.
+        marker_at: when the marker was written that made the batch whole; None where none did.
+    """
+    newest = activity.newest_event_at
+    if marker_at is not None:
+        if activity.marker_at is not None and activity.marker_at > marker_at:
+            return True
+        # The marker's own event, and those of the data that it came with.
+        if newest is not None and newest <= marker_at + 2 * CLOCK_SKEW:
+            return False
+    return newest is not None and not was_listed(newest, listed_from=listed_from)

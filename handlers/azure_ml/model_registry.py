@@ -138,6 +138,12 @@ def _reference(model: AzureMLModel) -> Model:
     return Model(name=str(model.name), version=str(model.version), path=str(model.path))
 
 
+def dataset_of_model(clients: Clients, name: str, version: str) -> str | None:
+    """The dataset version that a model version was trained on; None if Landfall has none such."""
+    model = _find(clients, name, version)
+    return None if model is None else tags_of(model).get(tags.DATASET_VERSION)
+
+
 def _find(clients: Clients, name: str, version: str) -> AzureMLModel | None:
     try:
         return clients.ml.models.get(name, version)

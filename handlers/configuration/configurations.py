@@ -29,7 +29,9 @@ def resolve_configuration(clients: Clients, request: ResolveConfiguration) -> Co
     file = clients.settings.pipelines_folder / request.pipeline / PIPELINE_FILE
     try:
         pipeline_text = file.read_text("utf-8")
-        pipeline = parse_pipeline(file, pipeline_text)
+        pipeline = parse_pipeline(
+            file, pipeline_text, records_container=clients.settings.records_container
+        )
         job_text = (file.parent / pipeline.job).read_text("utf-8")
     except OSError as error:
         raise InvalidPipeline(f"{file}: cannot be read: {error.strerror}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,21 +15,36 @@ from orchestrations.pipeline import Pipeline
 PIPELINE_FILE = "pipeline.yml"
 
 
-def load_pipelines(folder: Path) -> Mapping[str, Pipeline]:
+def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipeline]:
     """Every pipeline below `folder`, by name (the name of its folder).
 
+    Args:
+        folder: holds `<name>/pipeline.yml` files.
+        records_container: Landfall's own, in which no pipeline may watch a place.
+
     Raises:
-        InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing, or two
-            pipelines watch one place; names file, line, key and value.
+        InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing, its
+            keys contradict each other, it watches Landfall's own records, or two pipelines watch
+            one place; names file, line, key and value.
     """
     files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
-    pipelines = {file.parent.name: parse_pipeline(file, file.read_text("utf-8")) for file in files}
+    pipelines = {
+        file.parent.name: parse_pipeline(
+            file, file.read_text("utf-8"), records_container=records_container
+        )
+        for file in files
+    }
     _refuse_overlaps(pipelines)
     return pipelines
 
 
-def parse_pipeline(file: Path, text: str) -> Pipeline:
+def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline:
     """One pipeline file, named after its folder.
+
+    Args:
+        file: where it is.
+        text: what it holds.
+        records_container: see `load_pipelines`.
 
     Raises:
         InvalidPipeline: see `load_pipelines`.
@@ -51,7 +66,44 @@ def parse_pipeline(file: Path, text: str) -> Pipeline:
         raise InvalidPipeline(
             f"{file}:{_line(node, ('job',))}: job: {pipeline.job!r} is no file beside it"
         )
+    for location, value, problem in _contradictions(pipeline, records_container):
+        key = ".".join(location)
+        raise InvalidPipeline(
+            f"{file}:{_line(node, location)}: {key}: {problem} (value: {value!r})"
+        )
     return pipeline
+
+
+def _contradictions(
+    pipeline: Pipeline, records_container: str
+) -> Iterator[tuple[tuple[str, str], object, str]]:
+    """Keys that are valid by themselves, and make no sense beside others: where, value, why."""
+    source, dataset = pipeline.source, pipeline.dataset
+    if source.container == records_container:
+        yield (
+            ("source", "container"),
+            source.container,
+            "holds Landfall's own records (RECORDS_CONTAINER): let data land in another container",
+        )
+    if source.marker is None and pipeline.settle.without_marker != "alert":
+        yield (
+            ("settle", "without_marker"),
+            pipeline.settle.without_marker,
+            "says what happens without source.marker, which is not set",
+        )
+    if source.partitions is None:
+        if source.batch == "partition":
+            yield ("source", "batch"), source.batch, "needs source.partitions"
+        for name in ("newest_partitions", "last_days"):
+            value = getattr(dataset, name)
+            if value is not None:
+                yield ("dataset", name), value, "needs source.partitions"
+    if dataset.newest_partitions is not None and dataset.last_days is not None:
+        yield (
+            ("dataset", "last_days"),
+            dataset.last_days,
+            "excludes dataset.newest_partitions: give one of them",
+        )
 
 
 def _describe(file: Path, node: yaml.Node | None, problem: Mapping[str, Any]) -> str:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+
+from orchestrations.errors import TransientError
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
+
+UPDATE_ROUNDS = 50
 
 
 def read(records: ContainerClient, name: str) -> Any | None:
@@ -39,6 +48,51 @@ def create(
 def replace(records: ContainerClient, name: str, document: Any) -> None:
     """Write a document, whatever was there."""
     records.upload_blob(name, json.dumps(document), overwrite=True)
+
+
+def update(
+    records: ContainerClient,
+    name: str,
+    change: Callable[[Any | None], Any | None],
+    metadata: Callable[[Any], Mapping[str, str]],
+) -> None:
+    """Read a document and write it changed, unless somebody else wrote it in between: then again.
+
+    Args:
+        records: the records container.
+        name: of the document.
+        change: the new document from the old one (None when there is none). None: leave it.
+        metadata: what a listing of the records shall show of a document.
+
+    Raises:
+        TransientError: others wrote it each time.
+    """
+    blob = records.get_blob_client(name)
+    for _ in range(UPDATE_ROUNDS):
+        try:
+            download = blob.download_blob()
+            before, etag = json.loads(download.readall()), download.properties.etag
+        except ResourceNotFoundError:
+            before, etag = None, None
+        after = change(before)
+        if after is None:
+            return
+        text, shown = json.dumps(after), dict(metadata(after))
+        try:
+            if etag is None:
+                blob.upload_blob(text, overwrite=False, metadata=shown)
+            else:
+                blob.upload_blob(
+                    text,
+                    overwrite=True,
+                    metadata=shown,
+                    etag=etag,
+                    match_condition=MatchConditions.IfNotModified,
+                )
+        except (ResourceExistsError, ResourceModifiedError):
+            continue
+        return
+    raise TransientError(f"record {name} was written by others {UPDATE_ROUNDS} times in a row")
 
 
 def read_all(records: ContainerClient, prefix: str) -> Iterator[Any]:

@@ -1,51 +1,136 @@
-"""How every window of a landing ended: which dataset was frozen, which run it started or met."""
+"""How every batch ended: which dataset was frozen, which run it started or met.
+
+Beside the history there is one record of the last batch of each zone or partition. It says what the
+last listing saw, and what was trained on last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.landing import RecordWindow
+from orchestrations.contracts.landing import (
+    BatchOutcome,
+    CountDataChanged,
+    LastBatch,
+    RecordBatch,
+)
 
-
-def _folder(pipeline: str) -> str:
-    return f"windows/{pipeline}/"
+_HISTORY = "batches"
+_LAST = "last-batches"
+_ZONE = "zone"
+# Content that is trained on, or was: what the next batch is compared with.
+_TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
 
 
 @activity
-def record_window(clients: Clients, request: RecordWindow) -> Done:
-    """Keep how a window ended. The same window gives the same record, however often it is told."""
+def record_batch(clients: Clients, request: RecordBatch) -> Done:
+    """Keep how a batch ended. The same batch gives the same records, however often it is kept."""
+    pipeline, dataset = request.result.pipeline, request.dataset
     # The time first, always in UTC: names sort by it.
-    frozen = request.dataset.frozen_at.astimezone(UTC).isoformat(timespec="milliseconds")
-    name = f"{frozen}_{request.window}.json"
-    record_store.replace(
-        clients.records, _folder(request.result.pipeline) + name, request.to_dict()
-    )
+    frozen = dataset.frozen_at.astimezone(UTC).isoformat(timespec="milliseconds")
+    name = f"{_HISTORY}/{pipeline}/{frozen}_{request.batch}.json"
+    record_store.replace(clients.records, name, request.to_dict())
+
+    def follow(last: LastBatch | None) -> LastBatch | None:
+        if last is not None and last.dataset.frozen_at > dataset.frozen_at:
+            return None  # a caller's request overtook this one
+        is_trained = request.result.outcome in _TRAINED
+        return LastBatch(
+            batch=request.batch,
+            dataset=dataset,
+            marker_at=request.marker_at,
+            last_trained=dataset if is_trained else last and last.last_trained,
+            data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
+        )
+
+    _update_last(clients, pipeline, dataset.partition, follow)
     return Done()
 
 
-def last_window(clients: Clients, pipeline: str) -> RecordWindow | None:
-    """The window that was frozen last, if there was any."""
-    names = list_windows(clients, pipeline)
-    return read_window(clients, names[-1]) if names else None
+@activity
+def count_data_changed(clients: Clients, request: CountDataChanged) -> Done:
+    """Keep how many runs in a row have ended because their data was overwritten."""
+
+    def count(last: LastBatch | None) -> LastBatch | None:
+        assert last is not None, "a batch is recorded before it is trained on"
+        return last.model_copy(update={"data_changed_in_a_row": request.in_a_row})
+
+    _update_last(clients, request.pipeline, request.dataset.partition, count)
+    return Done()
 
 
-def list_windows(clients: Clients, pipeline: str) -> Sequence[str]:
-    """The names of all windows' record_store, in the order in which they were frozen."""
-    return sorted(clients.records.list_blob_names(name_starts_with=_folder(pipeline)))
+def last_batch(clients: Clients, pipeline: str, partition: str | None = None) -> LastBatch | None:
+    """The batch of a zone or partition that was frozen last, if there was any."""
+    document = record_store.read(clients.records, _last_name(pipeline, partition))
+    return None if document is None else LastBatch.from_dict(document)
 
 
-def read_window(clients: Clients, name: str) -> RecordWindow:
+@dataclass(frozen=True)
+class LastListing:
+    """What is known of the last batch of a zone or partition without reading its record."""
+
+    listed_from: datetime
+    marker_at: datetime | None
+
+
+def list_last_batches(clients: Clients, pipeline: str) -> dict[str | None, LastListing]:
+    """Partition → its last batch; None stands for the whole zone."""
+    folder = f"{_LAST}/{pipeline}/"
+    found: dict[str | None, LastListing] = {}
+    for blob in clients.records.list_blobs(name_starts_with=folder, include=["metadata"]):
+        key = blob.name.removeprefix(folder).removesuffix(".json")
+        marker_at = blob.metadata.get("marker_at")
+        found[None if key == _ZONE else key] = LastListing(
+            listed_from=datetime.fromisoformat(blob.metadata["frozen_at"]),
+            marker_at=datetime.fromisoformat(marker_at) if marker_at else None,
+        )
+    return found
+
+
+def list_batches(clients: Clients, pipeline: str) -> Sequence[str]:
+    """The names of the records of all batches, in the order in which they were frozen."""
+    return sorted(clients.records.list_blob_names(name_starts_with=f"{_HISTORY}/{pipeline}/"))
+
+
+def read_batch(clients: Clients, name: str) -> RecordBatch:
     """The record of that name."""
     document = record_store.read(clients.records, name)
-    assert document is not None, f"windows are never deleted, but {name} was"
-    return RecordWindow.from_dict(document)
+    assert document is not None, f"records of batches are never deleted, but {name} was"
+    return RecordBatch.from_dict(document)
 
 
 def frozen_at(name: str) -> datetime:
-    """When the window of that name was frozen, rounded down to milliseconds."""
+    """When the batch of that name was frozen, rounded down to milliseconds."""
     return datetime.fromisoformat(name.rpartition("/")[2].partition("_")[0])
+
+
+def _last_name(pipeline: str, partition: str | None) -> str:
+    return f"{_LAST}/{pipeline}/{partition or _ZONE}.json"
+
+
+def _update_last(
+    clients: Clients,
+    pipeline: str,
+    partition: str | None,
+    change: Callable[[LastBatch | None], LastBatch | None],
+) -> None:
+    def changed(document: Any | None) -> Any | None:
+        after = change(None if document is None else LastBatch.from_dict(document))
+        return None if after is None else after.to_dict()
+
+    record_store.update(clients.records, _last_name(pipeline, partition), changed, _shown)
+
+
+def _shown(document: Any) -> dict[str, str]:
+    last = LastBatch.from_dict(document)
+    shown = {"frozen_at": last.dataset.frozen_at.isoformat()}
+    if last.marker_at is not None:
+        shown["marker_at"] = last.marker_at.isoformat()
+    return shown

@@ -1,4 +1,4 @@
-"""Which run was the first for a dataset version. Kept for ever: instance ids may be used again."""
+"""Dataset claims: the idempotency record of each dataset version. Kept for ever."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from orchestrations.contracts.datasets import CheckSuperseded, Superseded
-from orchestrations.contracts.landing import Claim, ClaimDataset
+from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
+from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
 
 if TYPE_CHECKING:
@@ -22,37 +22,50 @@ if TYPE_CHECKING:
 class ClaimedRun:
     """A claim with all that is needed to start its run."""
 
-    claim: Claim
+    claim: DatasetClaim
     request: RunRequest
 
 
 def _name(pipeline: str, version: str) -> str:
-    return f"claims/{pipeline}/{version}.json"
+    return f"dataset-claims/{pipeline}/{version}.json"
 
 
 @activity
-def claim_dataset(clients: Clients, request: ClaimDataset) -> Claim:
-    """Claim a dataset version, or learn whose it is. The answer never changes afterwards."""
-    claim = Claim(run=request.run, window=request.window)
+def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
+    """DatasetClaim a dataset version, or learn whose it is. The answer never changes afterwards."""
+    claim = DatasetClaim(run=request.run, batch=request.batch)
     document = {"claim": claim.to_dict(), "request": request.request.to_dict()}
     dataset = request.request.dataset
     name = _name(request.request.pipeline.name, dataset.version)
     metadata = {"run": request.run, "frozen_at": dataset.frozen_at.isoformat()}
+    if dataset.partition is not None:
+        metadata["partition"] = dataset.partition
     if record_store.create(clients.records, name, document, metadata):
         return claim
     # Ours, if an earlier try of this very activity got as far as here.
     kept = record_store.read(clients.records, name)
     assert kept is not None, f"claims are never deleted, but {name} was"
-    return Claim.from_dict(kept["claim"])
+    return DatasetClaim.from_dict(kept["claim"])
 
 
 @activity
 def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
-    """Whether a dataset that was frozen later has been claimed: then trying again is a waste."""
-    newest = max(_list(clients, request.pipeline), key=_frozen_at, default=None)
+    """Whether a later dataset of the same zone or partition was claimed: then no retry is made."""
+    claims = (
+        each
+        for each in _list(clients, request.pipeline)
+        if each.metadata.get("partition") == request.dataset.partition
+    )
+    newest = max(claims, key=_frozen_at, default=None)
     if newest is None or _frozen_at(newest) <= request.dataset.frozen_at:
         return Superseded(by=None)
     return Superseded(by=newest.metadata["run"])
+
+
+def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | None:
+    """The dataset of that version, if it was ever claimed."""
+    document = record_store.read(clients.records, _name(pipeline, version))
+    return None if document is None else RunRequest.from_dict(document["request"]).dataset
 
 
 def list_claims(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
@@ -69,13 +82,15 @@ def read_claim(clients: Clients, name: str) -> ClaimedRun:
     document = record_store.read(clients.records, name)
     assert document is not None, f"claims are never deleted, but {name} was"
     return ClaimedRun(
-        claim=Claim.from_dict(document["claim"]),
+        claim=DatasetClaim.from_dict(document["claim"]),
         request=RunRequest.from_dict(document["request"]),
     )
 
 
 def _list(clients: Clients, pipeline: str) -> Iterator[BlobProperties]:
-    return clients.records.list_blobs(name_starts_with=f"claims/{pipeline}/", include=["metadata"])
+    return clients.records.list_blobs(
+        name_starts_with=f"dataset-claims/{pipeline}/", include=["metadata"]
+    )
 
 
 def _frozen_at(blob: BlobProperties) -> datetime:

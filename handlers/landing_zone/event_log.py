@@ -1,17 +1,15 @@
-"""What was decided on every event, kept for ever: one append blob per blob of a landing zone.
+"""What was decided on events, kept for `explain`: blocks of many at a time, a file per hour.
 
-A decision that counts (`started`, `merged`) is appended only at the length that was read, so that
-of two copies of one event that are handled at the same time one is decided first and the other sees
-it. The other decisions stay true whatever comes between, and are appended wherever the page ends.
+Nothing is decided by it. An event that is delivered twice is in it twice, under one id.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from azure.core import MatchConditions
@@ -20,11 +18,16 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
-    from handlers.triggers.blob_events import BlobLanded
+Decision = Literal["opened", "merged", "late", "filtered", "rejected"]
+"""`opened` a landing, or `merged` into one that was under way; `late`: the last listing saw it."""
 
-Decision = Literal["started", "merged", "duplicate", "filtered", "superseded", "rejected"]
-COUNTING: frozenset[Decision] = frozenset({"started", "merged"})
-_PRECONDITION_FAILED = 412
+# https://learn.microsoft.com/azure/storage/blobs/scalability-targets: an append blob has 50,000
+# blocks, and a block 4 MiB with every version of the service.
+BLOCK_LIMIT_BYTES = 4 * 1024 * 1024
+_BLOCK_COUNT_EXCEEDED = "BlockCountExceedsLimit"
+_FOLDER = "events"
+UNREADABLE = "_unreadable"
+"""In place of a pipeline: events that could not be understood."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,80 +35,81 @@ class Entry:
     """One event and what was decided on it."""
 
     event_id: str
+    change: str
+    blob: str
+    """Its full name in the container; of an event that was not understood, its subject."""
     etag: str
-    sequencer: str
-    size: int
     event_time: str
     decided_at: str
     decision: Decision
     reason: str
 
 
-class Conflict(Exception):
-    """Somebody else wrote to this page of the ledger since it was read."""
+def append(
+    records: ContainerClient, pipeline: str, entries: Sequence[Entry], *, at: datetime
+) -> None:
+    """Keep decisions; one request for as many as fit into a block.
 
-
-@dataclass(frozen=True)
-class Page:
-    """The decisions on all events of one blob, oldest first, as they were read."""
-
-    name: str
-    entries: Sequence[Entry]
-    length_bytes: int | None
-    """None while nothing was ever written."""
-
-
-def page_name(pipeline: str, container: str, blob: str) -> str:
-    """Where the decisions on a blob are kept. Hashed: any blob name makes a valid page name."""
-    digest = hashlib.sha256(f"{container}/{blob}".encode()).hexdigest()[:32]
-    return f"ledger/{pipeline}/{digest}.jsonl"
-
-
-def read_page(records: ContainerClient, name: str) -> Page:
-    """A page as it stands now; an empty one where nothing was ever decided."""
-    try:
-        text = records.download_blob(name).readall()
-    except ResourceNotFoundError:
-        return Page(name, [], None)
-    entries = [Entry(**json.loads(line)) for line in text.decode().splitlines()]
-    return Page(name, entries, len(text))
-
-
-def append(records: ContainerClient, page: Page, entry: Entry) -> None:
-    """Add a decision to the page.
-
-    If the process dies after the page was created, it is empty, which is as good as missing.
-
-    Raises:
-        Conflict: the decision counts, and the page is not as it was read; read it again and decide
-            again.
+    Args:
+        records: the records container.
+        pipeline: whose they are, or `UNREADABLE`.
+        entries: in the order of their decision.
+        at: when they were decided, UTC: names the file.
     """
-    blob = records.get_blob_client(page.name)
-    line = json.dumps(asdict(entry)).encode() + b"\n"
-    if page.length_bytes is None:
-        with contextlib.suppress(ResourceExistsError):
-            blob.create_append_blob(match_condition=MatchConditions.IfMissing)
-    if entry.decision not in COUNTING:
-        blob.append_block(line)
-        return
-    try:
-        blob.append_block(line, appendpos_condition=page.length_bytes or 0)
-    except HttpResponseError as error:
-        if error.status_code == _PRECONDITION_FAILED:
-            raise Conflict(page.name) from error
-        raise
+    for block in _blocks(entries):
+        _append_block(records, _hour(pipeline, at), block)
 
 
-def decide(entries: Sequence[Entry], event: BlobLanded) -> tuple[Decision, str] | None:
-    """What the ledger alone says of an event; None when it is news.
+def read(
+    records: ContainerClient, pipeline: str, blob: str, *, since: datetime, until: datetime
+) -> Iterator[Entry]:
+    """The entries about a blob that were decided in a span of time, oldest hour first.
 
-    By ETag for copies of an event, by the service's sequencer for late ones: never by a clock.
+    Costs a listing and a download of those hours: a reader gives the span that it needs.
     """
-    taken = [entry for entry in entries if entry.decision in COUNTING]
-    for entry in taken:
-        if entry.etag == event.etag:
-            return "duplicate", f"event {entry.event_id} told of this content (ETag) before"
-    newest = max((entry.sequencer for entry in taken), default="")
-    if event.sequencer and event.sequencer < newest:
-        return "superseded", "a later write of this blob was told of before"
-    return None
+    # What `json.dumps` makes of the name: lines without it need no parsing.
+    wanted = json.dumps(blob).encode()
+    first, last = _hour(pipeline, since), _hour(pipeline, until)
+    names = records.list_blob_names(name_starts_with=f"{_FOLDER}/{pipeline}/")
+    for name in sorted(name for name in names if first <= name.rpartition("_")[0] <= last):
+        for line in records.download_blob(name).readall().split(b"\n"):
+            if wanted in line:
+                entry = Entry(**json.loads(line))
+                if entry.blob == blob:
+                    yield entry
+
+
+def _hour(pipeline: str, at: datetime) -> str:
+    return f"{_FOLDER}/{pipeline}/{at.astimezone(UTC):%Y-%m-%dT%H}"
+
+
+def _blocks(entries: Sequence[Entry]) -> Iterator[bytes]:
+    block: list[bytes] = []
+    size = 0
+    for entry in entries:
+        line = json.dumps(asdict(entry)).encode() + b"\n"
+        if block and size + len(line) > BLOCK_LIMIT_BYTES:
+            yield b"".join(block)
+            block, size = [], 0
+        block.append(line)
+        size += len(line)
+    if block:
+        yield b"".join(block)
+
+
+def _append_block(records: ContainerClient, hour: str, block: bytes) -> None:
+    """Append to the hour's file: to the next one when the file has all the blocks it can have."""
+    number = 0
+    while True:
+        blob = records.get_blob_client(f"{hour}_{number:04d}.jsonl")
+        try:
+            blob.append_block(block)
+        except ResourceNotFoundError:
+            with contextlib.suppress(ResourceExistsError):
+                blob.create_append_blob(match_condition=MatchConditions.IfMissing)
+        except HttpResponseError as error:
+            if getattr(error, "error_code", None) != _BLOCK_COUNT_EXCEEDED:
+                raise
+            number += 1
+        else:
+            return

@@ -1,4 +1,4 @@
-"""Look at a landing zone, freeze it into a manifest, and leave refused files out."""
+"""Freeze a landing zone into a manifest, and leave refused files out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from azure.core.exceptions import ResourceExistsError
 
@@ -13,33 +14,19 @@ from handlers.azure_ml.job_outputs import read_bad_files
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.landing_zone.directory_stubs import is_directory_stub
+from handlers.landing_zone.partition_folders import prefixes_to_list
 from handlers.triggers.blob_events import is_safe_path, normal_etag
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import (
     Dataset,
     FreezeManifest,
     QuarantineFiles,
-    Survey,
-    SurveyZone,
 )
 from orchestrations.manifest import MLTABLE, ManifestLine, decode_manifest, encode_manifest
 from orchestrations.names import dataset_version, zone_fingerprint
-from orchestrations.pipeline import Pipeline
 
 MANIFEST_FILE = "manifest.jsonl"
-
-
-@activity
-def survey_zone(clients: Clients, request: SurveyZone) -> Survey:
-    """List the zone once and tell how much is there, how new, and whether the marker is."""
-    zone = _list_zone(clients, request.pipeline)
-    return Survey(
-        blobs=len(zone.lines),
-        bytes=sum(line.size for line in zone.lines),
-        newest=zone.newest,
-        marker=zone.marker,
-        fingerprint=zone.fingerprint,
-    )
 
 
 @activity
@@ -49,7 +36,7 @@ def freeze_manifest(clients: Clients, request: FreezeManifest) -> Dataset:
     What is there of the same content is left as it is: it was frozen before, and jobs may read it.
     The manifest is written last, so that a folder that has it is whole.
     """
-    zone = _list_zone(clients, request.pipeline)
+    zone = _list_zone(clients, request)
     version = dataset_version(zone.lines)
     folder = f"manifests/{request.pipeline.name}/{version}"
     for name, content in (
@@ -62,7 +49,10 @@ def freeze_manifest(clients: Clients, request: FreezeManifest) -> Dataset:
         version=version,
         blobs=len(zone.lines),
         bytes=sum(line.size for line in zone.lines),
+        partition=request.partition,
+        quarantined=zone.quarantined,
         frozen_at=request.frozen_at,
+        newest=zone.newest,
         fingerprint=zone.fingerprint,
         manifest_path=folder,
     )
@@ -72,6 +62,11 @@ def read_manifest(clients: Clients, dataset: Dataset) -> Iterator[ManifestLine]:
     """The lines of a frozen manifest."""
     text = clients.records.download_blob(f"{dataset.manifest_path}/{MANIFEST_FILE}").readall()
     return decode_manifest(text.decode().splitlines())
+
+
+def find_line(clients: Clients, dataset: Dataset, path: str) -> ManifestLine | None:
+    """The line of one path, if the manifest has it."""
+    return next((line for line in read_manifest(clients, dataset) if line.path == path), None)
 
 
 @activity
@@ -103,36 +98,45 @@ def read_quarantine(clients: Clients, pipeline: str) -> dict[tuple[str, str], st
 
 @dataclass(frozen=True)
 class _Zone:
-    """One listing: the data blobs in order of path, and what tells whether more is coming."""
+    """One listing: the data blobs in order of path, and when the newest was written."""
 
     lines: list[ManifestLine]
     newest: datetime | None
-    marker: datetime | None
+    quarantined: int
 
     @property
     def fingerprint(self) -> str:
         return zone_fingerprint((line.path, line.etag) for line in self.lines)
 
 
-def _list_zone(clients: Clients, pipeline: Pipeline) -> _Zone:
-    source = pipeline.source
+def _list_zone(clients: Clients, request: FreezeManifest) -> _Zone:
+    pipeline, source = request.pipeline, request.pipeline.source
     quarantine = read_quarantine(clients, pipeline.name)
     lines: list[ManifestLine] = []
     newest: datetime | None = None
-    marker: datetime | None = None
+    quarantined = 0
     container = clients.blobs.get_container_client(source.container)
-    for blob in container.list_blobs(name_starts_with=source.prefix):
+    prefixes = prefixes_to_list(clients, request)
+    for blob in chain.from_iterable(
+        container.list_blobs(name_starts_with=prefix, include=["metadata"]) for prefix in prefixes
+    ):
         path = blob.name.removeprefix(source.prefix)
         etag = normal_etag(blob.etag)
-        if path == source.marker:
-            marker = blob.last_modified
-        elif source.takes(path) and (path, etag) not in quarantine and is_safe_path(blob.name):
-            md5 = blob.content_settings.content_md5
-            lines.append(
-                ManifestLine(
-                    path=path, size=blob.size, md5=bytes(md5).hex() if md5 else None, etag=etag
-                )
+        if (
+            not source.takes(path)
+            or not is_safe_path(blob.name)
+            or is_directory_stub(path, blob.size, blob.metadata)
+        ):
+            continue
+        if (path, etag) in quarantine:
+            quarantined += 1
+            continue
+        md5 = blob.content_settings.content_md5
+        lines.append(
+            ManifestLine(
+                path=path, size=blob.size, md5=bytes(md5).hex() if md5 else None, etag=etag
             )
-            newest = blob.last_modified if newest is None else max(newest, blob.last_modified)
-    # The service lists in an order of its own; the version must not hang on it.
-    return _Zone(sorted(lines, key=lambda line: line.path), newest, marker)
+        )
+        newest = blob.last_modified if newest is None else max(newest, blob.last_modified)
+    # The service lists in an order of its own, on which the version must not depend.
+    return _Zone(sorted(lines, key=lambda line: line.path), newest, quarantined)

@@ -11,12 +11,31 @@ from datetime import datetime
 from typing import Any, Literal
 
 from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
 from handlers.messaging.service_bus import OPS_ALERTS, Message, fit_message_id, message_queues
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.landing import AlertOperators
 
 Severity = Literal["information", "warning", "error"]
 
 # Beside these, every kind of notification of a run is a kind of alert.
-AlertKind = Literal["message-rejected", "delivery-failed", "receiver-disabled"]
+AlertKind = Literal[
+    "message-rejected", "delivery-failed", "receiver-disabled", "landing-overdue", "batch-held"
+]
+
+
+@activity
+def alert_operators(clients: Clients, request: AlertOperators) -> Done:
+    """Alert operators to a landing that needs them."""
+    publish_alert(
+        clients,
+        alert_id=request.alert_id,
+        kind=request.kind,
+        severity="warning",
+        document=trouble_document(request.kind, at=request.at, **request.details),
+        pipeline=request.pipeline,
+    )
+    return Done()
 
 
 def publish_alert(
@@ -54,6 +73,8 @@ def publish_alert(
     message_queues(clients).publish(OPS_ALERTS, message)
 
 
-def trouble_document(kind: AlertKind, *, at: datetime, **data: str | int | None) -> dict[str, Any]:
+def trouble_document(
+    kind: AlertKind, *, at: datetime, **data: str | float | None
+) -> dict[str, Any]:
     """The body of an alert that is about Landfall's own work, not about a run's progress."""
     return {"type": f"Landfall.Trouble.{kind}", "timestamp": at.isoformat(), "data": data}

@@ -1,35 +1,68 @@
-"""A BlobCreated event leads to a decision in the event log and to a landing that is under way."""
+"""Events of new data lead to landings that are under way, and to entries in the event log."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient
-from azure.functions import EventGridEvent
+from azure.functions import EventGridEvent, ServiceBusMessage
 from pydantic import ValidationError
 
-from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
 from handlers.durable.status_documents import parsed
 from handlers.landing_zone import event_log
-from handlers.triggers.blob_events import BlobLanded, parse_blob_event, watching
+from handlers.landing_zone.batch_records import last_batch
+from handlers.landing_zone.directory_stubs import is_stub_name
+from handlers.landing_zone.event_log import UNREADABLE, Decision, Entry
+from handlers.landing_zone.newest_events import advance_newest_event
+from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
+from handlers.triggers.event_envelope import EventEnvelope, from_message, from_trigger
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
 from orchestrations.landing import landing
 from orchestrations.names import landing_instance
 from orchestrations.pipeline import Pipeline
+from orchestrations.settling import was_listed
 
 logger = logging.getLogger(__name__)
 
-# Somebody else's start, or the landing's own end, can come between a look at the instance and a
-# word to it; each round looks again.
+Decisions = Counter[Decision]
+# Another trigger's start, or the landing's own end, can come between reading an instance's status
+# and raising an event to it; each round reads the status again.
 MAX_ROUNDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zone:
+    """What settles as one: a pipeline's zone, or one partition of it."""
+
+    pipeline: str
+    partition: str | None
+
+
+async def handle_queued_blob_events(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    messages: Sequence[ServiceBusMessage],
+    *,
+    now: datetime,
+) -> Decisions:
+    """The door of the queue `blob-events`: a message is one event, of either schema."""
+    intake = _Intake(clients, pipelines, now)
+    for message in messages:
+        try:
+            intake.take(from_message(message.get_body()))
+        except InvalidEvent as error:
+            intake.reject(str(message.message_id), "", error)
+    return await intake.finish(starter)
 
 
 async def handle_blob_event(
@@ -39,151 +72,217 @@ async def handle_blob_event(
     event: EventGridEvent,
     *,
     now: datetime,
-) -> event_log.Decision:
-    """Decide on one event and keep the decision.
+) -> Decisions:
+    """The door of the Event Grid trigger, for deployments without the queue."""
+    intake = _Intake(clients, pipelines, now)
+    intake.take(from_trigger(event, now=now))
+    return await intake.finish(starter)
 
-    The landing is ensured before the decision is written: if the process dies in between, the event
-    is delivered again, ensures it again and is written then. An event that cannot be understood is
-    kept as rejected and not raised: to deliver it again could not help.
+
+class _Intake:
+    """Decides on some events together.
+
+    1. Parse each. One that cannot be understood is rejected and kept, not raised: to deliver it
+       again could not help.
+    2. Leave out what no pipeline takes.
+    3. Per zone: leave out what its last listing saw already; keep the newest event's time; then
+       have a landing under way. In this order: a landing reads the time after it has announced
+       phase `closing`, so that an event is in the record, or its trigger sees the phase.
+    4. Append all decisions to the event log. If the process dies before that, the events are
+       delivered and decided again, and end in the same state.
     """
-    try:
-        landed = _parse(clients, event, now)
-    except InvalidEvent as error:
-        logger.warning("event rejected: %s", error)
-        await asyncio.to_thread(_keep_rejected, clients, event, error, now)
-        return "rejected"
-    pipeline = watching(pipelines.values(), landed.container, landed.blob)
-    if pipeline is None:
-        logger.info("no pipeline watches %s/%s", landed.container, landed.blob)
-        return "filtered"
-    for _ in range(MAX_ROUNDS):
-        page = await asyncio.to_thread(
-            event_log.read_page,
-            clients.records,
-            event_log.page_name(pipeline.name, landed.container, landed.blob),
-        )
-        decision, reason = await _decide(page, landed, pipeline, starter)
-        entry = event_log.Entry(
-            event_id=landed.event_id,
-            etag=landed.etag,
-            sequencer=landed.sequencer,
-            size=landed.size,
-            event_time=landed.event_time.astimezone(UTC).isoformat(),
-            decided_at=now.astimezone(UTC).isoformat(),
-            decision=decision,
-            reason=reason,
-        )
+
+    def __init__(self, clients: Clients, pipelines: Mapping[str, Pipeline], now: datetime) -> None:
+        self._clients = clients
+        self._pipelines = pipelines
+        self._now = now
+        self._entries: dict[str, list[Entry]] = defaultdict(list)
+        self._unwatched = 0
+        self._news: dict[Zone, list[BlobEvent]] = defaultdict(list)
+
+    def take(self, envelope: EventEnvelope) -> None:
+        """Steps 1 and 2 for one event."""
         try:
-            await asyncio.to_thread(event_log.append, clients.records, page, entry)
-        except event_log.Conflict:
-            continue
-        return decision
-    # Event Grid delivers it again, with its own patience.
-    raise event_log.Conflict(f"{landed.container}/{landed.blob}: too many events at the same time")
+            event = parse_blob_event(envelope)
+            if event.account != self._clients.blobs.account_name:
+                raise InvalidEvent(  # noqa: TRY301 - one exit for all reasons
+                    f"event {event.event_id}: account {event.account!r} is not the one of "
+                    f"connection DataStorage ({self._clients.blobs.account_name!r})"
+                )
+        except InvalidEvent as error:
+            self.reject(envelope.id, envelope.subject, error)
+            return
+        pipeline = watching(self._pipelines.values(), event.container, event.blob)
+        if pipeline is None:
+            logger.info("no pipeline watches %s/%s", event.container, event.blob)
+            self._unwatched += 1
+            return
+        why_not = reason_to_filter(pipeline, event)
+        if why_not is not None:
+            self._keep(pipeline.name, event, "filtered", why_not)
+            return
+        path = event.blob.removeprefix(pipeline.source.prefix)
+        partition = pipeline.source.partition_of(path + "/")
+        by_partition = pipeline.source.batch == "partition" and partition is not None
+        zone = Zone(
+            pipeline=pipeline.name, partition=partition.key if by_partition and partition else None
+        )
+        self._news[zone].append(event)
+
+    def reject(self, event_id: str, subject: str, error: InvalidEvent) -> None:
+        """Keep an event that cannot be understood."""
+        logger.warning("event rejected: %s", error)
+        self._entries[UNREADABLE].append(
+            Entry(
+                event_id=event_id,
+                change="",
+                blob=subject,
+                etag="",
+                event_time="",
+                decided_at=self._now.isoformat(),
+                decision="rejected",
+                reason=str(error),
+            )
+        )
+
+    async def finish(self, starter: DurableOrchestrationClient) -> Decisions:
+        """Steps 3 and 4; how many events were decided in which way."""
+        await asyncio.gather(
+            *(self._land(starter, zone, events) for zone, events in self._news.items())
+        )
+        await asyncio.gather(
+            *(
+                asyncio.to_thread(
+                    event_log.append, self._clients.records, pipeline, entries, at=self._now
+                )
+                for pipeline, entries in self._entries.items()
+            )
+        )
+        kept: Decisions = Counter(
+            entry.decision for entries in self._entries.values() for entry in entries
+        )
+        kept["filtered"] += self._unwatched
+        return +kept
+
+    async def _land(
+        self, starter: DurableOrchestrationClient, zone: Zone, events: Sequence[BlobEvent]
+    ) -> None:
+        pipeline = self._pipelines[zone.pipeline]
+        last = await asyncio.to_thread(last_batch, self._clients, zone.pipeline, zone.partition)
+        news: list[BlobEvent] = []
+        for event in events:
+            if last is not None and was_listed(event.time, listed_from=last.dataset.frozen_at):
+                why = f"the listing of batch {last.batch} saw it, or what followed it"
+                self._keep(zone.pipeline, event, "late", why)
+            else:
+                news.append(event)
+        if not news:
+            return
+        newest = max(event.time for event in news)
+        await asyncio.to_thread(
+            advance_newest_event, self._clients, zone.pipeline, zone.partition, newest
+        )
+        prefix = pipeline.source.prefix
+        has_marker = any(
+            pipeline.source.is_marker(event.blob.removeprefix(prefix)) for event in news
+        )
+        opened = await ensure_landing(
+            starter, pipeline, zone.partition, opened_by="event", wake=has_marker
+        )
+        instance = landing_instance(zone.pipeline, zone.partition)
+        for number, event in enumerate(news):
+            is_first = opened and number == 0
+            why = f"opened {instance}" if is_first else f"{instance} was under way"
+            self._keep(zone.pipeline, event, "opened" if is_first else "merged", why)
+
+    def _keep(self, pipeline: str, event: BlobEvent, decision: Decision, reason: str) -> None:
+        self._entries[pipeline].append(
+            Entry(
+                event_id=event.event_id,
+                change=event.change,
+                blob=event.blob,
+                etag=event.etag,
+                event_time=event.time.isoformat(),
+                decided_at=self._now.isoformat(),
+                decision=decision,
+                reason=reason,
+            )
+        )
 
 
-async def _decide(
-    page: event_log.Page,
-    landed: BlobLanded,
-    pipeline: Pipeline,
-    starter: DurableOrchestrationClient,
-) -> tuple[event_log.Decision, str]:
-    path = landed.blob.removeprefix(pipeline.source.prefix)
-    is_marker = path == pipeline.source.marker
-    if not is_marker and not pipeline.source.takes(path):
-        return "filtered", f"matches no pattern of source.include: {pipeline.source.include}"
-    settled = event_log.decide(page.entries, landed)
-    if settled is not None:
-        return settled
-    decision = await ensure_landing(starter, pipeline, opened_by="event", look=is_marker)
-    instance = landing_instance(pipeline.name)
-    told = f"opened {instance}" if decision == "started" else f"{instance} was under way"
-    return decision, told
+def reason_to_filter(pipeline: Pipeline, event: BlobEvent) -> str | None:
+    """Why an event in a pipeline's zone is of no interest to it; None when it is."""
+    source = pipeline.source
+    path = event.blob.removeprefix(source.prefix)
+    reason: str | None = None
+    if event.change == "deleted" and source.deletions == "ignore":
+        reason = "a deletion, and source.deletions is ignore"
+    elif source.is_marker(path):
+        pass
+    elif source.partitions is not None and source.partition_of(path + "/") is None:
+        reason = f"lies in no partition as source.partitions names them: {source.partitions}"
+    elif event.change == "directory-renamed":
+        pass  # the listing shows what is below it
+    elif event.change == "created" and is_stub_name(path, event.size):
+        reason = "stands for a folder"
+    elif not source.takes(path):
+        reason = f"matches no pattern of source.include: {source.include}"
+    return reason
 
 
 async def ensure_landing(
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
+    partition: str | None = None,
     *,
     opened_by: OpenedBy,
-    look: bool = False,
-) -> event_log.Decision:
-    """Have a landing under way that will list the zone after now.
+    wake: bool = False,
+) -> bool:
+    """Have a landing under way that will read the newest event's time after now.
 
     Args:
         starter: the durable client.
         pipeline: whose zone.
-        opened_by: who says so, for the record.
-        look: cut the landing's wait short (a marker blob landed).
+        partition: which partition, where each is a batch.
+        opened_by: who asks, for the record.
+        wake: cut the landing's wait short (a marker has landed).
 
     Returns:
-        `started` when this call opened it, `merged` when it was under way.
+        Whether this call started it.
 
-    A live landing outside of phase `closing` has a look of its own still to come (see
-    `orchestrations.landing`), so that a burst of events costs a read each, not an entry each in its
-    history. In `closing` it is told; should it end at that very moment, the next round starts a new
-    one. What can still slip through, an event taken and lost by an instance that ends in the same
-    breath, is found by reconciliation.
+    A live landing outside of phase `closing` still has to read the newest event's time, so that a
+    burst of events costs a read of the status per block, not an entry each in the landing's
+    history. In `closing` it is woken up; should it end at that very moment, the next round starts a
+    new one. If an event is lost all the same, to an instance that takes it and ends, reconciliation
+    finds a newest event that no batch has seen.
     """
-    instance = landing_instance(pipeline.name)
+    instance = landing_instance(pipeline.name, partition)
     for _ in range(MAX_ROUNDS):
         status = await starter.get_status(instance)
         if is_live(status):
-            if not look and _looks_anyway(status.custom_status):
-                return "merged"
-            told = await wake_up(starter, instance)
-            if told and is_live(await starter.get_status(instance)):
-                return "merged"
+            if not wake and _reads_again(status.custom_status):
+                return False
+            taken = await wake_up(starter, instance)
+            if taken and is_live(await starter.get_status(instance)):
+                return False
             continue
-        request = LandingRequest(pipeline=pipeline, opened_by=opened_by)
+        request = LandingRequest(pipeline=pipeline, partition=partition, opened_by=opened_by)
         try:
             await starter.start_new(landing.__name__, instance, request.to_dict())
         except Exception:
-            # Started by another event meanwhile: the SDK raises a bare Exception for that.
+            # Started by another trigger meanwhile: the SDK raises a bare Exception for that.
             if not is_live(await starter.get_status(instance)):
                 raise
             continue
-        return "started"
+        return True
     raise RuntimeError(f"{instance} would neither start nor stay")
 
 
-def _looks_anyway(custom_status: Any) -> bool:
-    told = parsed(custom_status)
-    if not told:
+def _reads_again(custom_status: Any) -> bool:
+    document = parsed(custom_status)
+    if not document:
         return True  # it has only begun
     try:
-        return LandingStatus.from_dict(told).phase != "closing"
+        return LandingStatus.from_dict(document).phase != "closing"
     except ValidationError:
-        return False  # of another release; to be told once too often does no harm
-
-
-def _parse(clients: Clients, event: EventGridEvent, now: datetime) -> BlobLanded:
-    landed = parse_blob_event(
-        event_id=event.id,
-        topic=event.topic or "",
-        subject=event.subject or "",
-        event_type=event.event_type or "",
-        event_time=event.event_time or now,
-        data=event.get_json(),
-    )
-    if landed.account != clients.blobs.account_name:
-        raise InvalidEvent(
-            f"event {event.id}: account {landed.account!r} is not the one of connection "
-            f"DataStorage ({clients.blobs.account_name!r})"
-        )
-    return landed
-
-
-def _keep_rejected(
-    clients: Clients, event: EventGridEvent, error: InvalidEvent, now: datetime
-) -> None:
-    document = {
-        "event_id": event.id,
-        "subject": event.subject,
-        "decided_at": now.astimezone(UTC).isoformat(),
-        "decision": "rejected",
-        "reason": str(error),
-    }
-    # Hashed: an id that cannot be trusted makes no name.
-    digest = hashlib.sha256(str(event.id).encode()).hexdigest()[:32]
-    record_store.replace(clients.records, f"ledger/_rejected/{digest}.json", document)
+        return False  # of another release; one wake-up too many does no harm

@@ -1,4 +1,4 @@
-"""BlobCreated events, parsed and checked. Pure: an event is a hint, and untrusted.
+"""Blob events, parsed and checked. Pure: an event is a hint, and untrusted.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage
 """
@@ -9,32 +9,45 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
+from handlers.triggers.event_envelope import EventEnvelope
 from orchestrations.errors import InvalidEvent
 from orchestrations.pipeline import Pipeline
 
-BLOB_CREATED = "Microsoft.Storage.BlobCreated"
+Change = Literal["created", "renamed", "directory-renamed", "deleted"]
+# In accounts with a hierarchical namespace a commit is a rename, as Spark does it: what was renamed
+# into a zone has landed. The names of the others, with DirectoryDeleted, are not subscribed to.
+CHANGES: Mapping[str, Change] = {
+    "Microsoft.Storage.BlobCreated": "created",
+    "Microsoft.Storage.BlobRenamed": "renamed",
+    "Microsoft.Storage.DirectoryRenamed": "directory-renamed",
+    "Microsoft.Storage.BlobDeleted": "deleted",
+}
 _SUBJECT = re.compile(r"^/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<blob>.+)$")
+_ACCOUNT = re.compile(r"/storageAccounts/([a-z0-9]{3,24})$")
 _DOT_SEGMENT = re.compile(r"(^|/)\.{1,2}(/|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's own limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlobLanded:
-    """One BlobCreated event."""
+class BlobEvent:
+    """One event about a blob or, where it is a `directory-renamed`, about all blobs below it."""
 
     event_id: str
+    change: Change
     account: str
     container: str
     blob: str
+    """Its name; after a rename, the new one."""
     etag: str
-    sequencer: str
-    """Orders the events of one blob, compared as a string; empty where the service gives none."""
+    """Empty where the event carries none: renames and deletions."""
     size: int
-    event_time: datetime
+    """Bytes; 0 where the event does not say."""
+    time: datetime
+    """When it happened, by the storage service's clock; UTC."""
 
 
 def normal_etag(etag: str) -> str:
@@ -42,51 +55,44 @@ def normal_etag(etag: str) -> str:
     return etag.strip('"')
 
 
-def parse_blob_event(
-    *,
-    event_id: str,
-    topic: str,
-    subject: str,
-    event_type: str,
-    event_time: datetime,
-    data: object,
-) -> BlobLanded:
-    """Parse and check one event of the Event Grid schema.
+def parse_blob_event(event: EventEnvelope) -> BlobEvent:
+    """Parse and check one event.
 
     Raises:
         InvalidEvent: it is of another type, lacks a field, or names a path that nobody uploads in
             good faith (`..`, encoded dots, backslashes, control characters).
     """
-    if event_type != BLOB_CREATED:
-        raise InvalidEvent(f"event {event_id}: type {event_type!r} is not {BLOB_CREATED}")
-    match = _SUBJECT.match(subject)
+    change = CHANGES.get(event.type)
+    if change is None:
+        raise InvalidEvent(f"event {event.id}: type {event.type!r} is none of {', '.join(CHANGES)}")
+    match = _SUBJECT.match(event.subject)
     if match is None:
-        raise InvalidEvent(f"event {event_id}: subject {subject!r} names no blob")
-    account = re.search(r"/storageAccounts/([a-z0-9]{3,24})$", topic)
+        raise InvalidEvent(f"event {event.id}: subject {event.subject!r} names no blob")
+    account = _ACCOUNT.search(event.source)
     if account is None:
-        raise InvalidEvent(f"event {event_id}: topic {topic!r} is no storage account")
+        raise InvalidEvent(f"event {event.id}: topic {event.source!r} is no storage account")
     blob = match["blob"]
     if not is_safe_path(blob):
         raise InvalidEvent(
-            f"event {event_id}: blob name {blob!r} holds a dot segment, a backslash or a control "
+            f"event {event.id}: blob name {blob!r} holds a dot segment, a backslash or a control "
             f"character, or is longer than {MAX_BLOB_NAME_LENGTH} characters"
         )
-    if not isinstance(data, Mapping):
-        raise InvalidEvent(f"event {event_id}: data is no object")
-    fields = cast("Mapping[str, Any]", data)
+    if not isinstance(event.data, Mapping):
+        raise InvalidEvent(f"event {event.id}: data is no object")
+    fields = cast("Mapping[str, Any]", event.data)
     etag = fields.get("eTag")
-    if not isinstance(etag, str) or not etag:
-        raise InvalidEvent(f"event {event_id}: data.eTag is missing")
+    if change == "created" and (not isinstance(etag, str) or not etag):
+        raise InvalidEvent(f"event {event.id}: data.eTag is missing")
     size = fields.get("contentLength")
-    return BlobLanded(
-        event_id=event_id,
+    return BlobEvent(
+        event_id=event.id,
+        change=change,
         account=account[1],
         container=match["container"],
         blob=blob,
-        etag=normal_etag(etag),
-        sequencer=str(fields.get("sequencer") or ""),
+        etag=normal_etag(etag) if isinstance(etag, str) else "",
         size=size if isinstance(size, int) else 0,
-        event_time=event_time,
+        time=event.time,
     )
 
 

@@ -1,146 +1,329 @@
-"""Why did this blob start a run, or why not? The answer to `GET /api/explain?blob=…`."""
+"""What became of a blob, and why? The answer to `GET /api/explain?blob=…`."""
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from azure.core.exceptions import ResourceNotFoundError
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
+from handlers.durable.instances import exists
+from handlers.durable.status_documents import told_status
 from handlers.landing_zone import event_log
-from handlers.landing_zone.batch_records import frozen_at, list_windows, read_window
-from handlers.landing_zone.manifests import read_manifest, read_quarantine
-from handlers.triggers.blob_events import parse_blob_address, watching
+from handlers.landing_zone.batch_records import frozen_at, list_batches, read_batch
+from handlers.landing_zone.dataset_claims import claimed_dataset
+from handlers.landing_zone.directory_stubs import is_directory_stub
+from handlers.landing_zone.held_batches import read_held
+from handlers.landing_zone.manifests import find_line, read_quarantine
+from handlers.triggers.blob_events import (
+    is_safe_path,
+    normal_etag,
+    parse_blob_address,
+    watching,
+)
 from handlers.triggers.problem_details import Answer, Problem
-from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import RecordWindow
+from orchestrations.contracts.landing import RecordBatch
 from orchestrations.errors import InvalidEvent
-from orchestrations.manifest import ManifestLine
+from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
 
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobProperties
 
-def explain_blob(clients: Clients, pipelines: Mapping[str, Pipeline], address: str) -> Answer:
-    """Answer the request: 200 with what `explain` tells, 400 for an address that is none."""
+State = Literal[
+    "unwatched", "filtered", "missing", "quarantined", "pending", "left-out", "held", "duplicate",
+    "run",
+]  # fmt: skip
+# Event Grid gives up on an event after a day, so that none is decided on later.
+EVENT_DELAY = timedelta(days=1)
+# A blob is in the first batch that was frozen after it was written, or in one of the next.
+BATCHES_SEARCHED = 20
+# Last-Modified has whole seconds, and clocks differ.
+CLOCK_SKEW = timedelta(seconds=2)
+
+
+async def explain_blob(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    address: str,
+    model: str | None = None,
+    now: datetime,
+) -> Answer:
+    """Answer the request: 200 with the explanation, 400 for an address that names no blob.
+
+    The explanation is `{"blob", "pipeline", "partition", "state", "reason", "events", …}`, with
+    `batch`, `opened_by`, `dataset_version`, `run` and `model` where there are such, and `in_model`
+    if a model was asked about. It is taken from the blob itself, the manifests, the quarantine,
+    the records of batches, and the events that were kept; an event is not needed for it.
+
+    Args:
+        clients: for storage and the model registry.
+        pipelines: by name.
+        starter: the durable client.
+        address: of the blob: its URL, or container/path.
+        model: a version of the pipeline's model: is the blob in what it was trained on?
+        now: in UTC.
+    """
     try:
-        return Answer(200, explain(clients, pipelines, address))
+        found = await asyncio.to_thread(_explain, clients, pipelines, address, now)
+        pipeline = None if found["pipeline"] is None else pipelines[found["pipeline"]]
+        if model is not None and pipeline is not None:
+            found["in_model"] = await asyncio.to_thread(
+                _in_model, clients, pipeline, _path(found["blob"], pipeline), model
+            )
     except InvalidEvent as error:
         return Problem(400, "invalid-request", str(error), where="blob").to_answer()
+    if pipeline is not None and found.get("run") is not None:
+        found["model"] = await _model_of(starter, pipeline, found)
+    return Answer(200, found)
 
 
-def explain(clients: Clients, pipelines: Mapping[str, Pipeline], address: str) -> dict[str, Any]:
-    """Every event of a blob, what was decided on it, and what came of it.
-
-    Returns:
-        `{"blob", "pipeline", "events": [{… of event_log.Entry, "outcome"}]}`; `outcome` is
-        `{"state": pending | run | duplicate | superseded | left-out, "reason", "run"?,
-        "dataset_version"?}`, or null where the decision itself was the end of it.
-
-    Raises:
-        InvalidEvent: the address names no blob.
-    """
-    container, blob = parse_blob_address(address, clients.blobs.url)
-    pipeline = watching(pipelines.values(), container, blob)
+def _explain(
+    clients: Clients, pipelines: Mapping[str, Pipeline], address: str, now: datetime
+) -> dict[str, Any]:
+    container, name = parse_blob_address(address, clients.blobs.url)
+    pipeline = watching(pipelines.values(), container, name)
+    blob = f"{container}/{name}"
     if pipeline is None:
         places = ", ".join(f"{p.source.container}/{p.source.prefix}" for p in pipelines.values())
         return {
-            "blob": f"{container}/{blob}",
+            "blob": blob,
             "pipeline": None,
-            "events": [],
+            "partition": None,
+            "state": "unwatched",
             "reason": f"no pipeline watches this place; watched are: {places}",
+            "events": [],
         }
-    page = event_log.read_page(clients.records, event_log.page_name(pipeline.name, container, blob))
-    history = _History(clients, pipeline)
-    path = blob.removeprefix(pipeline.source.prefix)
+    inquiry = _Inquiry(clients, pipeline, name, now)
+    partition = pipeline.source.partition_of(inquiry.path)
     return {
-        "blob": f"{container}/{blob}",
+        "blob": blob,
         "pipeline": pipeline.name,
-        "events": [
-            {
-                "event_id": entry.event_id,
-                "etag": entry.etag,
-                "event_time": entry.event_time,
-                "decided_at": entry.decided_at,
-                "decision": entry.decision,
-                "reason": entry.reason,
-                "outcome": history.outcome(path, entry),
-            }
-            for entry in page.entries
-        ],
+        "partition": None if partition is None else partition.key,
+        **inquiry.answer(),
+        "events": inquiry.events(),
     }
 
 
-class _History:
-    """What became of a pipeline's windows, read as far as one answer needs it, and once."""
+def _path(blob: str, pipeline: Pipeline) -> str:
+    return blob.partition("/")[2].removeprefix(pipeline.source.prefix)
 
-    def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
+
+class _Inquiry:
+    """What is known of one blob, read as far as the answer needs it, and once."""
+
+    def __init__(self, clients: Clients, pipeline: Pipeline, blob: str, now: datetime) -> None:
         self._clients = clients
         self._pipeline = pipeline
-        self._windows: dict[str, RecordWindow] = {}
-        self._manifests: dict[str, Mapping[str, ManifestLine]] = {}
+        self._blob = blob
+        self._now = now
+        self.path = blob.removeprefix(pipeline.source.prefix)
 
-    def outcome(self, path: str, entry: event_log.Entry) -> dict[str, Any] | None:
-        """What came of an event's decision; None where the decision itself was the end of it."""
-        if entry.decision not in event_log.COUNTING:
+    def answer(self) -> dict[str, Any]:
+        """State and reason, and the batch that they come from."""
+        reason = self._why_filtered()
+        if reason is not None:
+            return _answer("filtered", reason)
+        if self._properties is None:
+            return self._missing()
+        if self._pipeline.source.is_marker(self.path):
+            return self._marker()
+        etag = normal_etag(self._properties.etag)
+        refused = read_quarantine(self._clients, self._pipeline.name).get((self.path, etag))
+        batch = next((each for each in self._batches_since() if self._holds(each)), None)
+        if batch is not None:
+            answer = self._in_batch(batch)
+            if refused is not None:
+                answer["reason"] += f"; left out of later batches: {refused}"
+            return answer
+        if refused is not None:
+            return _answer("quarantined", f"left out since a trainer refused it: {refused}")
+        return self._not_frozen()
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the blob that were kept, oldest first, copies left out."""
+        since = self._now - EVENT_DELAY
+        until = self._now
+        if self._properties is not None:
+            since = self._properties.last_modified - CLOCK_SKEW
+            until = min(since + EVENT_DELAY, self._now)
+        entries = event_log.read(
+            self._clients.records, self._pipeline.name, self._blob, since=since, until=until
+        )
+        first = {entry.event_id: entry for entry in reversed(list(entries))}
+        return [
+            {key: value for key, value in asdict(entry).items() if key != "blob"}
+            for entry in reversed(first.values())
+        ]
+
+    def _why_filtered(self) -> str | None:
+        source = self._pipeline.source
+        if not is_safe_path(self._blob):
+            return (
+                "its name holds a dot segment, a backslash or a control character, or is too long"
+            )
+        if source.is_marker(self.path):
             return None
-        window = self._window_of(path, entry)
-        if window is None:
-            return {
-                "state": "pending",
-                "reason": "no listing of the zone was frozen since: it has not settled yet, or the "
-                "blob was gone before it did",
-            }
-        version, run = window.result.dataset_version, window.result.run
-        known = {"dataset_version": version, "run": run}
-        refused = self._quarantine.get((path, entry.etag))
-        line = self._manifest(window.dataset).get(path)
-        is_marker = path == self._pipeline.source.marker
-        if window.result.outcome == "empty" or (line is None and not is_marker):
-            why = f"quarantined: {refused}" if refused else "gone when the zone was listed"
-            return {"state": "left-out", "reason": "no data was there" if is_marker else why}
-        if window.result.outcome == "duplicate":
-            why = (
+        if source.partitions is not None and source.partition_of(self.path) is None:
+            return f"lies in no partition as source.partitions names them: {source.partitions}"
+        found = self._properties
+        if found is not None and is_directory_stub(self.path, found.size, found.metadata):
+            return "stands for a folder"
+        if not source.takes(self.path):
+            return f"matches no pattern of source.include: {source.include}"
+        return None
+
+    def _missing(self) -> dict[str, Any]:
+        for name in reversed(self._names[-BATCHES_SEARCHED:]):
+            batch = self._read(name)
+            if batch.dataset.blobs and find_line(self._clients, batch.dataset, self.path):
+                version = batch.dataset.version
+                return _answer(
+                    "missing",
+                    f"not in the zone now; it was part of dataset version {version}",
+                    batch,
+                )
+        return _answer(
+            "missing",
+            f"not in the zone now, and in none of the last {BATCHES_SEARCHED} batches",
+        )
+
+    def _marker(self) -> dict[str, Any]:
+        assert self._properties is not None
+        written = self._properties.last_modified
+        for batch in self._batches_since():
+            if batch.marker_at == written and batch.dataset.blobs:
+                return _answer("run", "the marker of this batch", batch)
+        return _answer("pending", "a marker; no batch was frozen since it was written")
+
+    def _in_batch(self, batch: RecordBatch) -> dict[str, Any]:
+        version, run = batch.dataset.version, batch.result.run
+        outcome = batch.result.outcome
+        found_by = "" if self._has_events() else (
+            f"; no event of it was kept: the listing found it (opened by {batch.opened_by})"
+        )  # fmt: skip
+        if outcome == "started":
+            reason = f"part of dataset version {version}, which started run {run}"
+            return _answer("run", reason + found_by, batch)
+        if outcome == "duplicate":
+            reason = (
                 f"the zone's content is dataset version {version}, which run {run} was started for"
             )
-            return {"state": "duplicate", "reason": why, **known}
-        if line is not None and line.etag != entry.etag:
-            return {"state": "superseded", "reason": "a later write of it was frozen", **known}
-        part = "the marker" if is_marker else "part"
-        why = f"{part} of dataset version {version}, which started run {run}"
-        if refused:
-            why += f"; then left out: {refused}"
-        return {"state": "run", "reason": why, **known}
+            return _answer("duplicate", reason + found_by, batch)
+        if outcome == "held":
+            held = read_held(self._clients, self._pipeline.name, version)
+            why = "" if held is None else f": {held.message}"
+            return _answer("held", f"part of dataset version {version}, which is held{why}", batch)
+        reason = (
+            f"part of dataset version {version}, a batch that only lost blobs: "
+            "source.deletions is ignore"
+        )
+        return _answer("left-out", reason, batch)
 
-    def _window_of(self, path: str, entry: event_log.Entry) -> RecordWindow | None:
-        """The first window that listed the zone after the write, whenever its event came.
+    def _not_frozen(self) -> dict[str, Any]:
+        assert self._properties is not None
+        since = [each for each in self._batches_since() if each.dataset.blobs]
+        if since and self._pipeline.selects_partitions:
+            return _answer(
+                "left-out",
+                "no batch since has taken its partition: dataset.newest_partitions or "
+                "dataset.last_days leaves it out, or the partition is a batch that has not settled",
+                since[-1],
+            )
+        wait = (
+            f"it waits for the marker {self._pipeline.source.marker}"
+            if self._pipeline.source.marker is not None
+            else f"the zone must be quiet for {self._pipeline.settle.quiet_seconds:g} s"
+        )
+        return _answer("pending", f"no batch with it was frozen yet: {wait}")
 
-        The listing comes a moment after `frozen_at`, and by another clock than the write's time: a
-        window that seems to be too early is the one if it has this very content.
+    def _has_events(self) -> bool:
+        return bool(self.events())
+
+    def _holds(self, batch: RecordBatch) -> bool:
+        """Whether a batch's manifest has the blob with the content that it has now.
+
+        By MD5 too: content that was frozen before is kept as it was first written.
         """
-        after = bisect_left(self._names, datetime.fromisoformat(entry.event_time), key=frozen_at)
-        if after > 0:
-            before = self._window(self._names[after - 1])
-            line = self._manifest(before.dataset).get(path)
-            if line is not None and line.etag == entry.etag:
-                return before
-        return self._window(self._names[after]) if after < len(self._names) else None
+        assert self._properties is not None
+        if not batch.dataset.blobs:
+            return False
+        line = find_line(self._clients, batch.dataset, self.path)
+        if line is None:
+            return False
+        md5 = self._properties.content_settings.content_md5
+        same_content = line.md5 is not None and md5 is not None and line.md5 == bytes(md5).hex()
+        return line.etag == normal_etag(self._properties.etag) or same_content
+
+    def _batches_since(self) -> Iterator[RecordBatch]:
+        """The first batches that were frozen since the blob was written."""
+        assert self._properties is not None
+        written = self._properties.last_modified - CLOCK_SKEW
+        first = bisect_left(self._names, written, key=frozen_at)
+        for name in self._names[first : first + BATCHES_SEARCHED]:
+            yield self._read(name)
+
+    @cached_property
+    def _properties(self) -> BlobProperties | None:
+        container = self._pipeline.source.container
+        try:
+            return self._clients.blobs.get_blob_client(container, self._blob).get_blob_properties()
+        except ResourceNotFoundError:
+            return None
 
     @cached_property
     def _names(self) -> Sequence[str]:
-        return list_windows(self._clients, self._pipeline.name)
+        return list_batches(self._clients, self._pipeline.name)
 
-    @cached_property
-    def _quarantine(self) -> Mapping[tuple[str, str], str]:
-        return read_quarantine(self._clients, self._pipeline.name)
+    def _read(self, name: str) -> RecordBatch:
+        return read_batch(self._clients, name)
 
-    def _window(self, name: str) -> RecordWindow:
-        if name not in self._windows:
-            self._windows[name] = read_window(self._clients, name)
-        return self._windows[name]
 
-    def _manifest(self, dataset: Dataset) -> Mapping[str, ManifestLine]:
-        if dataset.version not in self._manifests:
-            lines = read_manifest(self._clients, dataset)
-            self._manifests[dataset.version] = {line.path: line for line in lines}
-        return self._manifests[dataset.version]
+def _answer(state: State, reason: str, batch: RecordBatch | None = None) -> dict[str, Any]:
+    answer: dict[str, Any] = {"state": state, "reason": reason}
+    if batch is not None:
+        answer |= {
+            "batch": batch.batch,
+            "opened_by": batch.opened_by,
+            "dataset_version": batch.dataset.version,
+            "run": batch.result.run,
+        }
+    return answer
+
+
+def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> dict[str, Any]:
+    """Whether the dataset version that a model was trained on has the path."""
+    dataset_version = dataset_of_model(clients, pipeline.model.name, version)
+    answer = {"version": version, "dataset_version": dataset_version, "etag": None}
+    if dataset_version is None:
+        return {**answer, "contained": None, "reason": "Landfall registered no such version"}
+    dataset = claimed_dataset(clients, pipeline.name, dataset_version)
+    line = None if dataset is None else find_line(clients, dataset, path)
+    if line is None:
+        return {**answer, "contained": False, "reason": "not in that dataset version"}
+    return {**answer, "contained": True, "etag": line.etag, "reason": "in that dataset version"}
+
+
+async def _model_of(
+    starter: DurableOrchestrationClient, pipeline: Pipeline, found: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The model that an attempt at the dataset version registered, as far as instances are kept."""
+    for attempt in range(1, pipeline.retry.attempts + 1):
+        run = run_id(pipeline.name, found["dataset_version"], attempt)
+        status = await starter.get_status(run)
+        if not exists(status):
+            return None
+        model = told_status(status).model
+        if model is not None:
+            return {"name": model.name, "version": model.version}
+    return None

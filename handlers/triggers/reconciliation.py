@@ -32,16 +32,14 @@ from handlers.durable.instances import (
     wake_up,
 )
 from handlers.durable.status_documents import broken_failure, parsed, run_status, told_status
-from handlers.landing_zone.batch_records import last_window
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
-from handlers.landing_zone.manifests import survey_zone
 from handlers.messaging.dead_letter_queue import Kind, collect, dead_letter, reject_message, sweep
 from handlers.messaging.message_outbox import flush
 from handlers.messaging.retry_queue import start_attempt
 from handlers.messaging.service_bus import NOTIFICATIONS, RETRIES
 from handlers.notifications.outbox import publish_notification
 from handlers.triggers.blob_created import ensure_landing
-from orchestrations.contracts.datasets import SurveyZone
+from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.contracts.notifications import (
@@ -51,7 +49,7 @@ from orchestrations.contracts.notifications import (
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import DeadLetter, RunRequest
 from orchestrations.errors import JobFailed
-from orchestrations.names import notification_id, window_id
+from orchestrations.names import batch_id, landing_instance, notification_id
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
@@ -76,7 +74,7 @@ class Summary:
     """What one round found and mended, for the log."""
 
     landings_started: list[str] = field(default_factory=list[str])
-    """Pipelines whose zone had changed without a landing."""
+    """Landings of zones that had more than their last batch, or were not listed for a day."""
     runs_started: list[str] = field(default_factory=list[str])
     """Runs that were claimed and never started."""
     runs_told: list[str] = field(default_factory=list[str])
@@ -107,9 +105,9 @@ async def reconcile(
 ) -> Summary:
     """Look at everything once, and mend what is found.
 
-    1. Every zone whose content is not that of its last window gets a landing.
-    2. Every claim of the last day whose run never came to be gets its run, if the landing that
+    1. Every claim of the last day whose run never came to be gets its run, if the landing that
        claimed it is not about to start it.
+    2. Every zone that has more than its last batch, or was not listed for a day, gets a landing.
     3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
        up on, are brought there.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
@@ -132,9 +130,9 @@ async def reconcile(
     reconciler = _Reconciler(clients, starter, summary, now, monotonic)
     await reconciler.attempt("outbox", reconciler.flush_outbox)
     for pipeline in pipelines.values():
-        await reconciler.attempt(f"zone of {pipeline.name}", reconciler.check_zone, pipeline)
-    for pipeline in pipelines.values():
         await reconciler.attempt(f"claims of {pipeline.name}", reconciler.check_claims, pipeline)
+    for pipeline in pipelines.values():
+        await reconciler.attempt(f"zone of {pipeline.name}", reconciler.check_zone, pipeline)
     await reconciler.attempt("dead letters", reconciler.check_messages)
     await reconciler.attempt("runs", reconciler.check_runs)
     return summary
@@ -169,15 +167,10 @@ class _Reconciler:
             self.summary.faults.append(f"{what}: {type(error).__name__}")
 
     async def check_zone(self, pipeline: Pipeline) -> None:
-        survey = await asyncio.to_thread(survey_zone, self.clients, SurveyZone(pipeline=pipeline))
-        if survey.newest is None:
-            return
-        window = await asyncio.to_thread(last_window, self.clients, pipeline.name)
-        if window is not None and window.dataset.fingerprint == survey.fingerprint:
-            return
-        decision = await ensure_landing(self.starter, pipeline, opened_by="reconciliation")
-        if decision == "started":
-            self.summary.landings_started.append(pipeline.name)
+        due = await asyncio.to_thread(partitions_to_land, self.clients, pipeline, now=self.now)
+        for partition in due:
+            if await ensure_landing(self.starter, pipeline, partition, opened_by="reconciliation"):
+                self.summary.landings_started.append(landing_instance(pipeline.name, partition))
 
     async def check_claims(self, pipeline: Pipeline) -> None:
         frozen_after = self.now - CLAIM_AGE_LIMIT
@@ -199,8 +192,8 @@ class _Reconciler:
                 self.summary.runs_started.append(run)
 
     async def _is_in_hand(self, claimed: ClaimedRun) -> bool:
-        """Whether the landing that made the claim is still on it, in the same window."""
-        landing = claimed.claim.window.rpartition("@")[0]
+        """Whether the landing that made the claim is still on it, in the same batch."""
+        landing = claimed.claim.batch.rpartition("@")[0]
         instance = await self.starter.get_status(landing)
         if not is_live(instance):
             return False
@@ -208,7 +201,7 @@ class _Reconciler:
         if not told:
             return True
         opened_at = LandingStatus.from_dict(told).opened_at
-        return window_id(landing, opened_at) == claimed.claim.window
+        return batch_id(landing, opened_at) == claimed.claim.batch
 
     async def check_runs(self) -> None:
         found = await find_instances(

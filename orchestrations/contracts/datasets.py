@@ -8,41 +8,31 @@ from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.pipeline import Pipeline
 
 
-class Survey(Contract):
-    """One look at a landing zone."""
-
-    blobs: int
-    bytes: int
-    newest: datetime | None
-    """Last modification in the zone by the storage service's clock; None when it is empty."""
-    marker: datetime | None
-    """When the marker blob was last written, if the pipeline names one and it is there."""
-    fingerprint: str
-    """Hash over every path and ETag: two looks with one fingerprint saw the same zone."""
-
-
 class Dataset(Contract):
     """A frozen manifest."""
 
     version: str
     blobs: int
     bytes: int
+    partition: str | None = None
+    """Key of the partition that is the batch, where each is one."""
+    quarantined: int = 0
+    """How many blobs were left out since a trainer refused them."""
     frozen_at: datetime
+    """Before the listing began: it saw every write until then."""
+    newest: datetime | None = None
+    """When the newest blob was written, by the storage service's clock; None when it is empty."""
     fingerprint: str
     manifest_path: str
     """Folder in the records container that holds `manifest.jsonl` and `MLTable`."""
-
-
-class SurveyZone(ActivityRequest[Survey]):
-    """Input of `survey_zone`."""
-
-    pipeline: Pipeline
 
 
 class FreezeManifest(ActivityRequest[Dataset]):
     """Input of `freeze_manifest`."""
 
     pipeline: Pipeline
+    partition: str | None = None
+    """Key of the partition that is the batch, where each is one."""
     frozen_at: datetime
 
 

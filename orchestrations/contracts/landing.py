@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.pipeline import Pipeline
 
-OpenedBy = Literal["event", "request", "reconciliation"]
+OpenedBy = Literal["event", "request", "reconciliation", "release"]
+LandingPhase = Literal["settling", "training", "closing"]
+BatchOutcome = Literal["started", "duplicate", "empty", "only-deletions", "held", "overdue"]
+HoldReason = Literal["shrunk", "data-changed"]
+LandingAlert = Literal["landing-overdue", "batch-held"]
 
 
 class LandingRequest(Contract):
     """Input of the orchestrator `landing`."""
 
     pipeline: Pipeline
+    partition: str | None = None
+    """Key of the partition that is the batch, where each is one."""
     opened_by: OpenedBy
     settled: bool = False
     """The caller says that the batch is whole: freeze at once."""
@@ -26,44 +32,125 @@ class LandingRequest(Contract):
 
 
 class LandingStatus(Contract):
-    """Custom status of `landing`. A hint must be raised only in phase `closing`."""
+    """Custom status of `landing`. Events wake it up in phase `closing` only."""
 
-    phase: Literal["settling", "training", "closing"]
+    phase: LandingPhase
     pipeline: str
+    partition: str | None = None
     opened_at: datetime
     run: str | None = None
 
 
 class LandingResult(Contract):
-    """What became of a landing's last window."""
+    """How a batch ended."""
 
     pipeline: str
-    outcome: Literal["started", "duplicate", "empty"]
+    outcome: BatchOutcome
     run: str | None = None
     dataset_version: str | None = None
 
 
-class Claim(Contract):
-    """The one window that may train on a dataset version, and its run: kept for ever."""
+class ZoneActivity(Contract):
+    """When something last happened in a zone, as far as it is known without listing it."""
+
+    newest_event_at: datetime | None
+    """When the newest event happened, by the storage service's clock."""
+    marker_at: datetime | None
+    """When the marker blob was last written, if the pipeline names one and it is there."""
+
+
+class ReadZoneActivity(ActivityRequest[ZoneActivity]):
+    """Input of `read_zone_activity`."""
+
+    pipeline: Pipeline
+    partition: str | None
+
+
+class BatchComparison(Contract):
+    """A batch beside the last one of the same zone or partition that was trained on."""
+
+    last_trained_blobs: int | None
+    """Files in quarantine included; None when none was trained on."""
+    only_deletions: bool
+    """It is that batch without some of its blobs, and nothing else."""
+    data_changed_in_a_row: int
+    """So many runs in a row have ended because their data was overwritten."""
+    released: bool
+    """A person has released a batch of this content."""
+
+
+class CompareBatch(ActivityRequest[BatchComparison]):
+    """Input of `compare_batch`."""
+
+    pipeline: str
+    dataset: Dataset
+
+
+class HoldBatch(ActivityRequest[Done]):
+    """Input of `hold_batch`, and the record of a batch that waits for a person."""
+
+    pipeline: str
+    batch: str
+    dataset: Dataset
+    reason: HoldReason
+    message: str
+
+
+class AlertOperators(ActivityRequest[Done]):
+    """Input of `alert_operators`: an alert about a landing, on the topic `ops-alerts`."""
+
+    ATTEMPTS: ClassVar[int] = 2_880
+    RETRY_SECONDS: ClassVar[float] = 30.0
+
+    kind: LandingAlert
+    alert_id: str
+    pipeline: str
+    at: datetime
+    details: dict[str, str | int | float | None]
+
+
+class DatasetClaim(Contract):
+    """The idempotency record of a dataset version: which batch trains on it, and as which run."""
 
     run: str
-    window: str
+    batch: str
 
 
-class ClaimDataset(ActivityRequest[Claim]):
-    """Input of `claim_dataset`: may this window train on that version?"""
+class ClaimDataset(ActivityRequest[DatasetClaim]):
+    """Input of `claim_dataset`: may this batch train on that version?"""
 
     request: RunRequest
     """The first attempt: what a run needs that was claimed but never came to be."""
     run: str
-    window: str
+    batch: str
 
 
-class RecordWindow(ActivityRequest[Done]):
-    """Input of `record_window`: how a landing's window ended, for `explain`."""
+class RecordBatch(ActivityRequest[Done]):
+    """Input of `record_batch`, and the record: how a batch ended."""
 
-    window: str
+    batch: str
     opened_at: datetime
     opened_by: OpenedBy
     dataset: Dataset
+    marker_at: datetime | None = None
+    """When the marker was written that made the batch whole; None where none did."""
     result: LandingResult
+
+
+class CountDataChanged(ActivityRequest[Done]):
+    """Input of `count_data_changed`."""
+
+    pipeline: str
+    dataset: Dataset
+    in_a_row: int
+
+
+class LastBatch(Contract):
+    """The record of the last batch of a zone or partition."""
+
+    batch: str
+    dataset: Dataset
+    marker_at: datetime | None
+    last_trained: Dataset | None
+    """The last batch that was trained on, or whose content had been."""
+    data_changed_in_a_row: int

@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 180.0
 MARKER = "_SUCCESS"
 RUNNING_LIMIT_SECONDS = 1
 BASE: Document = {
-    "source": {"container": CONTAINER, "marker": MARKER},
+    "source": {"container": CONTAINER},
     "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 60},
     "dataset": {"datastore": "landing"},
     "compute": [{"cluster": "cpu", "size": "Standard_D4s_v5", "nodes": 4}],
@@ -82,13 +82,19 @@ class Scene:
         """Wait for a run that waits for its running job."""
         return await self.until("retraining", is_in("running"))
 
-    async def look(self, generation: Generation) -> None:
+    async def delete(self, *names: str) -> None:
+        """Delete files."""
+        container = self.blobs.get_container_client(CONTAINER)
+        for name in names:
+            await container.delete_blob(f"{self.pipeline}/{name}")
+
+    async def wake_up(self, generation: Generation) -> None:
         """Raise the event `wake_up`."""
         path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/wake_up"
         await self.post(path, key="system_key")
 
-    async def use_up(self, generation: Generation) -> None:
-        """Raise two looks at a time, of which it waits for one, until it goes on as new."""
+    async def restart(self, generation: Generation) -> None:
+        """Raise two events at a time, of which it waits for one, until it goes on as new."""
 
         def moved() -> bool:
             self.tape.read_on()
@@ -96,7 +102,7 @@ class Scene:
 
         while not generation.is_done:
             episodes = len(generation.answers)
-            await asyncio.gather(self.look(generation), self.look(generation))
+            await asyncio.gather(self.wake_up(generation), self.wake_up(generation))
             await eventually(moved, TIMEOUT_SECONDS, f"episode of {generation.instance}")
 
     async def request(self, key: str) -> None:
@@ -175,11 +181,30 @@ async def marked(scene: Scene) -> None:
     await scene.landed()
 
 
-async def looked_twice(scene: Scene) -> None:
-    """Two wake-ups at the same time: a settling landing continues as new."""
+async def woken_twice(scene: Scene) -> None:
+    """Two events at the same time make a settling landing go on as new."""
     await scene.land("1", accuracy=0.9)
-    await scene.use_up(await scene.until("landing", is_in("settling")))
+    await scene.restart(await scene.until("landing", is_in("settling")))
     await scene.until("landing", is_in("settling"))
+
+
+async def overdue(scene: Scene) -> None:
+    """The marker does not come."""
+    await scene.land("1")
+    await scene.landed()
+
+
+async def shrunk(scene: Scene) -> None:
+    """Half of the files are gone: the batch is held, and released by an operator."""
+    await scene.land("1", "2", "3", "4", accuracy=0.7)
+    await scene.landed()
+    await scene.delete("2", "3")
+    await scene.land("1")
+    held = await scene.landed(2)
+    version = held.answers[-1]["output"]["dataset_version"]
+    body = json.dumps({"dataset_version": version})
+    await scene.post(f"api/pipelines/{scene.pipeline}/release", body=body)
+    await scene.landed(3)
 
 
 async def followed_up(scene: Scene) -> None:
@@ -248,7 +273,7 @@ async def too_slow(scene: Scene) -> None:
     await scene.land("1", seconds=100)
     run = await scene.running()
     await asyncio.sleep(RUNNING_LIMIT_SECONDS + 0.5)
-    await scene.look(run)
+    await scene.wake_up(run)
     await scene.ended("failed")
 
 
@@ -267,7 +292,7 @@ async def not_promoted(scene: Scene) -> None:
 async def long_wait(scene: Scene) -> None:
     """A run waits over the end of a generation, and over a timer's."""
     await scene.land("1", seconds=40)
-    await scene.use_up(await scene.running())
+    await scene.restart(await scene.running())
     await scene.ended("succeeded")
 
 
@@ -322,10 +347,21 @@ SITUATIONS: Mapping[str, Situation] = {
             "beat-the-champion": _run("succeeded", 2),
         },
     ),
-    "marked": Situation(play=marked, keep={"marked": _landing()}, changes=_LONG_QUIET),
-    "looked-twice": Situation(
-        play=looked_twice, keep={"restart-needed": _landing()}, changes=_LONG_QUIET
+    "marked": Situation(
+        play=marked,
+        keep={"marked": _landing()},
+        changes={**_LONG_QUIET, "source": {"marker": MARKER}},
     ),
+    "overdue": Situation(
+        play=overdue,
+        keep={"overdue": _landing()},
+        changes={
+            "source": {"marker": MARKER},
+            "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 3},
+        },
+    ),
+    "shrunk": Situation(play=shrunk, keep={"held": _landing(2), "released": _landing(3)}),
+    "woken-twice": Situation(play=woken_twice, keep={"restarted": _landing()}, changes=_LONG_QUIET),
     "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
     "requested": Situation(
         play=requested,
@@ -367,7 +403,7 @@ SITUATIONS: Mapping[str, Situation] = {
     "long-wait": Situation(
         play=long_wait,
         keep={
-            "restart-needed": Kept(orchestrator="retraining", holds=is_continued),
+            "restarted": Kept(orchestrator="retraining", holds=is_continued),
             "long-wait": _run("succeeded"),
         },
     ),

@@ -44,7 +44,7 @@ class Generation:
 
     @property
     def phase(self) -> str | None:
-        """A landing's phase or a run's state, while it waits for `look`; None otherwise."""
+        """A landing's phase or a run's state, while it waits for `wake_up`; None otherwise."""
         return (self.status.get("phase") or self.status["state"]) if self.waits else None
 
     @property
@@ -54,7 +54,7 @@ class Generation:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for `look` or a timer (the only compound task that there is)."""
+        """Whether it waits for `wake_up` or a timer (the only compound task that there is)."""
         actions = self.answers[-1]["actions"][0]
         return not self.is_done and actions[-1]["actionType"] == ActionType.WHEN_ANY
 

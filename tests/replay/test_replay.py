@@ -78,8 +78,8 @@ def in_another_order(orchestrator: Orchestration) -> Orchestration:
     swapped = {
         "get_job": "read_results",
         "read_results": "get_job",
-        "survey_zone": "freeze_manifest",
-        "freeze_manifest": "survey_zone",
+        "read_zone_activity": "freeze_manifest",
+        "freeze_manifest": "read_zone_activity",
     }
 
     def changed(context: Any) -> Any:

@@ -11,21 +11,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from azure.functions import EventGridEvent
+from azure.functions import EventGridEvent, ServiceBusMessage
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.landing_zone.batch_records import record_window
+from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.manifests import freeze_manifest, quarantine_files
-from handlers.triggers.explain import explain
+from handlers.triggers.explain import explain_blob
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
-from orchestrations.contracts.landing import ClaimDataset, LandingResult, RecordWindow
+from orchestrations.contracts.landing import (
+    BatchOutcome,
+    ClaimDataset,
+    LandingResult,
+    OpenedBy,
+    RecordBatch,
+)
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
+from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
 WORKSPACE_CONTAINER = "workspace"
@@ -62,39 +69,59 @@ class Zone:
     def delete(self, path: str) -> None:
         self.clients.blobs.get_container_client("landing").delete_blob(self.blob(path))
 
-    def freeze(self, at: datetime | None = None) -> Dataset:
-        request = FreezeManifest(pipeline=self.pipeline, frozen_at=at or datetime.now(UTC))
-        return freeze_manifest(self.clients, request)
+    def freeze(self, at: datetime | None = None, *, partition: str | None = None) -> Dataset:
+        return freeze_manifest(
+            self.clients,
+            FreezeManifest(
+                pipeline=self.pipeline, partition=partition, frozen_at=at or datetime.now(UTC)
+            ),
+        )
 
     def run_of(self, dataset: Dataset) -> str:
         return run_id(self.pipeline.name, dataset.version, 1)
 
-    def claim(self, dataset: Dataset, window: str) -> LandingResult:
+    def claim(self, dataset: Dataset, batch: str) -> LandingResult:
         request = RunRequest(pipeline=self.pipeline, dataset=dataset, attempt=1)
         run = self.run_of(dataset)
-        claim = claim_dataset(self.clients, ClaimDataset(request=request, run=run, window=window))
+        claim = claim_dataset(self.clients, ClaimDataset(request=request, run=run, batch=batch))
         return LandingResult(
             pipeline=self.pipeline.name,
-            outcome="started" if claim.window == window else "duplicate",
+            outcome="started" if claim.batch == batch else "duplicate",
             run=claim.run,
             dataset_version=dataset.version,
         )
 
-    def close_window(self, at: datetime | None = None) -> Dataset:
-        """What the orchestrator does when the zone has settled, but for the training."""
-        dataset = self.freeze(at)
-        window = f"landing@{dataset.frozen_at.isoformat()}"
-        if dataset.blobs:
-            result = self.claim(dataset, window)
+    def close_batch(
+        self,
+        at: datetime | None = None,
+        *,
+        partition: str | None = None,
+        outcome: BatchOutcome | None = None,
+        opened_by: OpenedBy = "event",
+        marker_at: datetime | None = None,
+    ) -> Dataset:
+        """What the orchestrator does when the zone has settled, but for the training.
+
+        With an `outcome` it takes that for granted and claims nothing.
+        """
+        dataset = self.freeze(at, partition=partition)
+        batch = f"landing@{dataset.frozen_at.isoformat()}"
+        if outcome is None and dataset.blobs:
+            result = self.claim(dataset, batch)
         else:
-            result = LandingResult(pipeline=self.pipeline.name, outcome="empty")
-        record_window(
+            result = LandingResult(
+                pipeline=self.pipeline.name,
+                outcome=outcome or "empty",
+                dataset_version=dataset.version,
+            )
+        record_batch(
             self.clients,
-            RecordWindow(
-                window=window,
+            RecordBatch(
+                batch=batch,
                 opened_at=dataset.frozen_at,
-                opened_by="event",
+                opened_by=opened_by,
                 dataset=dataset,
+                marker_at=marker_at,
                 result=result,
             ),
         )
@@ -112,7 +139,12 @@ class Zone:
         for _ in range(2):  # the second time as after a crash before the checkpoint
             quarantine_files(self.clients, request)
 
-    def event(self, path: str, etag: str, *, sequencer: int = 0, **changes: Any) -> EventGridEvent:
+    def rules(self, section: str, **values: Any) -> None:
+        """Change one section of the pipeline."""
+        changed = getattr(self.pipeline, section).model_copy(update=values)
+        self.pipeline = self.pipeline.model_copy(update={section: changed})
+
+    def event(self, path: str, etag: str, **changes: Any) -> EventGridEvent:
         fields: dict[str, Any] = {
             "id": f"{path}-{etag}",
             "topic": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/"
@@ -120,14 +152,45 @@ class Zone:
             "subject": f"/blobServices/default/containers/landing/blobs/{self.blob(path)}",
             "event_type": "Microsoft.Storage.BlobCreated",
             "event_time": datetime.now(UTC),
-            "data": {"eTag": etag, "contentLength": 4, "sequencer": f"{sequencer:064x}"},
+            "data": {"eTag": etag, "contentLength": 4},
             "data_version": "",
         }
         return EventGridEvent(**fields | changes)
 
-    def explain(self, path: str) -> list[dict[str, Any]]:
-        pipelines = {self.pipeline.name: self.pipeline}
-        return explain(self.clients, pipelines, f"landing/{self.blob(path)}")["events"]
+    def message(self, path: str, etag: str, **changes: Any) -> ServiceBusMessage:
+        """The same event as Event Grid brings it to the queue: a CloudEvent."""
+        event = self.event(path, etag)
+        document: dict[str, Any] = {
+            "specversion": "1.0",
+            "id": event.id,
+            "source": event.topic,
+            "subject": event.subject,
+            "type": event.event_type,
+            "time": datetime.now(UTC).isoformat(),
+            "data": event.get_json(),
+        }
+        return queued(json.dumps(document | changes))
+
+    async def explain(
+        self, path: str, *, hub: TaskHub | None = None, model: str | None = None
+    ) -> dict[str, Any]:
+        starter: Any = hub or TaskHub()
+        answer = await explain_blob(
+            self.clients,
+            {self.pipeline.name: self.pipeline},
+            starter,
+            address=f"landing/{self.blob(path)}",
+            model=model,
+            now=datetime.now(UTC),
+        )
+        assert answer.status == 200
+        return dict(answer.document)
+
+
+def queued(body: str) -> ServiceBusMessage:
+    """A message as the trigger's converter makes it, as far as handlers read it."""
+    message: Any = SimpleNamespace(message_id="m1", get_body=body.encode)
+    return message
 
 
 @pytest.fixture

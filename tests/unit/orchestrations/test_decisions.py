@@ -11,59 +11,18 @@ from hypothesis import strategies as st
 from orchestrations import errors
 from orchestrations.activities import FAILURE_KEY, parse_outcome
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.datasets import Survey
 from orchestrations.contracts.jobs import Job, SubmitJob
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded
 from orchestrations.judging import judge, lead_of_best
 from orchestrations.manifest import ManifestLine, decode_manifest, encode_manifest
-from orchestrations.names import dataset_version, run_id, window_id
-from orchestrations.pipeline import Gate, Limits, Retry, Settle
+from orchestrations.names import batch_id, dataset_version, run_id
+from orchestrations.pipeline import Gate, Limits, Retry
 from orchestrations.retrying import GiveUp, TryAgain, after_failure, describe
-from orchestrations.settling import Empty, Unsettled, Whole, settle
 from orchestrations.waiting import LAST_POLL_SECONDS, check_deadline, poll_delay
 from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-RULES = Settle(quiet_seconds=10, maximum_wait_seconds=100)
-moments = st.floats(-500, 500).map(lambda seconds: NOW + timedelta(seconds=seconds))
-
-
-def survey(newest: datetime | None, marker: datetime | None = None) -> Survey:
-    return Survey(blobs=1, bytes=1, newest=newest, marker=marker, fingerprint="f")
-
-
-def test_an_empty_zone_is_empty() -> None:
-    assert settle(survey(None), RULES, opened_at=NOW, now=NOW) == Empty()
-
-
-@given(newest=moments, marker=st.none() | moments, opened_at=moments)
-def test_settling_looks_again_only_in_the_future_and_never_past_its_deadline(
-    newest: datetime, marker: datetime | None, opened_at: datetime
-) -> None:
-    decision = settle(survey(newest, marker), RULES, opened_at=opened_at, now=NOW)
-    deadline = opened_at + timedelta(seconds=100)
-    if isinstance(decision, Unsettled):
-        assert NOW < decision.until <= deadline
-        assert marker is None or marker < newest
-    else:
-        assert decision == Whole()
-
-
-@given(newest=moments, opened_at=moments)
-def test_whoever_waits_as_told_finds_the_batch_whole(newest: datetime, opened_at: datetime) -> None:
-    decision = settle(survey(newest), RULES, opened_at=opened_at, now=NOW)
-    if isinstance(decision, Unsettled):
-        then = settle(survey(newest), RULES, opened_at=opened_at, now=decision.until)
-        assert then == Whole()
-
-
-def test_a_marker_that_is_older_than_the_data_says_nothing() -> None:
-    late = NOW + timedelta(seconds=1)
-    decision = settle(survey(late, marker=NOW), RULES, opened_at=NOW, now=late)
-    assert isinstance(decision, Unsettled)
-
-
 MAXIMIZE = Gate(metric="accuracy", floor=0.8, champion_margin=0.01)
 MINIMIZE = Gate(metric="loss", goal="minimize", floor=0.5, champion_margin=0.01)
 
@@ -236,7 +195,7 @@ def test_a_malformed_manifest_is_refused_with_its_line(line: str) -> None:
 
 def test_names_are_derived() -> None:
     assert run_id("digits", "abc", 2) == "digits-abc-2"
-    assert window_id("landing-digits", FROZEN_AT) == "landing-digits@2026-11-21T09:30:00.000+00:00"
+    assert batch_id("landing-digits", FROZEN_AT) == "landing-digits@2026-11-21T09:30:00.000+00:00"
 
 
 def test_contracts_survive_the_durable_boundary_and_refuse_what_they_do_not_know() -> None:

@@ -11,27 +11,44 @@ from hypothesis import strategies as st
 
 from handlers.triggers.blob_created import ensure_landing
 from orchestrations.activities import RESULT_KEY
-from orchestrations.contracts.base import Done
+from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.configurations import Configuration
-from orchestrations.contracts.datasets import Dataset, FreezeManifest, Survey
+from orchestrations.contracts.datasets import Dataset, FreezeManifest
 from orchestrations.contracts.landing import (
-    Claim,
+    AlertOperators,
+    BatchComparison,
     ClaimDataset,
+    CompareBatch,
+    CountDataChanged,
+    DatasetClaim,
+    HoldBatch,
     LandingRequest,
     LandingResult,
     LandingStatus,
-    RecordWindow,
+    RecordBatch,
+    ZoneActivity,
 )
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import RunRequest
-from orchestrations.landing import LOOKS_PER_GENERATION, landing
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.landing import WAKE_UPS_PER_GENERATION, landing
 from orchestrations.manifest import ManifestLine
 from orchestrations.names import dataset_version, landing_instance, zone_fingerprint
 from orchestrations.pipeline import Pipeline
+from orchestrations.settling import was_listed
 from tests.unit.orchestrations.examples import PIPELINE
 from tests.unit.orchestrations.simulation import START, Simulation, finish
 
 TRAINING_SECONDS = 30.0
+UNMARKED = PIPELINE.model_copy(
+    update={"source": PIPELINE.source.model_copy(update={"marker": None})}
+)
+
+
+def with_rules(pipeline: Pipeline, **sections: dict[str, Any]) -> Pipeline:
+    changed = {
+        name: getattr(pipeline, name).model_copy(update=values) for name, values in sections.items()
+    }
+    return pipeline.model_copy(update=changed)
 
 
 @dataclass
@@ -39,42 +56,66 @@ class Zone:
     """A landing zone, its records, and a trainer that takes half a minute."""
 
     seed: int = 0
+    pipeline: Pipeline = UNMARKED
     blobs: dict[str, tuple[str, str, datetime]] = field(default_factory=dict)
     marker: datetime | None = None
-    claims: dict[str, Claim] = field(default_factory=dict)
-    windows: list[RecordWindow] = field(default_factory=list)
+    newest_event: datetime | None = None
+    claims: dict[str, DatasetClaim] = field(default_factory=dict)
+    batches: list[RecordBatch] = field(default_factory=list)
+    data_changed: int = 0
+    released: set[str] = field(default_factory=set)
+    held: list[HoldBatch] = field(default_factory=list)
+    alerts: list[AlertOperators] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
-    requests: list[RunRequest] = field(default_factory=list)
-    deployed: Pipeline = PIPELINE
-    surveys: int = 0
+    ends_with: dict[str, str] = field(default_factory=dict)
+    """Dataset version → type of the error that its run ends with."""
+    listings: int = 0
+    contents: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         latency = random.Random(self.seed)
         self.simulation = Simulation(
             activities={
-                "survey_zone": self.survey,
+                "read_zone_activity": self.read_activity,
                 "freeze_manifest": self.freeze,
+                "compare_batch": self.compare,
+                "hold_batch": self.hold,
+                "alert_operators": self.alert,
                 "resolve_configuration": self.resolve,
                 "claim_dataset": self.claim,
-                "record_window": self.record,
+                "record_batch": self.record,
+                "count_data_changed": self.count_data_changed,
             },
             latency=lambda: latency.uniform(0.01, 0.5),
             orchestrators={"landing": landing, "retraining": self.train},
         )
 
-    def put(self, path: str, content: str, *, event_after: float | None = 0.0) -> None:
+    def put(self, path: str, content: str = "x", *, event_after: float | None = 0.0) -> None:
         now = self.simulation.now
         self.blobs[path] = (f"etag-{now.timestamp()}-{content}", content, now)
         if event_after is not None:
-            self.simulation.after(event_after, self.hint)
+            self.simulation.after(event_after, lambda: self.event(now))
 
-    def put_marker(self) -> None:
+    def delete(self, path: str) -> None:
+        del self.blobs[path]
+
+    def put_marker(self, *, with_event: bool = True) -> None:
         self.marker = self.simulation.now
-        self.hint(look=True)
+        if with_event:
+            self.event(self.marker, wake=True)
 
-    def hint(self, *, look: bool = False) -> None:
+    def event(self, written_at: datetime, *, wake: bool = False) -> None:
+        """What a trigger does with an event."""
+        last = self.batches[-1].dataset.frozen_at if self.batches else None
+        if last is not None and was_listed(written_at, listed_from=last):
+            return
+        if self.newest_event is None or written_at > self.newest_event:
+            self.newest_event = written_at
+        self.open_landing(wake=wake)
+
+    def open_landing(self, *, wake: bool = False) -> None:
         starter: Any = self.simulation  # stands in for the durable client
-        finish(ensure_landing(starter, PIPELINE, opened_by="event", look=look))
+        finish(ensure_landing(starter, self.pipeline, opened_by="event", wake=wake))
 
     def lines(self) -> list[ManifestLine]:
         return [
@@ -82,55 +123,87 @@ class Zone:
             for path, (etag, content, _) in sorted(self.blobs.items())
         ]
 
-    def fingerprint(self) -> str:
-        return zone_fingerprint((line.path, line.etag) for line in self.lines())
-
-    def survey(self, _: Any) -> Any:
-        self.surveys += 1
-        newest = max((when for _, _, when in self.blobs.values()), default=None)
-        return _result(
-            Survey(
-                blobs=len(self.blobs),
-                bytes=len(self.blobs),
-                newest=newest,
-                marker=self.marker,
-                fingerprint=self.fingerprint(),
-            )
-        )
+    def read_activity(self, _: Any) -> Any:
+        return _result(ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker))
 
     def freeze(self, given: Any) -> Any:
-        version = dataset_version(self.lines())
+        self.listings += 1
+        lines = self.lines()
+        version = dataset_version(lines)
+        self.contents[version] = {(line.path, line.md5 or "") for line in lines}
         return _result(
             Dataset(
                 version=version,
                 blobs=len(self.blobs),
                 bytes=len(self.blobs),
                 frozen_at=FreezeManifest.from_dict(given).frozen_at,
-                fingerprint=self.fingerprint(),
+                newest=max((when for _, _, when in self.blobs.values()), default=None),
+                fingerprint=zone_fingerprint((line.path, line.etag) for line in lines),
                 manifest_path=f"manifests/digits/{version}",
             )
         )
 
+    def compare(self, given: Any) -> Any:
+        dataset = CompareBatch.from_dict(given).dataset
+        trained = [
+            each.dataset for each in self.batches if each.result.outcome in ("started", "duplicate")
+        ]
+        last = trained[-1] if trained else None
+        return _result(
+            BatchComparison(
+                last_trained_blobs=None if last is None else last.blobs,
+                only_deletions=last is not None
+                and self.contents[dataset.version] < self.contents[last.version],
+                data_changed_in_a_row=self.data_changed,
+                released=dataset.version in self.released,
+            )
+        )
+
+    def hold(self, given: Any) -> Any:
+        self.held.append(HoldBatch.from_dict(given))
+        return _result(Done())
+
+    def alert(self, given: Any) -> Any:
+        self.alerts.append(AlertOperators.from_dict(given))
+        return _result(Done())
+
     def resolve(self, _: Any) -> Any:
-        return _result(Configuration(hash="c0ffee", pipeline=self.deployed))
+        return _result(Configuration(hash="c" * 16, pipeline=self.pipeline))
 
     def claim(self, given: Any) -> Any:
         request = ClaimDataset.from_dict(given)
-        ours = Claim(run=request.run, window=request.window)
+        ours = DatasetClaim(run=request.run, batch=request.batch)
         return _result(self.claims.setdefault(request.request.dataset.version, ours))
 
     def record(self, given: Any) -> Any:
-        self.windows.append(RecordWindow.from_dict(given))
+        self.batches.append(RecordBatch.from_dict(given))
         return _result(Done())
 
-    def train(self, context: Any) -> Generator[Any, Any, str]:
+    def count_data_changed(self, given: Any) -> Any:
+        self.data_changed = CountDataChanged.from_dict(given).in_a_row
+        return _result(Done())
+
+    def train(self, context: Any) -> Generator[Any, Any, dict[str, Any]]:
         request = RunInput.from_dict(context.get_input()).request
-        self.requests.append(request)
-        self.trained.append(request.dataset.version)
+        version = request.dataset.version
+        self.trained.append(version)
         yield context.create_timer(
             context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
         )
-        return "trained"
+        error = self.ends_with.get(version) or self.ends_with.get("*")
+        return RunStatus(
+            id=context.instance_id,
+            pipeline="digits",
+            attempt=1,
+            dataset_version=version,
+            state="succeeded" if error is None else "rejected",
+            since=context.current_utc_datetime,
+            error=None if not error else Failure(type=error, message="", permanent=True),
+        ).to_dict()
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [batch.result.outcome for batch in self.batches]
 
     @property
     def phase(self) -> str:
@@ -146,62 +219,147 @@ def at(zone: Zone, seconds: float, action: Any) -> None:
     zone.simulation.at(START + timedelta(seconds=seconds), action)
 
 
-def test_a_run_has_the_configuration_that_is_in_force_at_the_freeze() -> None:
-    """A floor that is raised while a landing is under way counts for its batch."""
-    zone = Zone()
-    zone.put("1.png", "x")
-    gate = PIPELINE.gate.model_copy(update={"floor": 0.99})
-    zone.deployed = PIPELINE.model_copy(update={"gate": gate})
-    zone.simulation.run()
-    (request,) = zone.requests
-    assert request.pipeline.gate.floor == 0.99
-    assert request.configuration == "c0ffee"
+def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
+    """One more blob at each of those seconds."""
+    for each in seconds:
+        at(zone, each, lambda each=each: zone.put(f"{each:07.2f}.png", **how))
 
 
-def test_a_burst_of_events_is_one_run_after_the_quiet_time() -> None:
+def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> None:
     zone = Zone()
-    for number in range(20):
-        at(zone, number * 0.5, lambda number=number: zone.put(f"{number}.png", "x"))
+    put_at(zone, *(number * 0.5 for number in range(20)))
     zone.simulation.run()
     assert len(zone.trained) == 1
-    (window,) = zone.windows
-    assert window.dataset.blobs == 20
-    assert window.dataset.frozen_at >= START + timedelta(seconds=9.5 + 10)
+    (batch,) = zone.batches
+    assert batch.dataset.blobs == 20
+    assert batch.dataset.frozen_at >= START + timedelta(seconds=9.5 + 10)
+    assert zone.listings == 1
 
 
-def test_a_listing_that_takes_long_does_not_count_as_quiet_time() -> None:
+def test_waiting_lists_nothing() -> None:
     zone = Zone()
-    zone.simulation.latency = lambda: 8.0
-    for number in range(18):
-        at(zone, number * 5.0, lambda number=number: zone.put(f"{number}.png", "x"))
+    put_at(zone, *range(0, 60, 3))
     zone.simulation.run()
-    assert [window.dataset.blobs for window in zone.windows] == [18]
+    assert [batch.dataset.blobs for batch in zone.batches] == [20]
+    assert zone.listings == 1
+
+
+def test_the_listing_that_was_judged_is_the_one_that_is_frozen() -> None:
+    """A blob that lands between the two listings of old was trained on unsettled."""
+    zone = Zone()
+    zone.simulation.latency = lambda: 2.0
+    put_at(zone, 0.0, 12.5)
+    zone.simulation.run()
+    assert [batch.dataset.blobs for batch in zone.batches] in ([1, 2], [2])
+    for batch in zone.batches:
+        assert batch.dataset.newest is not None
+        assert batch.dataset.frozen_at - batch.dataset.newest >= timedelta(seconds=10)
+
+
+def test_events_that_are_lost_do_not_make_an_upload_seem_to_rest() -> None:
+    zone = Zone()
+    put_at(zone, 0.0)
+    put_at(zone, *range(3, 30, 3), event_after=None)
+    zone.simulation.run()
+    assert [batch.dataset.blobs for batch in zone.batches] == [10]
 
 
 def test_data_that_never_rests_is_frozen_at_the_maximum_wait() -> None:
     zone = Zone()
-    for number in range(60):
-        at(zone, number * 5.0, lambda number=number: zone.put(f"{number}.png", "x"))
+    put_at(zone, *(number * 5.0 for number in range(60)))
     zone.simulation.run()
-    first = zone.windows[0].dataset.frozen_at
-    assert first - zone.windows[0].opened_at < timedelta(seconds=105)
+    first = zone.batches[0].dataset.frozen_at
+    assert first - zone.batches[0].opened_at < timedelta(seconds=105)
+
+
+# --- markers --------------------------------------------------------------------------------------
+
+
+def marked(**settle: Any) -> Zone:
+    return Zone(pipeline=with_rules(PIPELINE, settle=settle))
 
 
 def test_a_marker_ends_the_wait() -> None:
-    zone = Zone()
-    at(zone, 0.0, lambda: zone.put("1.png", "x"))
+    zone = marked()
+    put_at(zone, 0.0)
     at(zone, 2.0, zone.put_marker)
     zone.simulation.run()
-    assert zone.windows[0].dataset.frozen_at < START + timedelta(seconds=5)
+    assert zone.batches[0].dataset.frozen_at < START + timedelta(seconds=5)
+    assert (len(zone.trained), zone.listings) == (1, 1)
+
+
+def test_an_upload_that_pauses_is_not_whole_without_its_marker() -> None:
+    """It pauses for longer than the quiet time: half a batch was trained on."""
+    zone = marked()
+    put_at(zone, 0.0, 1.0, 40.0, 41.0)
+    at(zone, 42.0, zone.put_marker)
+    zone.simulation.run()
+    assert [batch.dataset.blobs for batch in zone.batches] == [4]
+    assert zone.alerts == []
+
+
+def test_without_its_marker_a_batch_is_overdue_and_not_trained_on() -> None:
+    zone = marked()
+    put_at(zone, 0.0, 1.0)
+    zone.simulation.run()
+    assert (zone.trained, zone.batches, zone.listings) == ([], [], 0)
+    (alert,) = zone.alerts
+    assert alert.kind == "landing-overdue"
+    assert alert.details["marker"] == "_SUCCESS"
+    assert not zone.simulation.instances[landing_instance("digits")].live
+
+
+def test_operators_are_alerted_once_about_one_batch() -> None:
+    zone = marked()
+    put_at(zone, *range(0, 1000, 20))
+    at(zone, 1000.0, zone.put_marker)
+    zone.simulation.run()
+    assert len({alert.alert_id for alert in zone.alerts}) == 1
+    assert [batch.dataset.blobs for batch in zone.batches] == [50]
+
+
+def test_a_marker_that_comes_late_still_makes_its_batch_whole() -> None:
+    zone = marked()
+    put_at(zone, 0.0)
+    at(zone, 500.0, zone.put_marker)
+    zone.simulation.run()
+    assert (len(zone.alerts), zone.outcomes) == (1, ["started"])
+
+
+def test_a_marker_whose_event_is_lost_is_found_at_the_maximum_wait() -> None:
+    zone = marked()
+    put_at(zone, 0.0)
+    at(zone, 5.0, lambda: zone.put_marker(with_event=False))
+    zone.simulation.run()
+    assert (zone.alerts, zone.outcomes) == ([], ["started"])
+
+
+def test_the_marker_of_the_last_batch_says_nothing_of_the_next() -> None:
+    zone = marked()
+    put_at(zone, 0.0)
+    at(zone, 1.0, zone.put_marker)
+    put_at(zone, 100.0)
+    zone.simulation.run()
+    assert zone.outcomes == ["started"]
+    assert [alert.kind for alert in zone.alerts] == ["landing-overdue"]
+
+
+def test_a_pipeline_may_train_without_its_marker() -> None:
+    zone = marked(without_marker="train")
+    put_at(zone, 0.0, 1.0)
+    zone.simulation.run()
+    assert (zone.alerts, zone.outcomes) == ([], ["started"])
+    assert zone.batches[0].dataset.frozen_at >= START + timedelta(seconds=100)
+
+
+# --- what is trained on ---------------------------------------------------------------------------
 
 
 def test_what_lands_during_training_is_one_follow_up_run() -> None:
     zone = Zone()
-    at(zone, 0.0, lambda: zone.put("1.png", "x"))
-    for number in range(2, 10):
-        at(zone, 15.0 + number, lambda number=number: zone.put(f"{number}.png", "x"))
+    put_at(zone, 0.0, *(17.0 + number for number in range(8)))
     zone.simulation.run()
-    assert [window.dataset.blobs for window in zone.windows] == [1, 9]
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 9]
     assert len(zone.trained) == 2
 
 
@@ -211,42 +369,142 @@ def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
     at(zone, 500.0, lambda: zone.put("1.png", "x"))
     zone.simulation.run()
     assert len(zone.trained) == 1
-    first, again = [window.result for window in zone.windows]
+    first, again = [batch.result for batch in zone.batches]
     assert (first.outcome, again.outcome) == ("started", "duplicate")
     assert again.run == first.run
 
 
+def deletions(zone: Zone, count: int) -> None:
+    put_at(zone, *range(15))
+    for number in range(count):
+        # Found by a listing: there is no event that opens a landing.
+        at(zone, 100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png"))
+        at(zone, 110.0 + 60 * number, zone.open_landing)
+    zone.simulation.run()
+
+
+def test_deletions_alone_start_nothing() -> None:
+    zone = Zone()
+    deletions(zone, 12)
+    assert len(zone.trained) == 1
+    assert zone.outcomes == ["started"] + ["only-deletions"] * 12
+
+
+def test_a_pipeline_may_train_on_deletions() -> None:
+    zone = Zone(
+        pipeline=with_rules(
+            UNMARKED, source={"deletions": "retrain"}, dataset={"maximum_shrink": 1.0}
+        )
+    )
+    deletions(zone, 3)
+    assert len(zone.trained) == 4
+
+
+def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() -> None:
+    zone = Zone()
+    put_at(zone, *range(15))
+    for number in range(4):
+        at(zone, 100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
+    put_at(zone, 101.0)
+    zone.simulation.run()
+    assert zone.outcomes == ["started", "held"]
+    (alert,) = zone.alerts
+    assert (alert.kind, alert.details["blobs"], alert.details["last_trained_blobs"]) == (
+        "batch-held",
+        12,
+        15,
+    )
+    (held,) = zone.held
+    zone.released.add(held.dataset.version)
+    zone.open_landing()
+    zone.simulation.run()
+    assert zone.outcomes == ["started", "held", "started"]
+    assert len(zone.trained) == 2
+
+
+def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() -> None:
+    zone = Zone(ends_with={"*": "DataChanged"})
+    for number in range(40):
+        at(zone, number * 25.0, lambda number=number: zone.put("1.png", f"{number}"))
+    zone.simulation.run()
+    assert len(zone.trained) == 2
+    assert set(zone.outcomes[2:]) == {"held"}
+    assert {alert.details["reason"] for alert in zone.alerts} == {"data-changed"}
+
+
+def test_a_run_that_ends_well_begins_the_count_anew() -> None:
+    zone = Zone()
+    zone.ends_with = {"*": "DataChanged"}
+    at(zone, 0.0, lambda: zone.put("1.png", "a"))
+    at(zone, 60.0, zone.ends_with.clear)
+    at(zone, 100.0, lambda: zone.put("1.png", "b"))
+    zone.simulation.run()
+    assert (zone.outcomes[0], zone.outcomes[-1], zone.data_changed) == ("started", "started", 0)
+
+
+def test_a_run_whose_data_was_refused_is_followed_by_what_is_left() -> None:
+    zone = Zone()
+    put_at(zone, 0.0, 1.0)
+
+    def quarantine() -> None:
+        zone.delete("0000.00.png")
+        zone.contents.clear()
+        zone.contents[zone.trained[0]] = set()  # what is refused is no deletion
+
+    at(zone, 30.0, lambda: zone.ends_with.update({"*": "DataRejected"}))
+    at(zone, 31.0, quarantine)
+    at(zone, 50.0, zone.ends_with.clear)
+    zone.simulation.run()
+    assert len(zone.batches) == 2
+
+
+# --- how a landing ends ---------------------------------------------------------------------------
+
+
 def test_an_event_in_the_closing_phase_is_not_lost() -> None:
     zone = Zone()
-    at(zone, 0.0, lambda: zone.put("1.png", "x"))
+    put_at(zone, 0.0)
 
     def land_while_closing() -> None:
         if zone.phase == "closing":
-            zone.put("2.png", "x")
+            zone.put("2.png")
         else:
             zone.simulation.after(0.7, land_while_closing)
 
     at(zone, 1.0, land_while_closing)
     zone.simulation.run()
-    assert [window.dataset.blobs for window in zone.windows] == [1, 2]
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
+
+
+def test_late_events_reopen_nothing() -> None:
+    """99 copies, minutes after the batch was trained on."""
+    zone = Zone()
+    put_at(zone, 0.0, 1.0)
+    for number in range(99):
+        late = 120.0 + number * 7.0
+        at(zone, late, lambda: zone.event(START + timedelta(seconds=1)))
+    zone.simulation.run()
+    assert (zone.outcomes, zone.listings) == (["started"], 1)
+    instance = zone.simulation.instances[landing_instance("digits")]
+    assert instance.generations == 1
 
 
 def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> None:
     zone = Zone()
     zone.put("1.png", "x", event_after=None)
-    request = LandingRequest(pipeline=PIPELINE, opened_by="request", settled=True)
+    request = LandingRequest(pipeline=zone.pipeline, opened_by="request", settled=True)
     instance = zone.simulation.start("landing", "request-digits-1", request.to_dict())
     zone.simulation.run()
     assert LandingResult.from_dict(instance.output).outcome == "started"
-    assert zone.surveys == 0
+    assert zone.listings == 1
     assert len(zone.trained) == 1
 
 
 def test_an_empty_zone_ends_without_a_claim() -> None:
     zone = Zone()
-    at(zone, 0.0, zone.hint)
+    at(zone, 0.0, zone.open_landing)
     zone.simulation.run()
-    assert [window.result.outcome for window in zone.windows] == ["empty"]
+    assert zone.outcomes == ["empty"]
     assert not zone.claims
 
 
@@ -258,25 +516,20 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
         yield
 
     zone.simulation.orchestrators["retraining"] = broken
-    at(zone, 0.0, lambda: zone.put("1.png", "x"))
+    put_at(zone, 0.0)
     zone.simulation.run()
     assert not zone.simulation.instances[landing_instance("digits")].live
     assert zone.simulation.instances[landing_instance("digits")].error is None
 
 
 def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
-    zone = Zone()
-    rules = PIPELINE.settle.model_copy(update={"maximum_wait_seconds": 5000.0})
-    pipeline = PIPELINE.model_copy(update={"settle": rules})
-    for number in range(1200):
-        at(zone, number * 5.0, lambda number=number: zone.put(f"{number}", "x", event_after=None))
-    request = LandingRequest(pipeline=pipeline, opened_by="event")
-    at(zone, 0.0, lambda: zone.simulation.start("landing", "landing-digits", request.to_dict()))
+    zone = Zone(pipeline=with_rules(UNMARKED, settle={"maximum_wait_seconds": 5000.0}))
+    put_at(zone, *(number * 5.0 for number in range(1200)))
     zone.simulation.run()
     instance = zone.simulation.instances["landing-digits"]
-    assert instance.generations > 5000 / 10 / LOOKS_PER_GENERATION
-    assert timedelta(seconds=5000) <= zone.windows[0].dataset.frozen_at - START
-    assert zone.windows[0].dataset.frozen_at - START < timedelta(seconds=5060)
+    assert instance.generations > 5000 / 10 / WAKE_UPS_PER_GENERATION
+    assert timedelta(seconds=5000) <= zone.batches[0].dataset.frozen_at - START
+    assert zone.batches[0].dataset.frozen_at - START < timedelta(seconds=5060)
 
 
 writes = st.lists(
@@ -303,8 +556,9 @@ def test_one_run_per_distinct_content_and_nothing_left_behind(
             blob: int = blob, content: str = content, late: float = late, copies: int = copies
         ) -> None:
             zone.put(f"{blob}.png", content, event_after=late)
+            written_at = zone.simulation.now
             for copy in range(1, copies):
-                zone.simulation.after(late * copy, zone.hint)
+                zone.simulation.after(late * copy, lambda: zone.event(written_at))
 
         at(zone, when, write)
     zone.simulation.run()

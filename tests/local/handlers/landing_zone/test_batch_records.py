@@ -1,53 +1,105 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 from handlers.landing_zone.batch_records import (
+    LastListing,
+    count_data_changed,
     frozen_at,
-    last_window,
-    list_windows,
-    read_window,
-    record_window,
+    last_batch,
+    list_batches,
+    list_last_batches,
+    read_batch,
+    record_batch,
 )
-from orchestrations.contracts.landing import LandingResult, RecordWindow
+from orchestrations.contracts.landing import (
+    BatchOutcome,
+    CountDataChanged,
+    LandingResult,
+    RecordBatch,
+)
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.examples import DATASET
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def a_window(zone: Zone, name: str, at: datetime) -> RecordWindow:
-    return RecordWindow(
-        window=name,
+def a_batch(
+    zone: Zone, name: str, at: datetime, outcome: BatchOutcome = "empty", **dataset: Any
+) -> RecordBatch:
+    return RecordBatch(
+        batch=name,
         opened_at=at,
         opened_by="event",
-        dataset=DATASET.model_copy(update={"frozen_at": at}),
-        result=LandingResult(pipeline=zone.pipeline.name, outcome="empty"),
+        dataset=DATASET.model_copy(update={"frozen_at": at, **dataset}),
+        result=LandingResult(pipeline=zone.pipeline.name, outcome=outcome),
     )
 
 
-def test_there_is_no_last_window_before_the_first(zone: Zone) -> None:
-    assert last_window(zone.clients, zone.pipeline.name) is None
-    assert list_windows(zone.clients, zone.pipeline.name) == []
+def test_there_is_no_last_batch_before_the_first(zone: Zone) -> None:
+    assert last_batch(zone.clients, zone.pipeline.name) is None
+    assert list_batches(zone.clients, zone.pipeline.name) == []
 
 
-def test_windows_come_in_the_order_of_their_freezes_whatever_the_order_of_records(
+def test_batches_come_in_the_order_of_their_freezes_whatever_the_order_of_records(
     zone: Zone,
 ) -> None:
     # The same moment in another timezone sorts the same.
     east = timezone(timedelta(hours=9))
-    windows = [
-        a_window(zone, "b", NOON),
-        a_window(zone, "a", (NOON + timedelta(seconds=1)).astimezone(east)),
-        a_window(zone, "c", NOON + timedelta(hours=1)),
+    batches = [
+        a_batch(zone, "b", NOON),
+        a_batch(zone, "a", (NOON + timedelta(seconds=1)).astimezone(east)),
+        a_batch(zone, "c", NOON + timedelta(hours=1)),
     ]
-    for window in reversed(windows):
+    for batch in reversed(batches):
         for _ in range(2):  # the second time as after a crash before the checkpoint
-            record_window(zone.clients, window)
+            record_batch(zone.clients, batch)
     neighbour = Zone(zone.clients, zone.pipeline.model_copy(update={"name": "neighbour"}))
-    record_window(zone.clients, a_window(neighbour, "d", NOON + timedelta(hours=2)))
+    record_batch(zone.clients, a_batch(neighbour, "d", NOON + timedelta(hours=2)))
 
-    names = list_windows(zone.clients, zone.pipeline.name)
-    assert [read_window(zone.clients, name) for name in names] == windows
-    assert last_window(zone.clients, zone.pipeline.name) == windows[-1]
+    names = list_batches(zone.clients, zone.pipeline.name)
+    assert [read_batch(zone.clients, name) for name in names] == batches
+    last = last_batch(zone.clients, zone.pipeline.name)
+    assert last is not None
+    assert last.batch == "c"
     assert frozen_at(names[0]) == NOON.replace(microsecond=123000)
+
+
+def test_the_last_batch_knows_what_was_trained_on_last(zone: Zone) -> None:
+    outcomes: list[BatchOutcome] = ["started", "held", "only-deletions", "duplicate", "held"]
+    trained = [15, 15, 15, 12, 12]
+    for number, (outcome, blobs) in enumerate(zip(outcomes, trained, strict=True)):
+        size = {"started": 15, "held": 9, "only-deletions": 14, "duplicate": 12}[outcome]
+        at = NOON + timedelta(hours=number)
+        record_batch(zone.clients, a_batch(zone, f"b{number}", at, outcome, blobs=size))
+        last = last_batch(zone.clients, zone.pipeline.name)
+        assert last is not None
+        assert last.last_trained is not None
+        assert (last.dataset.blobs, last.last_trained.blobs) == (size, blobs)
+
+
+def test_each_partition_has_a_last_batch_of_its_own(zone: Zone) -> None:
+    for day in ("2026-11-20", "2026-11-21"):
+        record_batch(zone.clients, a_batch(zone, day, NOON, partition=day))
+    marked = a_batch(zone, "m", NOON + timedelta(hours=1), partition="2026-11-21")
+    record_batch(zone.clients, marked.model_copy(update={"marker_at": NOON}))
+    assert list_last_batches(zone.clients, zone.pipeline.name) == {
+        "2026-11-20": LastListing(listed_from=NOON, marker_at=None),
+        "2026-11-21": LastListing(listed_from=NOON + timedelta(hours=1), marker_at=NOON),
+    }
+
+
+def test_runs_whose_data_changed_are_counted_over_batches(zone: Zone) -> None:
+    batch = a_batch(zone, "a", NOON, "started")
+    record_batch(zone.clients, batch)
+    for count in (1, 2):
+        count_data_changed(
+            zone.clients,
+            CountDataChanged(pipeline=zone.pipeline.name, dataset=batch.dataset, in_a_row=count),
+        )
+        later = NOON + timedelta(hours=count)
+        record_batch(zone.clients, a_batch(zone, f"b{count}", later, "started"))
+        last = last_batch(zone.clients, zone.pipeline.name)
+        assert last is not None
+        assert last.data_changed_in_a_row == count

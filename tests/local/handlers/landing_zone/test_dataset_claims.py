@@ -24,27 +24,27 @@ def a_dataset(version: str, age: timedelta = timedelta(0)) -> Dataset:
     return DATASET.model_copy(update={"version": version, "frozen_at": NOW - age})
 
 
-def claim(zone: Zone, version: str, window: str, age: timedelta = timedelta(0)) -> ClaimDataset:
+def claim(zone: Zone, version: str, batch: str, age: timedelta = timedelta(0)) -> ClaimDataset:
     request = RunRequest(pipeline=zone.pipeline, dataset=a_dataset(version, age), attempt=1)
-    return ClaimDataset(request=request, run=zone.run_of(request.dataset), window=window)
+    return ClaimDataset(request=request, run=zone.run_of(request.dataset), batch=batch)
 
 
 def test_who_claims_first_has_it_for_ever(zone: Zone) -> None:
     ours, theirs = claim(zone, "v1", "w1"), claim(zone, "v1", "w2")
     first = claim_dataset(zone.clients, ours)
-    assert first.window == "w1"
+    assert first.batch == "w1"
     assert claim_dataset(zone.clients, theirs) == first
     # The activity is run again after a crash before its checkpoint: the same answer.
     assert claim_dataset(zone.clients, ours) == first
-    assert claim_dataset(zone.clients, claim(zone, "v2", "w2")).window == "w2"
+    assert claim_dataset(zone.clients, claim(zone, "v2", "w2")).batch == "w2"
 
 
 def test_of_many_at_once_one_wins_and_all_know(zone: Zone) -> None:
     requests = [claim(zone, "v1", f"w{number}") for number in range(16)]
     with ThreadPoolExecutor(len(requests)) as threads:
         claims = list(threads.map(claim_dataset, [zone.clients] * len(requests), requests))
-    assert len({each.window for each in claims}) == 1
-    assert sum(asked.window == got.window for asked, got in zip(requests, claims, strict=True)) == 1
+    assert len({each.batch for each in claims}) == 1
+    assert sum(asked.batch == got.batch for asked, got in zip(requests, claims, strict=True)) == 1
 
 
 @pytest.mark.parametrize(("ages", "by"), [([], None), ([1, 2], None), ([0, -1, -2], 2), ([-1], 0)])
@@ -69,3 +69,14 @@ def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone)
     claimed = read_claim(zone.clients, name)
     assert claimed.claim.run == zone.run_of(a_dataset("new"))
     assert claimed.request == claim(zone, "new", "w", timedelta(hours=1)).request
+
+
+def test_a_batch_of_one_partition_supersedes_none_of_another(zone: Zone) -> None:
+    newer = claim(zone, "v1", "w", -timedelta(hours=1))
+    dataset = newer.request.dataset.model_copy(update={"partition": "2026-11-21"})
+    request = newer.request.model_copy(update={"dataset": dataset})
+    claim_dataset(zone.clients, newer.model_copy(update={"request": request}))
+    for partition, by in (("2026-11-20", None), ("2026-11-21", newer.run), (None, None)):
+        ours = a_dataset("ours").model_copy(update={"partition": partition})
+        question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=ours)
+        assert check_superseded(zone.clients, question).by == by

@@ -1,81 +1,102 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from handlers.landing_zone import event_log
-from handlers.landing_zone.event_log import Conflict, Decision, Entry, append, page_name, read_page
+from handlers.landing_zone.event_log import Entry, append, read
 from tests.local.handlers.zone_on_storage import Zone
 
-PAGE = page_name("digits", "landing", "digits/ü\n?.png")
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+BLOB = "digits/ü\n?.png"
+AT = datetime(2026, 11, 21, 12, 59, 59, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 
 
-def an_entry(event_id: str, decision: Decision = "merged") -> Entry:
+def an_entry(event_id: str, blob: str = BLOB) -> Entry:
     return Entry(
         event_id=event_id,
+        change="created",
+        blob=blob,
         etag="0x1",
-        sequencer="01",
-        size=1,
         event_time="2026-11-21T12:00:00+00:00",
         decided_at="2026-11-21T12:00:01+00:00",
-        decision=decision,
+        decision="merged",
         reason="“because”",
     )
 
 
-def test_what_was_decided_is_read_again(zone: Zone) -> None:
-    records = zone.clients.records
-    assert read_page(records, PAGE).entries == []
-    entries = [an_entry("e1"), an_entry("e2", "duplicate"), an_entry("e3")]
-    for entry in entries:
-        append(records, read_page(records, PAGE), entry)
-    assert read_page(records, PAGE).entries == entries
-    assert read_page(records, page_name("digits", "landing", "other")).entries == []
+def ids(zone: Zone, since: datetime, until: datetime, blob: str = BLOB) -> list[str]:
+    found = read(zone.clients.records, "digits", blob, since=since, until=until)
+    return [entry.event_id for entry in found]
 
 
-def test_a_decision_that_counts_is_not_written_on_what_was_not_read(zone: Zone) -> None:
-    records = zone.clients.records
-    missing = read_page(records, PAGE)
-    append(records, missing, an_entry("e1"))
-    with pytest.raises(Conflict):
-        append(records, missing, an_entry("e2"))
-    stale = read_page(records, PAGE)
-    append(records, stale, an_entry("e3", "duplicate"))
-    with pytest.raises(Conflict):
-        append(records, stale, an_entry("e4", "started"))
-    assert [entry.event_id for entry in read_page(records, PAGE).entries] == ["e1", "e3"]
+def test_what_was_decided_on_a_blob_is_read_again(zone: Zone) -> None:
+    entries = [an_entry("e1"), an_entry("e2", "digits/other.png"), an_entry("e3")]
+    append(zone.clients.records, "digits", entries, at=AT)
+    found = list(read(zone.clients.records, "digits", BLOB, since=AT, until=AT))
+    assert found == [entries[0], entries[2]]
 
 
-def test_the_other_decisions_never_conflict(zone: Zone) -> None:
-    records = zone.clients.records
-    missing = read_page(records, PAGE)
-    others: list[Decision] = ["filtered", "duplicate", "superseded"]
-    for decision in others:
-        append(records, missing, an_entry(decision, decision))
-    assert [entry.decision for entry in read_page(records, PAGE).entries] == others
+def test_only_the_hours_that_are_asked_for_are_read(zone: Zone) -> None:
+    for hour in range(4):
+        append(zone.clients.records, "digits", [an_entry(f"e{hour}")], at=AT + hour * HOUR)
+    append(zone.clients.records, "digits-b", [an_entry("theirs")], at=AT)
+    assert ids(zone, AT, AT + HOUR) == ["e0", "e1"]
+    assert ids(zone, AT + 2 * HOUR, AT + 9 * HOUR) == ["e2", "e3"]
+    assert ids(zone, AT + 8 * HOUR, AT + 9 * HOUR) == []
 
 
-def test_a_page_whose_writer_died_after_creating_it_is_as_good_as_missing(zone: Zone) -> None:
-    records = zone.clients.records
-    records.get_blob_client(PAGE).create_append_blob()
-    empty = read_page(records, PAGE)
-    append(records, empty, an_entry("e1"))
-    with pytest.raises(Conflict):
-        append(records, empty, an_entry("e2"))
+def test_many_decisions_are_one_block(zone: Zone) -> None:
+    entries = [an_entry(f"e{number}") for number in range(1000)]
+    append(zone.clients.records, "digits", entries, at=AT)
+    (blob,) = zone.clients.records.list_blobs(name_starts_with="events/")
+    client = zone.clients.records.get_blob_client(blob.name)
+    assert client.get_blob_properties().append_blob_committed_block_count == 1
+    assert len(ids(zone, AT, AT)) == 1000
 
 
-def test_of_many_who_read_the_same_page_one_writes(zone: Zone) -> None:
-    records = zone.clients.records
-    page = read_page(records, PAGE)
+def test_more_than_a_block_holds_are_several(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "BLOCK_LIMIT_BYTES", 700)
+    append(zone.clients.records, "digits", [an_entry(f"e{n}") for n in range(10)], at=AT)
+    assert ids(zone, AT, AT) == [f"e{n}" for n in range(10)]
 
-    def write(number: int) -> bool:
-        try:
-            event_log.append(records, page, an_entry(f"e{number}"))
-        except Conflict:
-            return False
-        return True
+
+def test_writers_at_the_same_time_lose_nothing(zone: Zone) -> None:
+    def write(number: int) -> None:
+        append(zone.clients.records, "digits", [an_entry(f"e{number}")], at=AT)
 
     with ThreadPoolExecutor(8) as threads:
-        assert sum(threads.map(write, range(16))) == 1
-    assert len(read_page(records, PAGE).entries) == 1
+        list(threads.map(write, range(40)))
+    assert sorted(ids(zone, AT, AT)) == sorted(f"e{number}" for number in range(40))
+
+
+class FullFile:
+    """The records container, whose first file of an hour has all the blocks it can have."""
+
+    def __init__(self, records: ContainerClient) -> None:
+        self.records = records
+
+    def get_blob_client(self, name: str) -> Any:
+        if name.endswith("_0000.jsonl"):
+            return self
+        return self.records.get_blob_client(name)
+
+    def append_block(self, _: bytes) -> None:
+        error = HttpResponseError("The committed block count cannot exceed the maximum limit")
+        error.error_code = "BlockCountExceedsLimit"  # pyright: ignore[reportAttributeAccessIssue] - as the SDK sets it
+        raise error
+
+
+def test_a_full_file_is_followed_by_another(zone: Zone) -> None:
+    full: Any = FullFile(zone.clients.records)
+    append(full, "digits", [an_entry("e1")], at=AT)
+    (name,) = zone.clients.records.list_blob_names(name_starts_with="events/")
+    assert name.endswith("_0001.jsonl")
+    assert ids(zone, AT, AT) == ["e1"]

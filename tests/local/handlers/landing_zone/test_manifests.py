@@ -6,14 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.storage.blob import BlobBlock
 
-from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest, survey_zone
-from orchestrations.contracts.datasets import Dataset, Survey, SurveyZone
+from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
+from orchestrations.contracts.datasets import Dataset
 from orchestrations.manifest import MLTABLE
 from tests.local.handlers.zone_on_storage import Zone
-
-
-def survey(zone: Zone) -> Survey:
-    return survey_zone(zone.clients, SurveyZone(pipeline=zone.pipeline))
 
 
 def paths(zone: Zone, dataset: Dataset) -> list[str]:
@@ -21,27 +17,18 @@ def paths(zone: Zone, dataset: Dataset) -> list[str]:
 
 
 def test_an_empty_zone_has_nothing_new(zone: Zone) -> None:
-    empty = survey(zone)
-    assert (empty.blobs, empty.bytes, empty.newest, empty.marker) == (0, 0, None, None)
+    empty = zone.freeze()
+    assert (empty.blobs, empty.bytes, empty.newest) == (0, 0, None)
 
 
-def test_a_survey_tells_how_much_is_there_and_how_new(zone: Zone) -> None:
+def test_a_freeze_tells_how_much_was_listed_and_how_new(zone: Zone) -> None:
     before = datetime.now(UTC) - timedelta(seconds=2)  # the service keeps whole seconds
     zone.land("7/1.png", b"12345")
-    first = survey(zone)
-    assert (first.blobs, first.bytes, first.marker) == (1, 5, None)
+    zone.land("_SUCCESS", b"")
+    first = zone.freeze()
+    assert (first.blobs, first.bytes) == (1, 5)
     assert first.newest is not None
     assert before <= first.newest <= datetime.now(UTC)
-    assert survey(zone) == first
-
-    zone.land("7/1.png", b"12345")  # the same content, written again
-    assert survey(zone).fingerprint != first.fingerprint
-    zone.land("_SUCCESS", b"")
-    marked = survey(zone)
-    assert (marked.blobs, marked.bytes) == (1, 5)
-    assert marked.marker is not None
-    assert marked.newest is not None
-    assert marked.marker >= marked.newest
 
 
 def test_only_what_the_pipeline_takes_counts(zone: Zone) -> None:
@@ -51,7 +38,6 @@ def test_only_what_the_pipeline_takes_counts(zone: Zone) -> None:
     zone.land("notes.txt")
     zone.land("%2e%2e/%2e%2e/out.png")  # its name is this very text; decoded, it leads out
     zone.clients.blobs.get_container_client("landing").upload_blob(f"not-{zone.blob('x.png')}", b"")
-    assert survey(zone).blobs == 1
     assert paths(zone, zone.freeze()) == ["7/1.png"]
 
 
@@ -68,7 +54,6 @@ def test_a_manifest_has_every_blob_in_order_of_path(zone: Zone) -> None:
         assert line.etag == etags[line.path]
     assert (dataset.blobs, dataset.bytes) == (4, 4 + 3 + 3 + 2)
     assert dataset.frozen_at == frozen_at
-    assert dataset.fingerprint == survey(zone).fingerprint
     table = zone.clients.records.download_blob(f"{dataset.manifest_path}/MLTable").readall()
     assert table.decode() == MLTABLE
 
@@ -128,13 +113,62 @@ def test_a_refused_file_is_left_out_until_it_is_written_again(zone: Zone, mended
     dataset = zone.freeze()
     zone.refuse(dataset, **{"2": "no image", "3": "was never in the manifest"})
 
-    assert survey(zone).blobs == 1
     rest = zone.freeze()
+    assert (rest.blobs, rest.quarantined) == (1, 1)
     assert paths(zone, rest) == ["1"]
     assert rest.version != dataset.version
-    assert rest.fingerprint == survey(zone).fingerprint
 
     zone.land("2", mended)
     again = zone.freeze()
     assert paths(zone, again) == ["1", "2"]
     assert (again.version == dataset.version) == (mended == b"bad")
+
+
+def test_folders_are_no_data(zone: Zone) -> None:
+    """As tools leave them in flat accounts, and as hierarchical ones list them."""
+    landing = zone.clients.blobs.get_container_client("landing")
+    landing.upload_blob(zone.blob("7"), b"", metadata={"hdi_isfolder": "true"})
+    landing.upload_blob(zone.blob("8"), b"", metadata={"Hdi_isfolder": "True"})
+    zone.land("9/", b"")
+    zone.land("10_$folder$", b"")
+    zone.land("7/empty.txt", b"")
+    assert paths(zone, zone.freeze()) == ["7/empty.txt"]
+
+
+DAYS = [f"date=2026-11-{day:02}/a.png" for day in (18, 19, 20, 21, 22)]
+AT = datetime(2026, 11, 22, 8, tzinfo=UTC)
+
+
+def partitioned(zone: Zone, **dataset: int) -> None:
+    zone.rules("source", partitions="date=%Y-%m-%d")
+    zone.rules("dataset", **dataset)
+    for path in (*DAYS, "readme.txt", "date=soon/a.png"):
+        zone.land(path)
+
+
+@pytest.mark.parametrize(
+    ("rules", "partition", "days"),
+    [
+        ({}, None, DAYS),
+        ({"newest_partitions": 2}, None, DAYS[-2:]),
+        ({"last_days": 3}, None, DAYS[-3:]),
+        ({}, "2026-11-20", DAYS[2:3]),
+        ({"newest_partitions": 2}, "2026-11-20", DAYS[1:3]),
+        ({"last_days": 10}, "2026-11-20", DAYS[:3]),
+    ],
+)
+def test_a_dataset_is_made_of_the_partitions_that_the_pipeline_names(
+    zone: Zone, rules: dict[str, int], partition: str | None, days: list[str]
+) -> None:
+    partitioned(zone, **rules)
+    dataset = zone.freeze(AT, partition=partition)
+    assert paths(zone, dataset) == days
+    assert dataset.partition == partition
+
+
+def test_partitions_may_lie_several_folders_deep(zone: Zone) -> None:
+    zone.rules("source", partitions="year=%Y/month=%m")
+    zone.rules("dataset", newest_partitions=1)
+    for month in (1, 9, 10):
+        zone.land(f"year=2026/month={month:02}/a.png")
+    assert paths(zone, zone.freeze(AT)) == ["year=2026/month=10/a.png"]

@@ -1,174 +1,258 @@
 from __future__ import annotations
 
-import itertools
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ResourceNotFoundError
 
+from handlers.azure_ml import tags
+from handlers.landing_zone.held_batches import hold_batch
 from handlers.triggers.blob_created import handle_blob_event
 from handlers.triggers.explain import explain_blob
-from handlers.triggers.problem_details import PROBLEM_TYPE
+from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
+from orchestrations.contracts.landing import HoldBatch
+from orchestrations.contracts.models import Model
+from orchestrations.contracts.runs import RunStatus
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.durable_fake import TaskHub
 
-START = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-_NUMBERS = itertools.count()
+HOUR = timedelta(hours=1)
 
 
-async def tell(zone: Zone, path: str, etag: str, at: datetime = START) -> None:
-    event = zone.event(path, etag, sequencer=next(_NUMBERS), event_time=at)
+def soon() -> datetime:
+    """After everything that was written by now."""
+    return datetime.now(UTC) + timedelta(seconds=1)
+
+
+async def deliver(zone: Zone, path: str, etag: str, **changes: Any) -> None:
     starter: Any = TaskHub()
     pipelines = {zone.pipeline.name: zone.pipeline}
-    await handle_blob_event(zone.clients, pipelines, starter, event, now=at)
+    event = zone.event(path, etag, **changes)
+    await handle_blob_event(zone.clients, pipelines, starter, event, now=datetime.now(UTC))
 
 
-def outcome(zone: Zone, path: str) -> dict[str, Any]:
-    (event,) = zone.explain(path)
-    return event["outcome"]
+async def ask(zone: Zone, address: str) -> Answer:
+    starter: Any = TaskHub()
+    pipelines = {zone.pipeline.name: zone.pipeline}
+    return await explain_blob(
+        zone.clients, pipelines, starter, address=address, now=datetime.now(UTC)
+    )
 
 
-async def test_before_any_window_an_event_is_pending(zone: Zone) -> None:
-    await tell(zone, "1.png", zone.land("1.png"))
-    assert outcome(zone, "1.png")["state"] == "pending"
-    zone.close_window(START - SECOND)  # of what was there before, were there anything else
-    assert outcome(zone, "1.png")["state"] == "run"
-
-
-async def test_a_window_that_saw_nothing_of_it_leaves_it_pending(zone: Zone) -> None:
-    zone.land("0.png")
-    zone.close_window(START - SECOND)
-    await tell(zone, "1.png", zone.land("1.png"))
-    assert outcome(zone, "1.png")["state"] == "pending"
-
-
-async def test_a_blob_that_was_trained_on_names_version_and_run(zone: Zone) -> None:
-    await tell(zone, "1.png", zone.land("1.png"))
-    dataset = zone.close_window(START + SECOND)
-    zone.land("2.png")
-    zone.close_window(START + 2 * SECOND)
+async def test_a_blob_that_was_trained_on_names_batch_version_and_run(zone: Zone) -> None:
+    await deliver(zone, "1.png", zone.land("1.png"))
+    dataset = zone.close_batch(soon())
     run = zone.run_of(dataset)
-    assert outcome(zone, "1.png") == {
-        "state": "run",
-        "reason": f"part of dataset version {dataset.version}, which started run {run}",
-        "dataset_version": dataset.version,
-        "run": run,
-    }
+    found = await zone.explain("1.png")
+    assert (found["state"], found["run"], found["dataset_version"]) == (
+        "run",
+        run,
+        dataset.version,
+    )
+    assert found["reason"] == f"part of dataset version {dataset.version}, which started run {run}"
+    (event,) = found["events"]
+    assert (event["decision"], event["change"]) == ("opened", "created")
 
 
-async def test_a_blob_written_while_its_zone_was_being_listed_is_in_that_window(zone: Zone) -> None:
-    etag = zone.land("1.png")
-    dataset = zone.close_window(START)
-    await tell(zone, "1.png", etag, at=START + SECOND)
-    found = outcome(zone, "1.png")
-    assert (found["state"], found["dataset_version"]) == ("run", dataset.version)
+async def test_a_blob_without_events_was_found_by_a_listing(zone: Zone) -> None:
+    zone.land("1.png")
+    zone.close_batch(soon(), opened_by="reconciliation")
+    found = await zone.explain("1.png")
+    assert (found["state"], found["opened_by"], found["events"]) == ("run", "reconciliation", [])
+    assert "no event of it was kept" in found["reason"]
+
+
+async def test_before_any_batch_a_blob_is_pending(zone: Zone) -> None:
+    await deliver(zone, "1.png", zone.land("1.png"))
+    found = await zone.explain("1.png")
+    assert (found["state"], len(found["events"])) == ("pending", 1)
+    assert "the marker _SUCCESS" in found["reason"]
+    zone.rules("source", marker=None)
+    assert "quiet for 10 s" in (await zone.explain("1.png"))["reason"]
+
+
+async def test_a_batch_that_was_frozen_before_says_nothing(zone: Zone) -> None:
+    zone.land("0.png")
+    zone.close_batch(datetime.now(UTC) - HOUR)
+    zone.land("1.png")
+    assert (await zone.explain("1.png"))["state"] == "pending"
 
 
 async def test_content_that_was_trained_on_before_is_a_duplicate(zone: Zone) -> None:
-    await tell(zone, "1.png", zone.land("1.png"))
-    dataset = zone.close_window(START + SECOND)
-    await tell(zone, "1.png", zone.land("1.png"), at=START + 2 * SECOND)
-    zone.close_window(START + 3 * SECOND)
-    first, second = (event["outcome"] for event in zone.explain("1.png"))
-    assert (first["state"], second["state"]) == ("run", "duplicate")
-    assert second["run"] == first["run"] == zone.run_of(dataset)
-
-
-async def test_a_write_that_was_overwritten_before_the_freeze_is_superseded(zone: Zone) -> None:
-    await tell(zone, "1.png", zone.land("1.png", b"one"))
-    await tell(zone, "1.png", zone.land("1.png", b"two"), at=START + SECOND)
-    zone.close_window(START + 2 * SECOND)
-    states = [event["outcome"]["state"] for event in zone.explain("1.png")]
-    assert states == ["superseded", "run"]
-
-
-async def test_a_blob_that_was_gone_is_left_out(zone: Zone) -> None:
-    await tell(zone, "1.png", zone.land("1.png"))
-    await tell(zone, "2.png", zone.land("2.png"))
-    zone.delete("1.png")
-    zone.close_window(START + SECOND)
-    assert outcome(zone, "1.png") == {
-        "state": "left-out",
-        "reason": "gone when the zone was listed",
-    }
-    assert outcome(zone, "2.png")["state"] == "run"
-
-
-async def test_an_empty_zone_leaves_everything_out(zone: Zone) -> None:
-    await tell(zone, "1.png", zone.land("1.png"))
-    await tell(zone, "_SUCCESS", zone.land("_SUCCESS"))
-    zone.delete("1.png")
-    zone.close_window(START + SECOND)
-    assert outcome(zone, "1.png")["state"] == "left-out"
-    assert outcome(zone, "_SUCCESS") == {"state": "left-out", "reason": "no data was there"}
-
-
-async def test_a_refused_file_says_so(zone: Zone) -> None:
-    etag = zone.land("bad.png")
-    zone.land("good.png")
-    await tell(zone, "bad.png", etag)
-    dataset = zone.close_window(START + SECOND)
-    zone.refuse(dataset, **{"bad.png": "no image"})
-    found = outcome(zone, "bad.png")
-    assert found["state"] == "run"
-    assert f"then left out: no image (run {zone.run_of(dataset)})" in found["reason"]
-
-
-async def test_a_file_is_left_out_of_the_windows_after_it_was_refused(zone: Zone) -> None:
-    etag = zone.land("bad.png")
-    zone.land("good.png")
-    zone.refuse(zone.close_window(START), **{"bad.png": "no image"})
-    zone.close_window(START + SECOND)
-    # By a clock that is ahead of the orchestration's.
-    await tell(zone, "bad.png", etag, at=START + 2 * SECOND)
-    zone.land("good.png", b"more")
-    zone.close_window(START + 3 * SECOND)
-    found = outcome(zone, "bad.png")
-    assert found["state"] == "left-out"
-    assert found["reason"].startswith("quarantined: no image (run ")
-
-
-async def test_a_marker_is_told_by_the_batch_that_it_marked(zone: Zone) -> None:
     zone.land("1.png")
-    await tell(zone, "_SUCCESS", zone.land("_SUCCESS", b""))
-    dataset = zone.close_window(START + SECOND)
-    found = outcome(zone, "_SUCCESS")
+    dataset = zone.close_batch(datetime.now(UTC) - HOUR)
+    zone.land("1.png")
+    zone.close_batch(soon())
+    found = await zone.explain("1.png")
+    assert (found["state"], found["run"]) == ("duplicate", zone.run_of(dataset))
+
+
+async def test_a_blob_that_no_pattern_takes_is_filtered(zone: Zone) -> None:
+    zone.rules("source", include=["*.png"])
+    await deliver(zone, "notes.txt", zone.land("notes.txt"))
+    found = await zone.explain("notes.txt")
+    assert found["state"] == "filtered"
+    assert "*.png" in found["reason"]
+    assert found["events"][0]["decision"] == "filtered"
+
+
+async def test_a_folder_is_filtered(zone: Zone) -> None:
+    zone.land("7/", b"")
+    assert (await zone.explain("7/"))["reason"] == "stands for a folder"
+
+
+async def test_a_missing_blob_names_the_last_version_that_had_it(zone: Zone) -> None:
+    assert (await zone.explain("1.png"))["state"] == "missing"
+    zone.land("1.png")
+    dataset = zone.close_batch(soon())
+    zone.delete("1.png")
+    deleted = {"event_type": "Microsoft.Storage.BlobDeleted", "data": {"api": "DeleteBlob"}}
+    await deliver(zone, "1.png", "", **deleted)
+    found = await zone.explain("1.png")
+    assert (found["state"], found["dataset_version"]) == ("missing", dataset.version)
+    assert [event["change"] for event in found["events"]] == ["deleted"]
+
+
+async def test_a_refused_file_says_who_refused_it(zone: Zone) -> None:
+    zone.land("bad.png")
+    zone.land("good.png")
+    dataset = zone.close_batch(soon())
+    zone.refuse(dataset, **{"bad.png": "no image"})
+    found = await zone.explain("bad.png")
+    assert found["state"] == "run"
+    assert f"left out of later batches: no image (run {zone.run_of(dataset)})" in found["reason"]
+
+
+async def test_a_file_whose_batch_is_long_gone_is_quarantined(zone: Zone) -> None:
+    zone.land("bad.png")
+    zone.land("good.png")
+    zone.refuse(zone.close_batch(datetime.now(UTC) - HOUR), **{"bad.png": "no image"})
+    found = await zone.explain("bad.png")
+    assert found["state"] == "quarantined"
+    assert "no image" in found["reason"]
+
+
+async def test_a_marker_names_the_batch_that_it_made_whole(zone: Zone) -> None:
+    zone.land("1.png")
+    zone.land("_SUCCESS", b"")
+    assert (await zone.explain("_SUCCESS"))["state"] == "pending"
+    landing = zone.clients.blobs.get_container_client("landing")
+    written = landing.get_blob_client(zone.blob("_SUCCESS")).get_blob_properties().last_modified
+    dataset = zone.close_batch(soon(), marker_at=written)
+    found = await zone.explain("_SUCCESS")
     assert (found["state"], found["run"]) == ("run", zone.run_of(dataset))
-    assert found["reason"].startswith("the marker of dataset version")
 
 
-async def test_a_decision_that_was_the_end_has_no_outcome(zone: Zone) -> None:
+async def test_a_held_batch_says_why(zone: Zone) -> None:
+    zone.land("1.png")
+    dataset = zone.close_batch(soon(), outcome="held")
+    hold_batch(
+        zone.clients,
+        HoldBatch(
+            pipeline=zone.pipeline.name,
+            batch="b",
+            dataset=dataset,
+            reason="shrunk",
+            message="the batch has 1 blobs and the last one 9",
+        ),
+    )
+    found = await zone.explain("1.png")
+    assert found["state"] == "held"
+    assert "the last one 9" in found["reason"]
+
+
+async def test_only_deletions_are_no_reason_to_train(zone: Zone) -> None:
+    zone.land("1.png")
+    zone.close_batch(soon(), outcome="only-deletions")
+    found = await zone.explain("1.png")
+    assert (found["state"], found["run"]) == ("left-out", None)
+
+
+async def test_a_partition_that_is_not_taken_is_left_out(zone: Zone) -> None:
+    zone.rules("source", partitions="date=%Y-%m-%d")
+    zone.rules("dataset", newest_partitions=1)
+    for day in (20, 21):
+        zone.land(f"date=2026-11-{day}/1.png")
+    zone.close_batch(soon())
+    old, new = [await zone.explain(f"date=2026-11-{day}/1.png") for day in (20, 21)]
+    assert (old["state"], old["partition"]) == ("left-out", "2026-11-20")
+    assert "newest_partitions" in old["reason"]
+    assert new["state"] == "run"
+
+
+async def test_copies_of_an_event_are_told_once(zone: Zone) -> None:
     etag = zone.land("1.png")
-    await tell(zone, "1.png", etag)
-    await tell(zone, "1.png", etag)
-    zone.close_window(START + SECOND)
-    first, second = zone.explain("1.png")
-    assert (first["decision"], second["decision"]) == ("started", "duplicate")
-    assert first["outcome"]["state"] == "run"
-    assert second["outcome"] is None
-    assert first["event_id"] in second["reason"]
+    for _ in range(3):
+        await deliver(zone, "1.png", etag)
+    assert len((await zone.explain("1.png"))["events"]) == 1
 
 
-def test_an_address_without_a_blob_is_400(zone: Zone) -> None:
-    answer = explain_blob(zone.clients, {}, "landing")
+async def test_the_model_of_its_run_is_named(zone: Zone) -> None:
+    zone.land("1.png")
+    dataset = zone.close_batch(soon())
+    run = zone.run_of(dataset)
+    status = RunStatus(
+        id=run,
+        pipeline=zone.pipeline.name,
+        attempt=1,
+        dataset_version=dataset.version,
+        state="succeeded",
+        since=datetime.now(UTC),
+        model=Model(name="digits", version="7", path="azureml://"),
+    )
+    hub = TaskHub()
+    assert (await zone.explain("1.png", hub=hub))["model"] is None
+    hub.add(run, "retraining", "Completed", custom_status=status.to_dict())
+    assert (await zone.explain("1.png", hub=hub))["model"] == {"name": "digits", "version": "7"}
+
+
+class Registry:
+    """The workspace's models: one version, trained on one dataset version."""
+
+    def __init__(self, dataset_version: str) -> None:
+        self.model = SimpleNamespace(version="7", tags={tags.DATASET_VERSION: dataset_version})
+
+    def get(self, _: str, version: str) -> Any:
+        if version != "7":
+            raise ResourceNotFoundError
+        return self.model
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "contained"),
+    [("1.png", "7", True), ("2.png", "7", False), ("1.png", "8", None)],
+)
+async def test_whether_a_blob_is_in_a_model_is_answered_by_its_dataset(
+    zone: Zone, path: str, model: str, *, contained: bool | None
+) -> None:
+    etag = zone.land("1.png")
+    dataset = zone.close_batch(soon())
+    vars(zone.clients)["ml"] = SimpleNamespace(models=Registry(dataset.version))
+    zone.land("1.png", b"overwritten since")
+    found = (await zone.explain(path, model=model))["in_model"]
+    assert found["contained"] is contained
+    assert found["etag"] == (etag if contained else None)
+
+
+async def test_an_address_without_a_blob_is_400(zone: Zone) -> None:
+    answer = await ask(zone, "landing")
     assert (answer.status, answer.media_type) == (400, PROBLEM_TYPE)
     assert answer.document["where"] == "blob"
 
 
 @pytest.mark.parametrize("form", ["{container}/{blob}", "{account}{container}/{blob}?sv=1&sig=x"])
 async def test_a_blob_is_named_by_path_or_by_url(zone: Zone, form: str) -> None:
-    await tell(zone, "1.png", zone.land("1.png"))
+    zone.land("1.png")
     blob = zone.blob("1.png")
     address = form.format(account=zone.clients.blobs.url, container="landing", blob=blob)
-    answer = explain_blob(zone.clients, {zone.pipeline.name: zone.pipeline}, address)
+    answer = await ask(zone, address)
     assert answer.status == 200
     assert answer.document["blob"] == f"landing/{blob}"
-    assert len(answer.document["events"]) == 1
 
 
-def test_a_place_that_nobody_watches_names_those_that_are_watched(zone: Zone) -> None:
-    answer = explain_blob(zone.clients, {zone.pipeline.name: zone.pipeline}, "elsewhere/1.png")
-    assert answer.status == 200
-    assert answer.document["pipeline"] is None
+async def test_a_place_that_nobody_watches_names_those_that_are_watched(zone: Zone) -> None:
+    answer = await ask(zone, "elsewhere/1.png")
+    assert (answer.status, answer.document["state"]) == (200, "unwatched")
     assert f"landing/{zone.pipeline.source.prefix}" in answer.document["reason"]

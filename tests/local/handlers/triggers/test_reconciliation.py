@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from azure.storage.blob import ContainerClient
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.landing_zone.batch_records import record_window
+from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.manifests import freeze_manifest
+from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
 from handlers.notifications.outbox import parse_delivery
@@ -25,11 +27,11 @@ from orchestrations.contracts.landing import (
     ClaimDataset,
     LandingResult,
     LandingStatus,
-    RecordWindow,
+    RecordBatch,
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
-from orchestrations.names import landing_instance, run_id, window_id
+from orchestrations.names import batch_id, landing_instance, run_id
 from orchestrations.pipeline import Notifications, Pipeline
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.handlers.azure_ml_fake import Workspace, a_job
@@ -121,30 +123,100 @@ def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quiet_queues")
-async def test_a_zone_that_no_landing_took_gets_one(scene: Scene) -> None:
+async def test_a_zone_that_was_never_listed_gets_a_landing(scene: Scene) -> None:
     assert str(await scene.reconcile()) == "nothing to mend"
     scene.land("1.png")
-    assert (await scene.reconcile()).landings_started == [scene.pipeline.name]
+    assert (await scene.reconcile()).landings_started == [scene.landing]
     assert scene.hub.documents[scene.landing]["input"]["opened_by"] == "reconciliation"
     assert (await scene.reconcile()).landings_started == []  # it is under way
 
-    dataset = freeze_manifest(scene.clients, FreezeManifest(pipeline=scene.pipeline, frozen_at=NOW))
-    result = LandingResult(pipeline=scene.pipeline.name, outcome="empty")
-    window = RecordWindow(
-        window="w", opened_at=NOW, opened_by="event", dataset=dataset, result=result
+
+def close_batch(
+    scene: Scene,
+    at: datetime,
+    *,
+    marker_at: datetime | None = None,
+    partition: str | None = None,
+) -> None:
+    request = FreezeManifest(pipeline=scene.pipeline, partition=partition, frozen_at=at)
+    batch = RecordBatch(
+        batch="b",
+        opened_at=at,
+        opened_by="event",
+        dataset=freeze_manifest(scene.clients, request),
+        marker_at=marker_at,
+        result=LandingResult(pipeline=scene.pipeline.name, outcome="empty"),
     )
-    record_window(scene.clients, window)
-    scene.hub.documents[scene.landing]["runtimeStatus"] = "Completed"
+    record_batch(scene.clients, batch)
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Scene) -> None:
+    close_batch(scene, NOW)
+    assert str(await scene.reconcile()) == "nothing to mend"
+    advance_newest_event(scene.clients, scene.pipeline.name, None, NOW - timedelta(seconds=5))
+    assert (await scene.reconcile()).landings_started == []
+    advance_newest_event(scene.clients, scene.pipeline.name, None, NOW + timedelta(seconds=5))
+    assert (await scene.reconcile()).landings_started == [scene.landing]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_zone_is_listed_daily_whether_there_was_an_event_or_not(scene: Scene) -> None:
+    close_batch(scene, NOW - timedelta(hours=23))
+    assert (await scene.reconcile()).landings_started == []
+    close_batch(scene, NOW - timedelta(hours=25))  # of a batch that was overtaken: no change
     assert (await scene.reconcile()).landings_started == []
 
-    scene.land("2.png")
-    assert (await scene.reconcile()).landings_started == [scene.pipeline.name]
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_zone_that_was_not_listed_for_a_day_is_due(scene: Scene) -> None:
+    close_batch(scene, NOW - timedelta(hours=25))
+    assert (await scene.reconcile()).landings_started == [scene.landing]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_marker_whose_event_was_lost_opens_a_landing(scene: Scene) -> None:
+    close_batch(scene, NOW, marker_at=NOW - timedelta(hours=1))
+    scene.land("_SUCCESS")
+    assert (await scene.reconcile()).landings_started == [scene.landing]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_an_unchanged_zone_is_not_listed(scene: Scene) -> None:
+    close_batch(scene, NOW)
+    listed: list[str] = []
+    list_blobs = ContainerClient.list_blobs
+
+    def watched(self: ContainerClient, *given: Any, **more: Any) -> Any:
+        listed.append(str(self.container_name))
+        return list_blobs(self, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerClient, "list_blobs", watched)
+        await scene.reconcile()
+    assert scene.pipeline.source.container not in listed
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_every_partition_that_was_never_listed_gets_a_landing(scene: Scene) -> None:
+    changes = {"partitions": "date=%Y-%m-%d", "batch": "partition"}
+    source = scene.pipeline.source.model_copy(update=changes)
+    scene.pipeline = scene.pipeline.model_copy(update={"source": source})
+    for day in range(1, 7):
+        scene.land(f"date=2026-11-0{day}/1.png")
+    close_batch(scene, NOW, partition="2026-11-05")
+    close_batch(scene, NOW - timedelta(days=2), partition="2026-11-06")
+    close_batch(scene, NOW - timedelta(days=2), partition="2026-11-01")  # old: no longer daily
+    days = ("02", "03", "04", "06")
+    assert (await scene.reconcile()).landings_started == [
+        f"{scene.landing}_2026-11-{day}" for day in days
+    ]
 
 
 def claim(scene: Scene, *, age: timedelta = timedelta(0)) -> None:
-    window = window_id(scene.landing, NOW)
+    batch = batch_id(scene.landing, NOW)
     claim_dataset(
-        scene.clients, ClaimDataset(run=scene.run, window=window, request=scene.request(age=age))
+        scene.clients, ClaimDataset(run=scene.run, batch=batch, request=scene.request(age=age))
     )
 
 
@@ -169,7 +241,7 @@ async def test_a_claim_is_left_to_a_landing_that_is_still_on_it(
 
 
 @pytest.mark.usefixtures("quiet_queues")
-async def test_a_landing_in_a_later_window_has_forgotten_the_claim(scene: Scene) -> None:
+async def test_a_landing_in_a_later_batch_has_forgotten_the_claim(scene: Scene) -> None:
     claim(scene)
     later = NOW + timedelta(seconds=5)
     status = LandingStatus(phase="settling", pipeline=scene.pipeline.name, opened_at=later)
@@ -206,7 +278,7 @@ async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene
     claim(scene)
     of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
     metadata = {"run": "r", "frozen_at": NOW.isoformat()}
-    name = f"claims/{scene.pipeline.name}/0000.json"
+    name = f"dataset-claims/{scene.pipeline.name}/0000.json"
     record_store.create(scene.clients.records, name, of_tomorrow, metadata)
     summary = await scene.reconcile()
     assert summary.runs_started == [scene.run]
@@ -305,10 +377,16 @@ async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
 
 @pytest.mark.usefixtures("quiet_queues")
 async def test_one_fault_does_not_keep_the_rest_from_being_looked_at(scene: Scene) -> None:
-    source = scene.pipeline.source.model_copy(update={"container": "no-such-container"})
+    source = scene.pipeline.source.model_copy(
+        update={
+            "container": "no-such-container",
+            "partitions": "%Y",
+            "batch": "partition",
+        }
+    )
     broken = scene.pipeline.model_copy(update={"name": "broken", "source": source})
     scene.land("1.png")
     summary = await scene.reconcile(broken)
     assert summary.faults == ["zone of broken: ResourceNotFoundError"]
-    assert summary.landings_started == [scene.pipeline.name]
+    assert summary.landings_started == [scene.landing]
     assert "ResourceNotFoundError" in str(summary)

@@ -32,7 +32,7 @@ def write(folder: Path, name: str, text: str = GOOD) -> None:
 
 def test_a_pipeline_is_named_after_its_folder(tmp_path: Path) -> None:
     write(tmp_path, "digits")
-    pipelines = load_pipelines(tmp_path)
+    pipelines = load_pipelines(tmp_path, records_container="landfall")
     assert list(pipelines) == ["digits"]
     assert pipelines["digits"].name == "digits"
     assert pipelines["digits"].source.prefix == "digits/"
@@ -62,7 +62,7 @@ def test_a_mistake_is_told_with_file_line_key_and_value(
 ) -> None:
     write(tmp_path, "digits", GOOD.replace(old, new))
     with pytest.raises(InvalidPipeline, match=words) as caught:
-        load_pipelines(tmp_path)
+        load_pipelines(tmp_path, records_container="landfall")
     assert str(tmp_path / "digits" / "pipeline.yml") in str(caught.value)
 
 
@@ -70,7 +70,7 @@ def test_a_job_file_must_be_there(tmp_path: Path) -> None:
     write(tmp_path, "digits")
     (tmp_path / "digits" / "job.yml").unlink()
     with pytest.raises(InvalidPipeline, match=r"job: 'job.yml' is no file"):
-        load_pipelines(tmp_path)
+        load_pipelines(tmp_path, records_container="landfall")
 
 
 @pytest.mark.parametrize("prefix", ["digits/", "digits/new/", ""])
@@ -78,10 +78,10 @@ def test_two_pipelines_must_not_watch_one_place(tmp_path: Path, prefix: str) -> 
     write(tmp_path, "digits")
     write(tmp_path, "other", GOOD.replace("digits/", prefix or '""'))
     with pytest.raises(InvalidPipeline, match="watch one place"):
-        load_pipelines(tmp_path)
+        load_pipelines(tmp_path, records_container="landfall")
 
 
 def test_prefixes_that_only_look_alike_are_two_places(tmp_path: Path) -> None:
     write(tmp_path, "digits")
     write(tmp_path, "other", GOOD.replace("digits/", "digits-new/"))
-    assert len(load_pipelines(tmp_path)) == 2
+    assert len(load_pipelines(tmp_path, records_container="landfall")) == 2

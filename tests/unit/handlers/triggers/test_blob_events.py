@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.landing_zone import event_log
 from handlers.triggers.blob_events import (
-    BlobLanded,
     is_safe_path,
     parse_blob_address,
     parse_blob_event,
     watching,
 )
+from handlers.triggers.event_envelope import EventEnvelope
 from orchestrations.errors import InvalidEvent
 from tests.unit.orchestrations.examples import PIPELINE
 
@@ -24,31 +23,51 @@ TOPIC = (
 ACCOUNT_URL = "http://127.0.0.1:10000/devstoreaccount1/"
 
 
-def event(**changes: Any) -> dict[str, Any]:
-    return {
-        "event_id": "831e1650-001e-001b-66ab-eeb76e069631",
-        "topic": TOPIC,
+def event(**changes: Any) -> EventEnvelope:
+    fields: dict[str, Any] = {
+        "id": "831e1650-001e-001b-66ab-eeb76e069631",
+        "source": TOPIC,
         "subject": "/blobServices/default/containers/landing/blobs/digits/7/one.png",
-        "event_type": "Microsoft.Storage.BlobCreated",
-        "event_time": datetime(2026, 11, 21, tzinfo=UTC),
+        "type": "Microsoft.Storage.BlobCreated",
+        "time": datetime(2026, 11, 21, tzinfo=UTC),
         "data": {"eTag": '"0x8D4BCC2E4835CD0"', "contentLength": 5, "sequencer": "0044"},
-    } | changes
+    }
+    return EventEnvelope(**fields | changes)
 
 
 def test_a_blob_event_is_parsed_with_its_etag_unquoted() -> None:
-    landed = parse_blob_event(**event())
+    landed = parse_blob_event(event())
     assert landed.account == "landingaccount"
     assert (landed.container, landed.blob) == ("landing", "digits/7/one.png")
-    assert landed.etag == "0x8D4BCC2E4835CD0"
-    assert (landed.size, landed.sequencer) == (5, "0044")
+    assert (landed.change, landed.etag, landed.size) == ("created", "0x8D4BCC2E4835CD0", 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("BlobRenamed", "renamed"), ("DirectoryRenamed", "directory-renamed")],
+)
+def test_a_commit_by_rename_is_an_event_of_the_new_name(name: str, change: str) -> None:
+    """As Spark commits in an account with a hierarchical namespace; such events have no ETag."""
+    data = {
+        "api": "RenameFile",
+        "sourceUrl": "https://landingaccount.dfs.core.windows.net/landing/digits/_temporary/0",
+        "destinationUrl": "https://landingaccount.dfs.core.windows.net/landing/digits/7/one.png",
+    }
+    landed = parse_blob_event(event(type=f"Microsoft.Storage.{name}", data=data))
+    assert (landed.change, landed.blob, landed.etag) == (change, "digits/7/one.png", "")
+
+
+def test_a_deletion_is_an_event_without_an_etag() -> None:
+    landed = parse_blob_event(event(type="Microsoft.Storage.BlobDeleted", data={"api": "x"}))
+    assert (landed.change, landed.etag, landed.size) == ("deleted", "", 0)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"event_type": "Microsoft.Storage.BlobDeleted"}, "BlobDeleted"),
+        ({"type": "Microsoft.Storage.BlobTierChanged"}, "BlobTierChanged"),
         ({"subject": "/blobServices/default/containers/landing"}, "names no blob"),
-        ({"topic": "/subscriptions/s"}, "no storage account"),
+        ({"source": "/subscriptions/s"}, "no storage account"),
         ({"data": {}}, "eTag is missing"),
         ({"data": None}, "no object"),
         ({"data": ["eTag"]}, "no object"),
@@ -61,7 +80,7 @@ def test_a_blob_event_is_parsed_with_its_etag_unquoted() -> None:
 )
 def test_an_event_that_cannot_be_trusted_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidEvent, match=words):
-        parse_blob_event(**event(**changes))
+        parse_blob_event(event(**changes))
 
 
 @given(st.text())
@@ -112,57 +131,3 @@ def test_the_signature_in_an_address_is_not_told_again() -> None:
     with pytest.raises(InvalidEvent) as refused:
         parse_blob_address("https://elsewhere.example/landing/a?sig=c2VjcmV0", ACCOUNT_URL)
     assert "c2VjcmV0" not in str(refused.value)
-
-
-def landed(etag: str, sequencer: str) -> BlobLanded:
-    data = {"eTag": etag, "contentLength": 5, "sequencer": sequencer}
-    return parse_blob_event(**event(data=data))
-
-
-def entry(etag: str, sequencer: str, decision: event_log.Decision = "merged") -> event_log.Entry:
-    return event_log.Entry(
-        event_id="e",
-        etag=etag,
-        sequencer=sequencer,
-        size=5,
-        event_time="",
-        decided_at="",
-        decision=decision,
-        reason="",
-    )
-
-
-def test_the_first_event_of_a_content_is_news() -> None:
-    assert event_log.decide([], landed("a", "1")) is None
-    assert event_log.decide([entry("a", "1")], landed("b", "2")) is None
-
-
-def test_the_same_content_is_a_duplicate_whatever_was_in_between() -> None:
-    verdict = event_log.decide([entry("a", "1"), entry("b", "2")], landed("a", "1"))
-    assert verdict is not None
-    assert verdict[0] == "duplicate"
-
-
-def test_a_late_event_of_an_older_write_is_superseded() -> None:
-    verdict = event_log.decide([entry("b", "2")], landed("a", "1"))
-    assert verdict is not None
-    assert verdict[0] == "superseded"
-
-
-def test_what_was_only_filtered_does_not_count_as_seen() -> None:
-    assert event_log.decide([entry("a", "1", "filtered")], landed("a", "1")) is None
-
-
-@given(st.permutations([1, 2, 3, 4]), st.lists(st.integers(0, 3), max_size=8))
-def test_in_whatever_order_they_come_each_write_is_news_at_most_once(
-    order: list[int], copies: list[int]
-) -> None:
-    page: list[event_log.Entry] = []
-    news: list[int] = []
-    for write in order + [order[index] for index in copies]:
-        verdict = event_log.decide(page, landed(str(write), str(write)))
-        if verdict is None:
-            news.append(write)
-        page.append(entry(str(write), str(write), "merged" if verdict is None else verdict[0]))
-    assert news == sorted(set(news))
-    assert max(order) in news

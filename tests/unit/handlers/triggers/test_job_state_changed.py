@@ -39,7 +39,7 @@ async def handle(
 ) -> bool:
     starter: Any = hub
     clients = Clients(Settings(SETTINGS if settings is None else settings))
-    return await handle_job_event(clients, starter, event)
+    return await handle_job_event(clients, starter, event, now=datetime.now(UTC))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def hub() -> TaskHub:
     return hub
 
 
-async def test_the_run_of_the_job_is_told_to_look(hub: TaskHub) -> None:
+async def test_the_run_of_the_job_is_woken(hub: TaskHub) -> None:
     assert await handle(hub, an_event())
     assert await handle(hub, an_event(topic=None))
     assert hub.raised == [(RUN, "wake_up")] * 2

@@ -1,0 +1,95 @@
+"""Batches that wait for a person: held, compared with the last one, released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from handlers.landing_zone.batch_records import last_batch
+from handlers.landing_zone.manifests import read_manifest
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import BatchComparison, CompareBatch, HoldBatch
+from orchestrations.manifest import ManifestLine
+
+
+@activity
+def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
+    """Compare a frozen batch with the last one of its zone or partition that was trained on."""
+    dataset = request.dataset
+    released = record_store.read(clients.records, _release(request.pipeline, dataset.version))
+    last = last_batch(clients, request.pipeline, dataset.partition)
+    trained = None if last is None else last.last_trained
+    return BatchComparison(
+        last_trained_blobs=None if trained is None else trained.blobs + trained.quarantined,
+        only_deletions=trained is not None and _only_deletions(clients, trained, dataset),
+        data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
+        released=released is not None,
+    )
+
+
+@activity
+def hold_batch(clients: Clients, request: HoldBatch) -> Done:
+    """Keep a batch for a person to release."""
+    name = _held(request.pipeline, request.dataset.version)
+    record_store.replace(clients.records, name, request.to_dict())
+    return Done()
+
+
+def release_held_batch(clients: Clients, pipeline: str, version: str, why: str) -> HoldBatch | None:
+    """Let a held batch be trained on, the next time that its content is frozen.
+
+    Args:
+        clients: for the records.
+        pipeline: whose.
+        version: the dataset version of the batch.
+        why: for the record.
+
+    Returns:
+        The batch; None when there is no such one.
+    """
+    held = read_held(clients, pipeline, version)
+    if held is not None:
+        record_store.create(clients.records, _release(pipeline, version), {"reason": why})
+    return held
+
+
+def read_held(clients: Clients, pipeline: str, version: str) -> HoldBatch | None:
+    """The batch of that dataset version that was held, if there was one; it may be released."""
+    document = record_store.read(clients.records, _held(pipeline, version))
+    return None if document is None else HoldBatch.from_dict(document)
+
+
+def _only_deletions(clients: Clients, before: Dataset, after: Dataset) -> bool:
+    """Whether `after` is `before` without some of its blobs, and nothing else.
+
+    The manifests are read only where `after` has fewer blobs. What a trainer refused since is no
+    deletion: what is left of that batch was not trained on yet.
+    """
+    if after.blobs >= before.blobs or after.quarantined > before.quarantined:
+        return False
+    return is_subset(
+        (_content(line) for line in read_manifest(clients, after)),
+        (_content(line) for line in read_manifest(clients, before)),
+    )
+
+
+def is_subset(small: Iterable[object], large: Iterable[object]) -> bool:
+    """Whether a sequence is another one with some of its items left out; both in one order."""
+    rest = iter(large)
+    return all(item in rest for item in small)
+
+
+def _content(line: ManifestLine) -> tuple[str, int, str]:
+    """What a line adds to the dataset version: written again unchanged, it is the same."""
+    return line.path, line.size, line.md5 or line.etag
+
+
+def _held(pipeline: str, version: str) -> str:
+    return f"held/{pipeline}/{version}.json"
+
+
+def _release(pipeline: str, version: str) -> str:
+    return f"released/{pipeline}/{version}.json"

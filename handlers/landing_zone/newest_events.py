@@ -1,0 +1,74 @@
+"""When something last happened in a zone, by its events: a small record, and the marker's time.
+
+Asking costs two requests, however much is in the zone. The record is a hint: an event can be late
+or lost, and the listing that freezes a batch has the last word.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.landing import ReadZoneActivity, ZoneActivity
+from orchestrations.pipeline import Pipeline
+
+_FOLDER = "newest-events"
+_ZONE = "zone"
+_FIELD = "newest_event_at"
+
+
+@activity
+def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> ZoneActivity:
+    """When the newest event of a zone or partition happened, and when its marker was written."""
+    name = _name(request.pipeline.name, request.partition)
+    document = record_store.read(clients.records, name)
+    return ZoneActivity(
+        newest_event_at=None if document is None else datetime.fromisoformat(document[_FIELD]),
+        marker_at=_marker_written_at(clients, request.pipeline, request.partition),
+    )
+
+
+def advance_newest_event(
+    clients: Clients, pipeline: str, partition: str | None, event_time: datetime
+) -> None:
+    """Keep the time of an event, unless that of a newer one is there."""
+    time = event_time.astimezone(UTC)
+
+    def later(document: dict[str, str] | None) -> dict[str, str] | None:
+        if document is not None and datetime.fromisoformat(document[_FIELD]) >= time:
+            return None
+        return {_FIELD: time.isoformat()}
+
+    record_store.update(clients.records, _name(pipeline, partition), later, lambda kept: kept)
+
+
+def list_newest_events(clients: Clients, pipeline: str) -> dict[str | None, datetime]:
+    """Partition → time of its newest event; None stands for the whole zone."""
+    folder = f"{_FOLDER}/{pipeline}/"
+    found: dict[str | None, datetime] = {}
+    for blob in clients.records.list_blobs(name_starts_with=folder, include=["metadata"]):
+        key = blob.name.removeprefix(folder).removesuffix(".json")
+        found[None if key == _ZONE else key] = datetime.fromisoformat(blob.metadata[_FIELD])
+    return found
+
+
+def _marker_written_at(
+    clients: Clients, pipeline: Pipeline, partition: str | None
+) -> datetime | None:
+    source = pipeline.source
+    path = source.marker_path(None if partition is None else source.partition(partition))
+    if path is None:
+        return None
+    blob = clients.blobs.get_blob_client(source.container, source.prefix + path)
+    try:
+        return blob.get_blob_properties().last_modified
+    except ResourceNotFoundError:
+        return None
+
+
+def _name(pipeline: str, partition: str | None) -> str:
+    return f"{_FOLDER}/{pipeline}/{partition or _ZONE}.json"

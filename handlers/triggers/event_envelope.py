@@ -1,0 +1,89 @@
+"""One event as Event Grid delivers it, in either of its schemas. Pure.
+
+Sources: https://learn.microsoft.com/azure/event-grid/event-schema and
+https://learn.microsoft.com/azure/event-grid/cloud-event-schema
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from azure.functions import EventGridEvent
+
+from orchestrations.errors import InvalidEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventEnvelope:
+    """What both schemas say of an event."""
+
+    id: str
+    type: str
+    source: str
+    """`topic` in the Event Grid schema: the resource that the event is about."""
+    subject: str
+    time: datetime
+    """UTC."""
+    data: object
+
+
+def from_trigger(event: EventGridEvent, *, now: datetime) -> EventEnvelope:
+    """The event that the Event Grid trigger was called with.
+
+    Args:
+        event: in the Event Grid schema.
+        now: stands in for a time that is missing; UTC.
+    """
+    return EventEnvelope(
+        id=event.id,
+        type=event.event_type or "",
+        source=event.topic or "",
+        subject=event.subject or "",
+        time=(event.event_time or now).astimezone(UTC),
+        data=event.get_json(),
+    )
+
+
+def from_message(body: bytes) -> EventEnvelope:
+    """The event in the body of a Service Bus message, in either schema.
+
+    Raises:
+        InvalidEvent: it is neither.
+    """
+    try:
+        document: object = json.loads(body)
+    except (ValueError, RecursionError) as error:  # the latter of brackets in brackets
+        raise InvalidEvent(f"a message of {len(body)} bytes is no JSON: {error}") from None
+    if not isinstance(document, Mapping):
+        raise InvalidEvent(f"a message is a JSON {type(document).__name__}, not one event")
+    fields = cast("Mapping[str, Any]", document)
+    is_cloud_event = "specversion" in fields
+    event_id = _text(fields, "id", "?")
+    return EventEnvelope(
+        id=event_id,
+        type=_text(fields, "type" if is_cloud_event else "eventType", event_id),
+        source=_text(fields, "source" if is_cloud_event else "topic", event_id),
+        subject=_text(fields, "subject", event_id),
+        time=_time(fields, "time" if is_cloud_event else "eventTime", event_id),
+        data=fields.get("data"),
+    )
+
+
+def _text(fields: Mapping[str, Any], key: str, event_id: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise InvalidEvent(f"event {event_id}: {key} is {value!r}, not text")
+    return value
+
+
+def _time(fields: Mapping[str, Any], key: str, event_id: str) -> datetime:
+    value = _text(fields, key, event_id)
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise InvalidEvent(f"event {event_id}: {key} is {value!r}, not a time") from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

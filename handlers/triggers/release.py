@@ -1,0 +1,77 @@
+"""POST /api/pipelines/{name}/release: a person lets a held batch be trained on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from azure.durable_functions import DurableOrchestrationClient
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from handlers.configuration.clients import Clients
+from handlers.landing_zone.held_batches import release_held_batch
+from handlers.triggers.blob_created import ensure_landing
+from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.names import landing_instance
+from orchestrations.pipeline import Pipeline
+
+logger = logging.getLogger(__name__)
+
+
+class ReleaseBatch(BaseModel):
+    """Body of the request."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    dataset_version: str = Field(pattern=r"^[0-9a-f]{1,64}$")
+    reason: str = Field(default="released over the API", max_length=1_000)
+
+
+async def release_batch(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    name: str,
+    body: bytes,
+) -> Answer:
+    """Release a batch by its dataset version, as the alert `batch-held` names it.
+
+    The release is kept first, and a landing opened then: it freezes what is in the zone now, and
+    trains on it if it is this very content. If it is not, it is compared anew.
+
+    Args:
+        clients: for the records.
+        pipelines: by name.
+        starter: the durable client.
+        name: of the pipeline.
+        body: of the request.
+    """
+    pipeline = pipelines.get(name)
+    if pipeline is None:
+        known = ", ".join(sorted(pipelines))
+        return Problem(
+            404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}"
+        ).to_answer()
+    try:
+        request = ReleaseBatch.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        return Problem(400, "invalid-request", f"{where}: {first['msg']}", where=where).to_answer()
+    held = await asyncio.to_thread(
+        release_held_batch, clients, name, request.dataset_version, request.reason
+    )
+    if held is None:
+        return Problem(
+            404,
+            "unknown-batch",
+            f"pipeline {name} holds no batch of dataset version {request.dataset_version}",
+            where="dataset_version",
+        ).to_answer()
+    partition = held.dataset.partition
+    await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True)
+    landing = landing_instance(name, partition)
+    logger.info("%s: dataset version %s is released", landing, request.dataset_version)
+    return Answer(202, {"id": landing, "status_url": f"/api/runs/{landing}"})

@@ -1,0 +1,66 @@
+"""Is a whole batch trained on, ignored, or held for a person? A pure decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import BatchComparison, HoldReason
+from orchestrations.pipeline import Pipeline
+
+# The first run whose data changed may have met one late upload. Two in a row are the zone's way.
+DATA_CHANGED_LIMIT = 2
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train on it, unless the same content was trained on before."""
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """Only deletions made it another batch than the last one."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Train on it only when a person releases it."""
+
+    reason: HoldReason
+    message: str
+    """For operators: what was found, in numbers, and how to mend it."""
+
+
+def decide(
+    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline
+) -> Train | Ignore | Hold:
+    """Decide on a whole batch.
+
+    Args:
+        dataset: the batch as it was frozen.
+        comparison: with the last batch of the same zone or partition that was trained on.
+        pipeline: for its rules.
+    """
+    if comparison.released:
+        return Train()
+    if comparison.only_deletions and pipeline.source.deletions == "ignore":
+        return Ignore()
+    changed = comparison.data_changed_in_a_row
+    if changed >= DATA_CHANGED_LIMIT and pipeline.dataset.freeze == "reference":
+        return Hold(
+            "data-changed",
+            f"the data of {changed} runs in a row was overwritten while they trained: set "
+            "dataset.freeze to copy, or stop overwriting; then release the batch",
+        )
+    # Files that a trainer refused are left out, but they are not gone.
+    blobs = dataset.blobs + dataset.quarantined
+    last = comparison.last_trained_blobs
+    shrink = pipeline.dataset.maximum_shrink
+    if last is not None and blobs < last * (1 - shrink):
+        return Hold(
+            "shrunk",
+            f"the batch has {blobs} blobs and the last one that was trained on had {last}: that is "
+            f"more than dataset.maximum_shrink ({shrink:g}) allows; release the batch if it is "
+            "meant so",
+        )
+    return Train()

@@ -1,0 +1,124 @@
+"""Partitions of a landing zone, such as `date=2026-11-22/`: where a blob lies, which are taken.
+
+A pattern describes the first folders below a pipeline's prefix: `date=%Y-%m-%d`, or one folder a
+level, `year=%Y/month=%m/day=%d`. Its directives are those of `strptime` that `DIGITS` names. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+# Coarse to fine. Of a fixed width: for strptime `1` and `01` are one month, not two folders.
+DIGITS = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2}
+_DIRECTIVE = re.compile(r"%.?")
+_FORMATS = {1: "%Y", 2: "%Y-%m", 3: "%Y-%m-%d", 4: "%Y-%m-%dT%H"}
+
+
+@dataclass(frozen=True, order=True)
+class Partition:
+    """One folder of a zone. Partitions are ordered by the time that they are named for."""
+
+    begins_at: datetime
+    key: str
+    """Its time as text, `2026-11-22`: unique in the zone, and fit for an instance id."""
+    prefix: str
+    """Below the pipeline's prefix, with its last slash: `date=2026-11-22/`."""
+
+
+class PartitionPattern:
+    """A parsed `source.partitions`."""
+
+    def __init__(self, text: str) -> None:
+        """Parse a pattern.
+
+        Args:
+            text: as it stands in the pipeline file.
+
+        Raises:
+            ValueError: it is no path of folders, or its directives do not name a span of time.
+        """
+        directives = _DIRECTIVE.findall(text)
+        wanted = list(DIGITS)[: len(directives)]
+        if not directives or sorted(directives) != sorted(wanted):
+            raise ValueError(
+                f"{text!r} needs %Y, and then %m, %d and %H as far as the folders' names go, each "
+                f"once; it has {', '.join(directives) or 'none'}"
+            )
+        if text.startswith("/") or "//" in text or re.search(r"%[YmdH]%", text):
+            raise ValueError(f"{text!r} is no path of folders with a separator between its numbers")
+        self._text = text.rstrip("/") + "/"
+        self._format = _FORMATS[len(directives)]
+        self._directives = wanted
+        self._expression = re.compile(
+            "".join(
+                f"(?P<{part[1]}>[0-9]{{{DIGITS[part]}}})" if part in DIGITS else re.escape(part)
+                for part in re.split(r"(%[YmdH])", self._text)
+            )
+        )
+
+    @property
+    def levels(self) -> int:
+        """How many folders deep a partition lies."""
+        return self._text.count("/")
+
+    def partition_of(self, path: str) -> Partition | None:
+        """The partition that holds `path` (relative to the pipeline's prefix); None outside all."""
+        match = self._expression.match(path)
+        if match is None:
+            return None
+        key = self._format
+        for directive in self._directives:
+            key = key.replace(directive, match[directive[1]])
+        try:
+            begins_at = datetime.strptime(key, self._format).replace(tzinfo=UTC)
+        except ValueError:  # such as the 31st of February
+            return None
+        return Partition(begins_at, key, match[0])
+
+    def partition(self, key: str) -> Partition:
+        """The partition of that key.
+
+        Raises:
+            ValueError: it is no key of this pattern.
+        """
+        begins_at = datetime.strptime(key, self._format).replace(tzinfo=UTC)
+        prefix = self._text
+        # Not strftime, which leaves out the zeros of the year 0999.
+        for directive, digits in zip(self._directives, re.split("[-T]", key), strict=True):
+            prefix = prefix.replace(directive, digits)
+        return Partition(begins_at, key, prefix)
+
+
+def select(
+    partitions: Iterable[Partition],
+    *,
+    own: Partition | None,
+    now: datetime,
+    newest: int | None = None,
+    last_days: int | None = None,
+) -> Sequence[Partition]:
+    """The partitions that a batch's dataset is made of, oldest first.
+
+    Args:
+        partitions: all that there are.
+        own: the partition that is the batch, where each is one of its own. Later ones are left out,
+            and the others are counted back from it.
+        now: counted back from this where the batch is the whole zone; UTC.
+        newest: take so many, the newest.
+        last_days: take those of so many days, the last of which is that of `own`, or today.
+
+    Without `newest` and `last_days` that is `own`, or everything.
+    """
+    found = sorted({each for each in partitions if own is None or each <= own})
+    if newest is not None:
+        return found[-newest:]
+    if last_days is not None:
+        last = now if own is None else own.begins_at
+        first_day = last.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
+            days=last_days - 1
+        )
+        return [each for each in found if each.begins_at >= first_day]
+    return found if own is None else [each for each in found if each == own]
