@@ -154,6 +154,16 @@ def ended_as(state: str) -> Holds:
     return lambda generation: generation.ended_as == state
 
 
+def landed_as(outcome: str) -> Holds:
+    """It is a landing whose last batch ended in that way."""
+
+    def holds(generation: Generation) -> bool:
+        output = generation.answers[-1].get("output") if generation.is_done else None
+        return output is not None and output["outcome"] == outcome
+
+    return holds
+
+
 def has(event_key: str) -> Holds:
     """An event of its history has that key."""
     return lambda generation: any(
@@ -200,11 +210,11 @@ async def shrunk(scene: Scene) -> None:
     await scene.landed()
     await scene.delete("2", "3")
     await scene.land("1")
-    held = await scene.landed(2)
+    held = await scene.until("landing", landed_as("held"))
     version = held.answers[-1]["output"]["dataset_version"]
     body = json.dumps({"dataset_version": version})
     await scene.post(f"api/pipelines/{scene.pipeline}/release", body=body)
-    await scene.landed(3)
+    await scene.until("landing", landed_as("started"), 2)
 
 
 async def followed_up(scene: Scene) -> None:
@@ -360,7 +370,13 @@ SITUATIONS: Mapping[str, Situation] = {
             "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 3},
         },
     ),
-    "shrunk": Situation(play=shrunk, keep={"held": _landing(2), "released": _landing(3)}),
+    "shrunk": Situation(
+        play=shrunk,
+        keep={
+            "held": Kept(orchestrator="landing", holds=landed_as("held")),
+            "released": Kept(orchestrator="landing", holds=landed_as("started"), number=2),
+        },
+    ),
     "woken-twice": Situation(play=woken_twice, keep={"restarted": _landing()}, changes=_LONG_QUIET),
     "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
     "requested": Situation(
