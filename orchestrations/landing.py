@@ -63,8 +63,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     5. Compare the batch with the last one that was trained on (`holding.decide`). Deletions alone
        are ignored. A batch that shrank too much, or whose data keeps changing under the jobs, is
        held until a person releases it.
-    6. Resolve the configuration that every attempt uses, and claim the dataset version. The first batch that claims it trains on it: the same content
-       never starts a second run, whenever and through whichever door it comes again.
+    6. Resolve the configuration that every attempt uses, and claim the dataset version. The first
+       batch that claims it trains on it: the same content never starts a second run, whenever and
+       through whichever door it comes again.
     7. Record how the batch ended.
     8. Train: the sub-orchestration `retraining`, whose instance id is the run's id.
     9. Announce phase `closing`, wait for a moment, and read the record of 1 once more. What the
