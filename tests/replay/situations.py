@@ -205,11 +205,13 @@ async def overdue(scene: Scene) -> None:
 
 
 async def shrunk(scene: Scene) -> None:
-    """Half of the files are gone: the batch is held, and released by an operator."""
+    """Files are gone: alone that starts nothing; with a new one the batch is held, and released."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
     await scene.landed()
     await scene.delete("2", "3")
     await scene.land("1")
+    await scene.until("landing", landed_as("only-deletions"))
+    await scene.land("5")
     held = await scene.until("landing", landed_as("held"))
     version = held.answers[-1]["output"]["dataset_version"]
     body = json.dumps({"dataset_version": version})
@@ -373,6 +375,7 @@ SITUATIONS: Mapping[str, Situation] = {
     "shrunk": Situation(
         play=shrunk,
         keep={
+            "only-deletions": Kept(orchestrator="landing", holds=landed_as("only-deletions")),
             "held": Kept(orchestrator="landing", holds=landed_as("held")),
             "released": Kept(orchestrator="landing", holds=landed_as("started"), number=2),
         },
