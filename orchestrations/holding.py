@@ -46,11 +46,11 @@ def decide(
     if comparison.only_deletions and pipeline.source.deletions == "ignore":
         return Ignore()
     changed = comparison.data_changed_in_a_row
-    if changed >= DATA_CHANGED_LIMIT and pipeline.dataset.freeze == "reference":
+    if changed >= DATA_CHANGED_LIMIT:
         return Hold(
             "data-changed",
-            f"the data of {changed} runs in a row was overwritten while they trained: set "
-            "dataset.freeze to copy, or stop overwriting; then release the batch",
+            f"the data of {changed} runs in a row was overwritten while they trained: "
+            "have uploads write new names, or pause them; then release the batch",
         )
     # Files that a trainer refused are left out, but they are not gone.
     blobs = dataset.blobs + dataset.quarantined

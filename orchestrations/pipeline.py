@@ -139,8 +139,6 @@ class DatasetSection(Section):
     name: Name
     datastore: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,255}$")]
     """The workspace's datastore on the source's container."""
-    freeze: Literal["reference", "copy"] = "reference"
-    """Whether the manifest points at the live blobs, or at copies of them that never change."""
     maximum_shrink: float = Field(default=0.1, ge=0, le=1)
     """A batch that has lost a larger part of its blobs since the last one that was trained on is
     held for a person; 1 holds none."""
