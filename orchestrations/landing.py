@@ -28,7 +28,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunStatus
-from orchestrations.errors import DataChanged, DataRejected
+from orchestrations.errors import DataRejected
 from orchestrations.holding import Hold, Ignore, decide
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.names import alert_id, batch_id, run_id
@@ -305,8 +305,10 @@ class _Batch:
         except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
             # The run was terminated or broke: reconciliation closes it. The zone goes on.
             return False
-        error = RunStatus.from_dict(output).error
-        data_changed = error is not None and error.type == DataChanged.__name__
+        status = RunStatus.from_dict(output)
+        # A first attempt has no other run before it: only its own data can supersede it.
+        data_changed = status.state == "superseded"
+        data_rejected = status.error is not None and status.error.type == DataRejected.__name__
         if data_changed or self.data_changed_in_a_row:
             yield from call(
                 self.context,
@@ -316,7 +318,7 @@ class _Batch:
                     in_a_row=self.data_changed_in_a_row + 1 if data_changed else 0,
                 ),
             )
-        return data_changed or (error is not None and error.type == DataRejected.__name__)
+        return data_changed or data_rejected
 
     def close(self, settled: Dataset | Overdue) -> Generator[Any, Any, bool]:
         """Step 9: whether more has landed."""

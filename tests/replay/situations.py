@@ -251,6 +251,12 @@ async def poisoned(scene: Scene) -> None:
     await scene.landed(2)
 
 
+async def overwritten(scene: Scene) -> None:
+    """The trainer finds its data overwritten; the landing follows itself up."""
+    await scene.land("1", changed=1)
+    await scene.landed()
+
+
 async def crashed(scene: Scene) -> None:
     """A job fails without a word; the next attempt resumes."""
     await scene.land("1", crashes=1)
@@ -380,6 +386,7 @@ SITUATIONS: Mapping[str, Situation] = {
             "released": Kept(orchestrator="landing", holds=landed_as("started"), number=2),
         },
     ),
+    "overwritten": Situation(play=overwritten, keep={"data-changed": _landing()}),
     "woken-twice": Situation(play=woken_twice, keep={"restarted": _landing()}, changes=_LONG_QUIET),
     "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
     "requested": Situation(

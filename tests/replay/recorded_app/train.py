@@ -1,7 +1,8 @@
 """A training program that does what its data tells it: what is recorded here is the orchestrators.
 
 `script.json` among the data: `seconds` it takes (0), how often it `crashes` before it succeeds (0),
-the `accuracy` that it then has (0.9). A file `*.bad` has it refuse the dataset.
+the `accuracy` that it then has (0.9), whether it finds the data `changed` (0). A file `*.bad` has
+it refuse the dataset.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def main() -> int:
             "message": f"{len(bad)} of {len(paths)} files are bad",
             "files": [{"path": path, "reason": "bad"} for path in bad],
         }
+        (given.output_dir / "error.json").write_text(json.dumps(error))
+        return EX_DATAERR
+
+    if script.get("changed"):
+        error = {"type": "DataChanged", "message": "1 was overwritten", "files": []}
         (given.output_dir / "error.json").write_text(json.dumps(error))
         return EX_DATAERR
 

@@ -29,7 +29,7 @@ from orchestrations.contracts.landing import (
     ZoneActivity,
 )
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.landing import WAKE_UPS_PER_GENERATION, landing
 from orchestrations.manifest import ManifestLine
 from orchestrations.names import dataset_version, landing_instance, zone_fingerprint
@@ -39,6 +39,12 @@ from tests.unit.orchestrations.examples import PIPELINE
 from tests.unit.orchestrations.simulation import START, Simulation, finish
 
 TRAINING_SECONDS = 30.0
+# How `retraining` ends when its job left such an error.
+STATES: dict[str | None, RunState] = {
+    None: "succeeded",
+    "DataChanged": "superseded",
+    "DataRejected": "rejected",
+}
 UNMARKED = PIPELINE.model_copy(
     update={"source": PIPELINE.source.model_copy(update={"marker": None})}
 )
@@ -67,6 +73,7 @@ class Zone:
     held: list[HoldBatch] = field(default_factory=list)
     alerts: list[AlertOperators] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
+    configurations: list[str | None] = field(default_factory=list)
     ends_with: dict[str, str] = field(default_factory=dict)
     """Dataset version → type of the error that its run ends with."""
     listings: int = 0
@@ -187,6 +194,7 @@ class Zone:
         request = RunInput.from_dict(context.get_input()).request
         version = request.dataset.version
         self.trained.append(version)
+        self.configurations.append(request.configuration)
         yield context.create_timer(
             context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
         )
@@ -196,9 +204,11 @@ class Zone:
             pipeline="digits",
             attempt=1,
             dataset_version=version,
-            state="succeeded" if error is None else "rejected",
+            state=STATES[error],
             since=context.current_utc_datetime,
-            error=None if not error else Failure(type=error, message="", permanent=True),
+            error=Failure(type=error, message="", permanent=True)
+            if error == "DataRejected"
+            else None,
         ).to_dict()
 
     @property
@@ -372,6 +382,13 @@ def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
     first, again = [batch.result for batch in zone.batches]
     assert (first.outcome, again.outcome) == ("started", "duplicate")
     assert again.run == first.run
+
+
+def test_a_run_has_the_configuration_that_is_in_force_at_the_freeze() -> None:
+    zone = Zone()
+    put_at(zone, 0.0)
+    zone.simulation.run()
+    assert zone.configurations == ["c" * 16]
 
 
 def deletions(zone: Zone, count: int) -> None:
