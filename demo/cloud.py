@@ -127,17 +127,32 @@ class Cloud:
         await self._put_subscription(name, topic, destination, schema)
 
     async def open_second_door(self) -> None:
-        """Have Event Grid bring blob events to the function as well, past the queue."""
+        """Have Event Grid bring the events of the zeros to the function as well, past the queue.
+
+        Of these only: the function takes them one by one, at several storage requests each.
+        """
         place = self.endpoints["azure_ml"]
         resource_id = (
             f"/subscriptions/{place['subscription_id']}/resourceGroups/{place['resource_group']}"
             "/providers/Microsoft.Web/sites/landfall/functions/on_blob_event"
         )
         destination = {"endpointType": "AzureFunction", "properties": {"resourceId": resource_id}}
-        await self._put_subscription("second-door", "storage", destination, "EventGridSchema")
+        zeros = f"/blobServices/default/containers/{LANDING_CONTAINER}/blobs/{PREFIX}0/"
+        await self._put_subscription(
+            "second-door",
+            "storage",
+            destination,
+            "EventGridSchema",
+            event_filter={"subjectBeginsWith": zeros},
+        )
 
     async def _put_subscription(
-        self, name: str, topic: str, destination: dict[str, Any], schema: str
+        self,
+        name: str,
+        topic: str,
+        destination: dict[str, Any],
+        schema: str,
+        event_filter: dict[str, Any] | None = None,
     ) -> None:
         access = self.endpoints["event_grid"]
         base = access["endpoint"].rsplit("/topics/", 1)[0]
@@ -146,6 +161,7 @@ class Cloud:
             "topic": topic,
             "properties": {
                 "destination": destination,
+                "filter": event_filter or {},
                 "eventDeliverySchema": schema,
             },
         }
