@@ -75,11 +75,15 @@ def importable(app: Path) -> Generator[None]:
                 sys.path.remove(path)
         for name in _names_of_apps(sys.modules):
             del sys.modules[name]
-        for name, module in list(sys.modules.items()):
-            if before.get(name) is not module and any(
-                Path(place).is_relative_to(app) for place in _places(module)
-            ):
-                del sys.modules[name]
+        # All are found before one is deleted: a namespace package asks its parent where it lies.
+        of_app = [
+            name
+            for name, module in list(sys.modules.items())
+            if before.get(name) is not module
+            and any(Path(place).is_relative_to(app) for place in _places(module))
+        ]
+        for name in of_app:
+            del sys.modules[name]
         sys.modules.update({name: before[name] for name in _names_of_apps(before)})
 
 

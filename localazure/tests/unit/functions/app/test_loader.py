@@ -225,3 +225,14 @@ def test_nothing_of_an_app_stays_behind(tmp_path: Path) -> None:
         assert function.trigger.settings["route"] == f"v{value}"
         assert str(folder) not in sys.path
         assert "part_of_the_app" not in sys.modules
+
+
+def test_packages_without_a_file_inside_the_app_are_forgotten(tmp_path: Path) -> None:
+    """As a virtual environment in the app's folder has them: opentelemetry, for one."""
+    (tmp_path / "space" / "inner").mkdir(parents=True)
+    (tmp_path / "space" / "inner" / "leaf.py").touch()
+    (tmp_path / "function_app.py").write_text(HEADER + "import space.inner.leaf\n")
+    with importable(tmp_path):
+        load(tmp_path, {})
+        assert "space.inner.leaf" in sys.modules
+    assert [name for name in sys.modules if name.partition(".")[0] == "space"] == []
