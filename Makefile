@@ -1,4 +1,4 @@
-# make demo | test | up | check | bench | crash | gpu | dist | conformance. Each does the set-up that it needs.
+# make demo | test | test-fast | up | check | bench | crash | gpu | dist | conformance. Each does the set-up that it needs.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/installed
 REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test up check format bench crash gpu dist conformance constraints clean
+.PHONY: help python-version setup demo test test-fast up check format bench crash gpu dist conformance constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +35,10 @@ up: setup
 WORKERS ?= 2
 test: setup
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# What a developer runs all day: units, contracts, recorded histories; no services.
+test-fast: setup
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/unit tests/contract tests/replay localazure/tests/unit
 
 check: setup
 	$(BIN)/ruff check .
