@@ -244,15 +244,15 @@ def exported_ending(document: Document) -> None:
     document["runtimeStatus"] = "Completed"
 
 
-EXPORTED_CHANGES: dict[Callable[[Document], None], str] = {
-    exported_rename: "name",
-    exported_input: "input of",
-    exported_timer: "time of a timer",
-    exported_sooner_timer: "time of a timer",
-    exported_step_less: "step",
-    exported_step_more: "step",
-    exported_status: "customStatus",
-    exported_ending: "outcome",
+EXPORTED_CHANGES: dict[Callable[[Document], None], tuple[str, ...]] = {
+    exported_rename: ("name",),
+    exported_input: ("input of",),
+    exported_timer: ("time of a timer",),
+    exported_sooner_timer: ("time of a timer",),
+    exported_step_less: ("step",),
+    exported_step_more: ("step", "name"),  # before the end, or in the place of another step
+    exported_status: ("customStatus",),
+    exported_ending: ("outcome",),
 }
 
 
@@ -268,11 +268,13 @@ def exported_changed() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("document", "what"), list(exported_changed()))
-def test_a_change_is_found_in_an_exported_history(document: Document, what: str) -> None:
+def test_a_change_is_found_in_an_exported_history(
+    document: Document, what: tuple[str, ...]
+) -> None:
     result = replayed(document)
     if not result.differences:
         # The value names the orchestrator's clock, which an exported history does not tell.
-        assert what in {"customStatus", "input of"}
+        assert what in {("customStatus",), ("input of",)}
         assert DEPENDS_ON_CLOCK in result.not_compared
         return
     assert any(each.what.startswith(what) for each in result.differences), result.differences

@@ -70,6 +70,8 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "pipeline_parallel": 7,
         "pipeline_schedule": "gpipe",
         "microbatches": 7,
+        "device": "cpu",
+        "deterministic": True,
         "accumulate": 7,
         "deepspeed": Path("x"),
         "compile": "eager",

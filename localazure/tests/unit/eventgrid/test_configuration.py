@@ -10,7 +10,6 @@ import pytest
 
 from localazure.errors import ConfigurationError
 from localazure.eventgrid.configuration import (
-    AzureFunction,
     Configuration,
     ServiceBusEntity,
     StorageQueueEntity,
@@ -92,8 +91,7 @@ def test_file_of_this_repository() -> None:
     assert configuration.topics["landfall"].input_schema is Schema.CLOUD_EVENTS
     new_data = configuration.subscriptions["new-data"]
     assert new_data.dead_letter_container == "dead-letter-events"
-    assert isinstance(new_data.destination, AzureFunction)
-    assert "functionName=on_blob_event&code=" in new_data.destination.url
+    assert new_data.destination == ServiceBusEntity(name="blob-events", is_topic=False)
     event = {
         "eventType": "Microsoft.Storage.BlobCreated",
         "subject": "/blobServices/default/containers/landing/blobs/digits/1.png",

@@ -190,8 +190,12 @@ def test_text_that_is_not_a_duration(tmp_path: Path, text: str) -> None:
 
 def test_the_apps_own_entities_load() -> None:
     loaded = configuration.load(REPOSITORY / "infra" / "local" / "Config.json")
-    assert [item.path for item in loaded.queues] == ["retries", "notifications", "rejected-runs"]
-    assert all(item.duplicate_window_ms for item in loaded.queues)
+    of_events, of_runs = (
+        ["blob-events", "job-events"],
+        ["retries", "notifications", "rejected-runs"],
+    )
+    assert [item.path for item in loaded.queues] == [*of_events, *of_runs]
+    assert [item.path for item in loaded.queues if item.duplicate_window_ms] == of_runs
     (topic,) = loaded.topics
     assert [item.path for item in topic.subscriptions] == [
         "ops-alerts/Subscriptions/on-call",
