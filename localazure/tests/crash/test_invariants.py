@@ -17,7 +17,7 @@ from crash.invariants import UnderWay
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Execution, Instance, Status
-from localazure.functions.durable.store.records import Activity, Turn
+from localazure.functions.durable.store.records import Activity, EpisodeCommit
 from localazure.functions.durable.store.store import Store
 
 AT = "2026-01-01T00:00:00.000000Z"
@@ -122,7 +122,7 @@ async def test_a_store_with_work_of_nobody_is_noticed(tmp_path: Path) -> None:
     await store.create(EXECUTION)
     assert not invariants.inspect(store).faults
     await store.commit(
-        Turn(execution=EXECUTION, at=NOW, episode=0, events="", activities=[activity])
+        EpisodeCommit(execution=EXECUTION, at=NOW, episode=0, events="", activities=[activity])
     )
     (fault,) = invariants.inspect(store).faults
     assert "belongs to no execution" in fault
