@@ -84,6 +84,9 @@ class Installed:
 
 def _run(*command: str) -> str:
     environment = {**os.environ, "PYTHONPATH": ""}
+    # Tests before may have trusted the local cloud's own authority in this process, and nobody else.
+    for variable in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        environment.pop(variable, None)
     if links := environment.get("PIP_FIND_LINKS"):
         environment.setdefault("UV_FIND_LINKS", links)
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

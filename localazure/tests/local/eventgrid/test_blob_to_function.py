@@ -1,9 +1,10 @@
-"""The way of a blob: storage, Event Grid, a function; with this repository's own settings."""
+"""The way of a blob: storage, Event Grid, a function."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,34 @@ from azure.storage.blob.aio import ContainerClient
 from localazure import eventgrid, storage
 from localazure.runtime.environment import Environment
 
-LOCAL = Path(__file__).parents[4] / "infra" / "local"
+SUBSCRIPTION = {
+    "name": "new-data",
+    "topic": "storage",
+    "properties": {
+        "destination": {
+            "endpointType": "AzureFunction",
+            "properties": {
+                "resourceId": "/subscriptions/{subscription_id}/resourceGroups/{resource_group}"
+                "/providers/Microsoft.Web/sites/app/functions/on_blob_event"
+            },
+        },
+        "filter": {
+            "includedEventTypes": ["Microsoft.Storage.BlobCreated"],
+            "subjectBeginsWith": "/blobServices/default/containers/landing/",
+        },
+        "eventDeliverySchema": "EventGridSchema",
+    },
+}
 
 
 async def test_blob_that_lands_reaches_the_function_that_starts_later(
-    environment: Environment,
+    environment: Environment, tmp_path: Path
 ) -> None:
+    containers, subscriptions = tmp_path / "storage.json", tmp_path / "event-grid.json"
+    containers.write_text(json.dumps({"containers": ["landing", "landfall"]}))
+    subscriptions.write_text(json.dumps({"topics": [], "eventSubscriptions": [SUBSCRIPTION]}))
     environment = dataclasses.replace(
-        environment,
-        storage_config=LOCAL / "storage.json",
-        event_grid_config=LOCAL / "event-grid.json",
+        environment, storage_config=containers, event_grid_config=subscriptions
     )
     got: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 

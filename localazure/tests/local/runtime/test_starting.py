@@ -106,10 +106,15 @@ def test_only_the_last_start_is_quoted(app: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "file", "content", "named"),
     [
-        ("storage", "storage.json", '{"containers": ["Landing"]}', "containers[0]: 'Landing'"),
+        (
+            "storage",
+            "storage.json",
+            '{"containers": ["Landing"]}',
+            "containers[0]: string should match",
+        ),
         ("servicebus", "Config.json", '{"UserConfig": 3}', "UserConfig"),
         ("eventgrid", "event-grid.json", '{"topics": [{"nam": "a"}]}', "topics[0]"),
-        ("machinelearning", "azure-ml.json", '{"quotas": {}}', "unknown key 'quotas'"),
+        ("machinelearning", "azure-ml.json", '{"quotas": {}}', "quotas: unknown key"),
         ("functions", "host.json", '{"version": "1.0"}', "version"),
     ],
 )
