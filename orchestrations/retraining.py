@@ -147,6 +147,7 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
         ReadResults(
             pipeline=run.request.pipeline.name,
             run=run.id,
+            container=job.results_container,
             completed=job.state == "completed",
             metrics=list(wanted_metrics(gate)),
         ),

@@ -78,11 +78,13 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     error: TrainerError | None = None
     metrics: dict[str, float] = {}
     if request.completed:
-        text = _read(clients, request.pipeline, request.run, METRICS_FILE)
+        text = _read(clients, request, METRICS_FILE)
         if text is not None:
             metrics = parse_metrics(text, _where(METRICS_FILE, request.run))
     else:
-        error = _read_trainer_error(clients, request.pipeline, request.run)
+        text = _read(clients, request, ERROR_FILE)
+        if text is not None:
+            error = parse_trainer_error(text, _where(ERROR_FILE, request.run))
     record = results_record(request.run)
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
     record_store.replace(clients.records, record, document)
@@ -96,19 +98,16 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
 
 def read_metrics(clients: Clients, record: str) -> dict[str, float]:
     """All metrics of a run, from the record that `read_results` wrote."""
-    document = record_store.read(clients.records, record)
-    assert document is not None, f"{record} was written before the model was judged"
-    return document["metrics"]
+    return _read_record(clients, record)["metrics"]
 
 
-def read_bad_files(clients: Clients, pipeline: str, run: str) -> dict[str, str]:
+def read_bad_files(clients: Clients, run: str) -> dict[str, str]:
     """The files that a run's trainer refused, by path in the manifest, and why.
 
-    Raises:
-        JobFailed: `error.json` is not what the trainer should leave there.
+    From the record that `read_results` wrote.
     """
-    error = _read_trainer_error(clients, pipeline, run)
-    return {} if error is None else {problem.path: problem.reason for problem in error.files}
+    error = _read_record(clients, results_record(run))["error"]
+    return {} if error is None else {each["path"]: each["reason"] for each in error["files"]}
 
 
 def parse_metrics(text: bytes, where: str) -> dict[str, float]:
@@ -161,9 +160,10 @@ def as_failure(error: TrainerError) -> Failure:
     )
 
 
-def _read_trainer_error(clients: Clients, pipeline: str, run: str) -> TrainerError | None:
-    text = _read(clients, pipeline, run, ERROR_FILE)
-    return None if text is None else parse_trainer_error(text, _where(ERROR_FILE, run))
+def _read_record(clients: Clients, record: str) -> dict[str, Any]:
+    document = record_store.read(clients.records, record)
+    assert document is not None, f"{record} is written before it is read, and never deleted"
+    return document
 
 
 def _where(file: str, run: str) -> str:
@@ -181,26 +181,22 @@ def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
         raise error_type(f"{where} is no valid JSON: {error}") from error
 
 
-def _read(clients: Clients, pipeline: str, run: str, file: str) -> bytes | None:
+def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:
     from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.configuration.clients
 
-    container = clients.workspace_blobs.get_container_client(
-        clients.default_datastore.container_name
-    )
+    container = clients.workspace_blobs.get_container_client(request.container)
+    where = _where(file, request.run)
     try:
         # No range is asked for: an empty blob has none. The first request brings 32 MiB at most.
-        download = container.download_blob(results_folder(pipeline, run) + file)
+        download = container.download_blob(results_folder(request.pipeline, request.run) + file)
         limit_bytes, error_type = LIMITS[file]
         if download.size > limit_bytes:
-            raise error_type(
-                f"{_where(file, run)} has {download.size} bytes; {limit_bytes} are allowed"
-            )
+            raise error_type(f"{where} has {download.size} bytes; {limit_bytes} are allowed")
         return download.readall()
     except ResourceNotFoundError as error:
         if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
             return None
         raise InvalidSetting(
-            f"{_where(file, run)}: the account of app setting WorkspaceStorage has no container "
-            f"{clients.default_datastore.container_name!r}; it must be the account of the "
-            f"workspace's default datastore {clients.default_datastore.name!r}"
+            f"{where}: the account of app setting WorkspaceStorage has no container "
+            f"{request.container!r}; it must be the account of the workspace's default datastore"
         ) from error

@@ -202,6 +202,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         tags.PIPELINE: pipeline.name,
         tags.DATASET_VERSION: request.request.dataset.version,
         tags.ATTEMPT: str(request.request.attempt),
+        tags.RESULTS_CONTAINER: str(clients.default_datastore.container_name),
     }
     if configuration is not None:
         ours[tags.CONFIGURATION] = configuration
@@ -238,6 +239,8 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
         champion_lead=float(tags_of(job).get(tags.CHAMPION_LEAD, 0.0)),
         cancel=_cancel_request(clients, name),
         studio_url=job.studio_url,
+        results_container=tags_of(job).get(tags.RESULTS_CONTAINER)
+        or str(clients.default_datastore.container_name),
     )
 
 

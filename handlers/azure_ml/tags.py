@@ -15,6 +15,7 @@ ROLE = "landfall.role"
 CHALLENGER = "challenger"
 IN_SERVICE = "landfall.in-service"
 CONFIGURATION = "landfall.configuration"
+RESULTS_CONTAINER = "landfall.results-container"
 
 
 def tags_of(resource: Any) -> dict[str, str]:

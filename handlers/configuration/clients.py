@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from azure.servicebus import ServiceBusClient
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
+    from handlers.configuration.background_thread import BackgroundThread
     from handlers.notifications.event_grid import EventGridTopic
+
+# A call of Azure ML ends within a minute, its retries included. The SDK's own limits are 300 s for
+# each try and a week for all of them.
+AZURE_ML_LIMITS_SECONDS = {"connection_timeout": 10, "read_timeout": 30, "timeout": 60}
 
 
 class Clients:
@@ -26,6 +31,13 @@ class Clients:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+
+    @cached_property
+    def background(self) -> BackgroundThread:
+        """What no caller waits for."""
+        from handlers.configuration.background_thread import BackgroundThread  # noqa: PLC0415 - see the module
+
+        return BackgroundThread()
 
     @cached_property
     def credential(self) -> DefaultAzureCredential:
@@ -87,6 +99,7 @@ class Clients:
             self.settings.required("AZUREML_RESOURCE_GROUP"),
             self.settings.required("AZUREML_WORKSPACE_NAME"),
             show_progress=False,  # there is no terminal to draw bars on
+            **AZURE_ML_LIMITS_SECONDS,
         )
 
     @cached_property

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 import handlers
 from handlers.configuration.clients import Clients
+from handlers.durable.bounded_call import TookTooLong, within
 from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
 from orchestrations.contracts.base import ActivityRequest, Contract
-from orchestrations.errors import InvalidRequest, PermanentError
+from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.retrying import describe
 
 Request = TypeVar("Request", bound=ActivityRequest[Any])
@@ -56,12 +57,18 @@ def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Client
     """The function that Azure Functions registers under the activity's name.
 
     A `PermanentError` is returned as data, since the durable retry policy would try it again;
-    everything else is raised, for exactly that, in a form that keeps its type.
+    everything else is raised, for exactly that, in a form that keeps its type. An attempt that
+    takes over `LIMIT_SECONDS` counts as failed; it may still take effect, as any attempt that was
+    cut off, and the next one adopts what it made.
     """
 
     def run(request_document: dict) -> dict:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses parametrised types on bindings
         try:
-            result = body(clients, _parse(request, request_document))
+            parsed = _parse(request, request_document)
+            result = within(request.LIMIT_SECONDS, lambda: body(clients, parsed))
+        except TookTooLong as error:
+            fault = TransientError(f"activity {request.activity_name()}: {error}")
+            raise ActivityFault(fault_text(describe(fault))) from error
         except PermanentError as error:
             return {FAILURE_KEY: describe(error).to_dict()}
         except Exception as error:  # the edge of the process

@@ -75,7 +75,7 @@ def quarantine_files(clients: Clients, request: QuarantineFiles) -> Done:
 
     By path and ETag: a file that is mended, by writing it again, is taken again.
     """
-    reasons = read_bad_files(clients, request.pipeline, request.run)
+    reasons = read_bad_files(clients, request.run)
     entries = [
         {"path": line.path, "etag": line.etag, "reason": reasons[line.path], "run": request.run}
         for line in read_manifest(clients, request.dataset)

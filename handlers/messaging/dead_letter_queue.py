@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.messaging.message_outbox import attempt_or_keep
+from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.ops_alerts import publish_alert, trouble_document
 from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
 from orchestrations.contracts.base import Done, Failure
@@ -79,8 +79,8 @@ class Rejected:
 def dead_letter(clients: Clients, request: DeadLetter) -> Done:
     """Dead-letter a run, from where `handlers.messaging.redrive` takes it when its cause is mended.
 
-    It may be repeated, and many may call it at once. Takes about a second. If Service Bus does not
-    take it in time, it is kept, and reconciliation dead-letters it.
+    It may be repeated, and many may call it at once. It does not wait for Service Bus: the request
+    is kept, and dead-lettered in the background or by reconciliation.
     """
     rejected = Rejected(
         message_id=request.run,
@@ -90,8 +90,8 @@ def dead_letter(clients: Clients, request: DeadLetter) -> Done:
         description=request.failure.message,
         run=request.run,
     )
-    attempt_or_keep(
-        clients, REJECTED_RUNS, (rejected.to_message(),), lambda: reject(clients, rejected)
+    send_in_background(
+        clients, REJECTED_RUNS, rejected.to_message(), send=lambda: reject(clients, rejected)
     )
     return Done()
 

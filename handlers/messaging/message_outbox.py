@@ -1,60 +1,70 @@
-"""Messages that Service Bus did not take in time, kept in the records container until it does.
+"""Messages to Service Bus, each kept in the records container until it is sent.
 
-A run is never held up by an outage of Service Bus: what a step has to send is sent within a few
-seconds, or kept under its message id. Reconciliation sends what is kept. A message that was taken
-although no answer came is sent twice: the queues drop the second one by its id.
+A run never waits for Service Bus: what a step has to send is kept under its message id, and a
+thread of the process sends it a moment later. If the process ends before that, or Service Bus is
+out of reach, the message stays, and reconciliation sends it. A message that is sent twice (it was
+taken although no answer came, or the process died before it deleted the record) is dropped by its
+id: the entities detect duplicates.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.messaging.service_bus import Message, message_queues
+from handlers.durable.bounded_call import within
+from handlers.messaging.service_bus import OPS_ALERTS, Message, message_queues
 
 logger = logging.getLogger("landfall")
 
 SEND_LIMIT_SECONDS = 10.0
 _FOLDER = "outbox/"
 
-Result = TypeVar("Result")
 
+def send_in_background(
+    clients: Clients, entity: str, *messages: Message, send: Callable[[], None] | None = None
+) -> None:
+    """Keep messages, and have them sent; returns as soon as they are kept.
 
-def send_or_keep(clients: Clients, queue: str, *messages: Message) -> None:
-    """Send to a queue within `SEND_LIMIT_SECONDS`, or keep the messages for reconciliation.
+    Args:
+        clients: for the records and Service Bus.
+        entity: a queue or topic.
+        messages: with derived ids: the same message again is kept, and taken, once.
+        send: another way to send them.
 
     Raises:
-        AzureError: Service Bus is out of reach, and so is the storage account of the records.
+        AzureError: the storage account of the records is out of reach.
     """
-    attempt_or_keep(
-        clients, queue, messages, lambda: message_queues(clients).send(queue, *messages)
-    )
+    for message in messages:
+        record_store.create(clients.records, _record(entity, message), _document(message))
 
-
-def attempt_or_keep(
-    clients: Clients, queue: str, messages: tuple[Message, ...], send: Callable[[], None]
-) -> None:
-    """As `send_or_keep`, with another way to send."""
-    try:
-        within(SEND_LIMIT_SECONDS, send)
-    except (AzureError, OSError) as error:  # TimeoutError is an OSError
-        logger.warning(
-            "Service Bus did not take %d messages for %s, they are kept: %s",
-            len(messages),
-            queue,
-            type(error).__name__,
-        )
+    def send_kept() -> None:
+        try:
+            if send is None:
+                _send(clients, entity, *messages)
+            else:
+                send()
+        except (AzureError, OSError) as error:
+            logger.warning(
+                "Service Bus did not take %d messages for %s, reconciliation sends them: %s",
+                len(messages),
+                entity,
+                type(error).__name__,
+            )
+            return
         for message in messages:
-            record_store.create(clients.records, _record(queue, message), _document(message))
+            _delete(clients, _record(entity, message))
+
+    if not clients.background.submit(send_kept):
+        logger.warning("too many messages wait for Service Bus: reconciliation sends the others")
 
 
 def flush(clients: Clients) -> int:
@@ -62,42 +72,35 @@ def flush(clients: Clients) -> int:
 
     Raises:
         AzureError: Service Bus is still out of reach. What was not sent stays.
+        TookTooLong: it did not answer within `SEND_LIMIT_SECONDS`; the same.
     """
     count = 0
     for name in sorted(clients.records.list_blob_names(name_starts_with=_FOLDER)):
         document = record_store.read(clients.records, name)
-        if document is None:  # sent and deleted by another round
+        if document is None:  # it was sent meanwhile
             continue
-        queue, message = name.removeprefix(_FOLDER).partition("/")[0], _parse(document)
-        within(SEND_LIMIT_SECONDS, lambda q=queue, m=message: message_queues(clients).send(q, m))
-        clients.records.delete_blob(name)
+        entity, message = name.removeprefix(_FOLDER).partition("/")[0], _parse(document)
+        within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: _send(clients, e, m))
+        _delete(clients, name)
         count += 1
     return count
 
 
-def within(seconds: float, function: Callable[[], Result]) -> Result:
-    """Call a function, and stop waiting for it after some seconds.
-
-    The SDK of Service Bus takes minutes to give up on a broker that accepts connections and says
-    nothing; its own timeouts are for each of many steps. The call goes on in its thread.
-
-    Raises:
-        TimeoutError: the time is over.
-    """
-    future: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="bounded call", daemon=True).start()
-    return future.result(seconds)
+def _send(clients: Clients, entity: str, *messages: Message) -> None:
+    queues = message_queues(clients)
+    if entity == OPS_ALERTS:
+        queues.publish(entity, *messages)
+    else:
+        queues.send(entity, *messages)
 
 
-def _record(queue: str, message: Message) -> str:
-    return f"{_FOLDER}{queue}/{quote(message.message_id, safe='')}.json"
+def _delete(clients: Clients, record: str) -> None:
+    with contextlib.suppress(ResourceNotFoundError):  # by the thread or by reconciliation
+        clients.records.delete_blob(record)
+
+
+def _record(entity: str, message: Message) -> str:
+    return f"{_FOLDER}{entity}/{quote(message.message_id, safe='')}.json"
 
 
 def _document(message: Message) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import OPS_ALERTS, Message, fit_message_id, message_queues
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import AlertOperators
@@ -26,15 +27,15 @@ AlertKind = Literal[
 
 @activity
 def alert_operators(clients: Clients, request: AlertOperators) -> Done:
-    """Alert operators to a landing that needs them."""
-    publish_alert(
-        clients,
+    """Alert operators to a landing that needs them; does not wait for Service Bus."""
+    message = alert_message(
         alert_id=request.alert_id,
         kind=request.kind,
         severity="warning",
         document=trouble_document(request.kind, at=request.at, **request.details),
         pipeline=request.pipeline,
     )
+    send_in_background(clients, OPS_ALERTS, message)
     return Done()
 
 
@@ -48,10 +49,34 @@ def publish_alert(
     pipeline: str | None = None,
     run: str | None = None,
 ) -> None:
-    """Send one alert; the same `alert_id` again is dropped by the topic's duplicate detection.
+    """Send one alert; the arguments are those of `alert_message`.
+
+    Raises:
+        azure.servicebus.exceptions.ServiceBusError: send it again.
+    """
+    message = alert_message(
+        alert_id=alert_id,
+        kind=kind,
+        severity=severity,
+        document=document,
+        pipeline=pipeline,
+        run=run,
+    )
+    message_queues(clients).publish(OPS_ALERTS, message)
+
+
+def alert_message(
+    *,
+    alert_id: str,
+    kind: str,
+    severity: Severity,
+    document: dict[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+) -> Message:
+    """One alert; the same `alert_id` again is dropped by the topic's duplicate detection.
 
     Args:
-        clients: for Service Bus.
         alert_id: derived, never drawn.
         kind: what happened.
         severity: how bad it is.
@@ -64,13 +89,12 @@ def publish_alert(
         properties["pipeline"] = pipeline
     if run is not None:
         properties["run"] = run
-    message = Message(
+    return Message(
         message_id=fit_message_id(alert_id),
         subject=kind,
         properties=properties,
         body=json.dumps(document),
     )
-    message_queues(clients).publish(OPS_ALERTS, message)
 
 
 def trouble_document(

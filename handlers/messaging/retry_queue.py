@@ -12,7 +12,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.durable.starting import start_once
 from handlers.messaging.dead_letter_queue import reject_message
-from handlers.messaging.message_outbox import send_or_keep
+from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import RETRIES, Message, parse_body
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.retraining import RunInput
@@ -49,7 +49,7 @@ def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
     id, which the queue drops; should it come through after all, `start_attempt` starts nothing.
     """
     enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
-    send_or_keep(clients, RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
+    send_in_background(clients, RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
     return Done()
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.messaging.message_outbox import send_or_keep
+from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     Message,
@@ -116,14 +116,14 @@ def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Deliv
 
 @activity
 def publish_notification(clients: Clients, request: PublishNotification) -> Done:
-    """Put a notification into the outbox, once for each channel.
+    """Put a notification into the outbox, once for each channel; does not wait for Service Bus.
 
-    If the process dies after the sending, the activity is run again and sends messages of the same
-    ids, which the queue drops.
+    If the process dies on the way, the activity is run again and sends messages of the same ids,
+    which the queue drops.
     """
     found = deliveries(request.pipeline, request.notification)
     if found:
-        send_or_keep(clients, NOTIFICATIONS, *(each.to_message() for each in found))
+        send_in_background(clients, NOTIFICATIONS, *(each.to_message() for each in found))
     return Done()
 
 

@@ -51,8 +51,8 @@ Result = TypeVar("Result", bound=Contract)
 class ActivityRequest(Contract, Generic[Result]):
     """Base of the inputs of activities: `class GetJob(ActivityRequest[Job])` declares `get_job`.
 
-    The class is all that is declared of an activity: its name, its result, and how a transient
-    fault is retried.
+    The class is all that is declared of an activity: its name, its result, how long it may run, and
+    how a transient fault is retried.
     """
 
     ATTEMPTS: ClassVar[int] = 5
@@ -60,6 +60,10 @@ class ActivityRequest(Contract, Generic[Result]):
     RETRY_SECONDS: ClassVar[float] = 5.0
     """The pause between two attempts. The SDK clients inside the activities honour Retry-After;
     these retries are for faults that outlast them."""
+
+    LIMIT_SECONDS: ClassVar[float] = 110.0
+    """After this an attempt has failed, whatever hangs. Where `functionTimeout` ends a function, it
+    ends the process, and with it all that runs beside."""
 
     @classmethod
     def activity_name(cls) -> str:

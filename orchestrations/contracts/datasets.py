@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.pipeline import Pipeline
@@ -29,6 +30,9 @@ class Dataset(Contract):
 
 class FreezeManifest(ActivityRequest[Dataset]):
     """Input of `freeze_manifest`."""
+
+    LIMIT_SECONDS: ClassVar[float] = 570.0
+    """One activity lists the whole zone; this is less than `functionTimeout`."""
 
     pipeline: Pipeline
     partition: str | None = None

@@ -47,6 +47,9 @@ class Job(Contract):
     """How much better the best of the last champions was, on the gate's metric."""
     cancel: CancelRequest | None = None
     studio_url: str | None = None
+    results_container: str
+    """Container of the workspace's default datastore at submission: the job leaves its results
+    there. So what reads them need not ask Azure ML."""
 
 
 class SubmitJob(ActivityRequest[Job]):
@@ -104,6 +107,8 @@ class ReadResults(ActivityRequest[Results]):
 
     pipeline: str
     run: str
+    container: str
+    """In the account of app setting `WorkspaceStorage`: `Job.results_container`."""
     completed: bool
     """Whether the job completed: then its metrics are read, otherwise its error."""
     metrics: list[str]

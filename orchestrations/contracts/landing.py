@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.contracts.datasets import Dataset
@@ -98,9 +98,6 @@ class HoldBatch(ActivityRequest[Done]):
 
 class AlertOperators(ActivityRequest[Done]):
     """Input of `alert_operators`: an alert about a landing, on the topic `ops-alerts`."""
-
-    ATTEMPTS: ClassVar[int] = 2_880
-    RETRY_SECONDS: ClassVar[float] = 30.0
 
     kind: LandingAlert
     alert_id: str

@@ -159,6 +159,13 @@ class Container:
         data = self.blobs[name]
         return SimpleNamespace(size=len(data), readall=lambda: data)
 
+    def list_blob_names(self, *, name_starts_with: str) -> list[str]:
+        return [name for name in self.blobs if name.startswith(name_starts_with)]
+
+    def delete_blob(self, name: str) -> None:
+        if self.blobs.pop(name, None) is None:
+            raise refusal(404, "BlobNotFound")
+
     def get_blob_client(self, name: str) -> Any:
         return SimpleNamespace(exists=lambda: name in self.blobs)
 

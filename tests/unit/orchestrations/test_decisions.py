@@ -155,7 +155,7 @@ def test_polls_grow_to_a_bound(polls: int) -> None:
 
 
 def test_only_waiting_and_running_have_a_limit() -> None:
-    job = Job(name="j", state="completed")
+    job = Job(name="j", state="completed", results_container="c")
     check_deadline(job, Limits(), state_since=NOW - timedelta(days=99), now=NOW)
 
 

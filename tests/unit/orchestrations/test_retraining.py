@@ -120,6 +120,7 @@ class Cluster:
         state: JobState = max(reached, key=lambda each: each[0])[1]
         return Job(
             name=name,
+            results_container="azureml-blobstore",
             state="cancelled" if self.cancelled else state,
             champion=self.champion,
             cancel=self.cancel,

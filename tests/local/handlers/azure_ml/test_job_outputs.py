@@ -13,19 +13,24 @@ from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import InvalidResults
 from tests.local.handlers.azure_ml.conftest import Cloud
 
+CONTAINER = "azureml-results"
+
 
 def leave(cloud: Cloud, run: str, file: str, text: bytes) -> None:
-    clients = cloud.clients
-    container = clients.workspace_blobs.get_container_client(
-        clients.default_datastore.container_name
-    )
+    container = cloud.clients.workspace_blobs.get_container_client(CONTAINER)
     if not container.exists():  # on Azure it comes with the workspace
         container.create_container()
     container.upload_blob(results_folder("digits", run) + file, text)
 
 
 def request(run: str, *, completed: bool = True) -> ReadResults:
-    return ReadResults(pipeline="digits", run=run, completed=completed, metrics=["accuracy"])
+    return ReadResults(
+        pipeline="digits",
+        run=run,
+        container=CONTAINER,
+        completed=completed,
+        metrics=["accuracy"],
+    )
 
 
 def test_reads_what_lies_in_the_default_datastore(cloud: Cloud) -> None:
@@ -33,7 +38,7 @@ def test_reads_what_lies_in_the_default_datastore(cloud: Cloud) -> None:
     leave(cloud, "read-1", ERROR_FILE, b'{"type": "X", "message": "x", "files": [{"path": "a"}]}')
     assert read_results(cloud.clients, request("read-1")).metrics == {"accuracy": 0.9}
     assert read_results(cloud.clients, request("read-1", completed=False)).bad_files == 1
-    assert read_bad_files(cloud.clients, "digits", "read-1") == {"a": ""}
+    assert read_bad_files(cloud.clients, "read-1") == {"a": ""}
 
 
 def test_what_is_not_there_is_nothing(cloud: Cloud) -> None:

@@ -27,7 +27,11 @@ from tests.unit.handlers.azure_ml_fake import World, make_world
 
 RUN = "digits-0123456789abcdef-1"
 COMPLETED = ReadResults(
-    pipeline="digits", run=RUN, completed=True, metrics=["accuracy", "champion_accuracy"]
+    pipeline="digits",
+    run=RUN,
+    container="azureml-blobstore",
+    completed=True,
+    metrics=["accuracy", "champion_accuracy"],
 )
 FAILED = COMPLETED.model_copy(update={"completed": False})
 RECORD = f"runs/{RUN}/results.json"
@@ -48,7 +52,6 @@ def test_reads_the_metrics(world: World) -> None:
     leave(world, METRICS_FILE, metrics | {"loss": 3.0})
     results = read_results(world.clients, COMPLETED)
     assert results == Results(metrics=metrics, record=RECORD)
-    read_results(world.clients, COMPLETED)  # the datastore is asked for once
     assert read_metrics(world.clients, RECORD) == metrics | {"loss": 3.0}
 
 
@@ -76,7 +79,7 @@ def test_what_the_data_is_to_blame_for_is_permanent(world: World, kind: str) -> 
         record=RECORD,
     )
     assert json.loads(world.records.blobs[RECORD])["error"]["files"] == files
-    assert read_bad_files(world.clients, "digits", RUN) == {
+    assert read_bad_files(world.clients, RUN) == {
         "7/1.png": "truncated",
         "7/2.png": "empty",
     }

@@ -81,7 +81,12 @@ def test_the_sdk_is_not_loaded_before_it_is_needed() -> None:
 
 def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
     job = submit_job(world.clients, REQUEST)
-    assert job == Job(name=RUN, state="queued", studio_url=f"https://ml/{RUN}")
+    assert job == Job(
+        name=RUN,
+        state="queued",
+        studio_url=f"https://ml/{RUN}",
+        results_container="azureml-blobstore",
+    )
     sent = world.workspace.jobs.store[RUN,]
     assert (sent.name, sent.compute, sent.experiment_name) == (RUN, "spot", "digits")
     assert sent.resources.instance_count == REQUEST.capacity.nodes
@@ -91,6 +96,7 @@ def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
         "landfall.pipeline": "digits",
         "landfall.dataset-version": DATASET.version,
         "landfall.attempt": "1",
+        "landfall.results-container": "azureml-blobstore",
     }
 
 
@@ -231,10 +237,15 @@ def test_states(status: str | None, state: str) -> None:
     assert job_state(status) == state
 
 
-def test_get_tells_the_champion_of_the_submission(world: World) -> None:
-    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS | {"landfall.champion": "6"})
+def test_get_tells_the_champion_and_the_container_of_the_submission(world: World) -> None:
+    tags = OURS | {"landfall.champion": "6", "landfall.results-container": "of-the-submission"}
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", tags)
     assert get_job(world.clients, LOOK) == Job(
-        name=RUN, state="running", champion="6", studio_url=f"https://ml/{RUN}"
+        name=RUN,
+        state="running",
+        champion="6",
+        studio_url=f"https://ml/{RUN}",
+        results_container="of-the-submission",
     )
 
 

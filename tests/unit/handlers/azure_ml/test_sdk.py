@@ -30,3 +30,33 @@ def test_an_outage_at_the_first_import_does_not_poison_the_process() -> None:
     # The SDK prints an error of its own in between.
     assert ended.stdout.split()[0] == "MlException" or "MlException" in ended.stdout
     assert ended.stdout.split()[-1] == "MLClient"
+
+
+WITHOUT_AZURE_ML = """
+import json, sys
+from handlers.azure_ml.job_outputs import read_bad_files, read_metrics, read_results, results_folder
+from handlers.azure_ml.jobs import request_cancel
+from handlers.triggers import explain, http_api, reconciliation
+from orchestrations.contracts.jobs import CancelRequest, ReadResults
+from tests.unit.handlers.azure_ml_fake import make_world
+
+world = make_world()
+del vars(world.clients)["ml"]  # what asks for it would load the SDK
+request = ReadResults(
+    pipeline="digits", run="r", container="azureml-blobstore", completed=False, metrics=[]
+)
+error = {"type": "DataRejected", "message": "bad", "files": [{"path": "a", "reason": "empty"}]}
+world.results.blobs[results_folder("digits", "r") + "error.json"] = json.dumps(error).encode()
+assert read_results(world.clients, request).bad_files == 1
+assert read_bad_files(world.clients, "r") == {"a": "empty"}
+assert read_metrics(world.clients, "runs/r/results.json") == {}
+request_cancel(world.clients, "r", CancelRequest(by="ada", reason="a mistake"))
+print(*(name for name in sys.modules if name.startswith("azure.ai")))
+"""
+
+
+def test_what_needs_only_names_does_not_load_the_sdk() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_AZURE_ML], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "\n"

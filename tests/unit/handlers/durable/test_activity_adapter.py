@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from handlers.azure_ml.jobs import get_job
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable.activity_adapter import ActivityFault, activity, as_function
-from orchestrations.activities import parse_fault, parse_outcome
+from orchestrations.activities import ACTIVITIES, parse_fault, parse_outcome
 from orchestrations.contracts.jobs import GetJob, Job
 from orchestrations.errors import InvalidRequest, JobFailed, JobRejected, PermanentError
 from orchestrations.retrying import describe
@@ -23,12 +25,12 @@ def test_contracts_go_in_and_a_tagged_outcome_comes_out() -> None:
     def look(clients: Clients, request: GetJob) -> Job:
         """Look at a job."""
         assert clients is CLIENTS
-        return Job(name=request.job, state="running")
+        return Job(name=request.job, state="running", results_container="c")
 
     run = as_function(GetJob, look, CLIENTS)
     outcome = run(REQUEST)
     assert parse_outcome(GetJob, json.loads(json.dumps(outcome))) == Job(
-        name="digits-aa-1", state="running"
+        name="digits-aa-1", state="running", results_container="c"
     )
     assert (run.__name__, run.__doc__) == ("get_job", "Look at a job.")
     # Azure Functions binds by the parameter's name.
@@ -73,6 +75,33 @@ def test_everything_else_is_raised_for_the_retry_policy(
         as_function(GetJob, fail, CLIENTS)(REQUEST)
     failure = describe(parse_fault(f"Activity failed: {raised.value}\nStack: …"))
     assert (failure.type, failure.message) == told
+
+
+def test_an_activity_that_hangs_fails_in_time_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread is free again; functionTimeout would end the whole process."""
+    monkeypatch.setattr(GetJob, "LIMIT_SECONDS", 0.05)
+    answer = threading.Event()
+
+    def hang(_clients: Clients, request: GetJob) -> Job:
+        answer.wait(30)
+        return Job(name=request.job, state="running", results_container="c")
+
+    with pytest.raises(ActivityFault) as raised:
+        as_function(GetJob, hang, CLIENTS)(REQUEST)
+    answer.set()
+    failure = describe(parse_fault(str(raised.value)))
+    assert failure.type == "TransientError"
+    assert failure.message == "activity get_job: no result within 0.05 s"
+
+
+def test_no_activity_is_allowed_more_than_two_minutes_but_a_listing() -> None:
+    limits = {name: request.LIMIT_SECONDS for name, request in ACTIVITIES.items()}
+    assert {name for name, limit in limits.items() if limit > 120} == {"freeze_manifest"}
+    host_json = json.loads((Path(__file__).parents[4] / "host.json").read_text())
+    assert host_json["functionTimeout"] == "00:10:00"
+    assert max(limits.values()) < 600
 
 
 @pytest.mark.parametrize("document", [{}, {"job": 1}, {"job": "j", "more": 1}])
