@@ -152,7 +152,7 @@ class ComputeOption(Section):
     """One way to get nodes. The next one is taken on the next attempt, or when quota is short."""
 
     cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
-    size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
+    size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     priority: Literal["dedicated", "low_priority"] = "dedicated"
     nodes: int = Field(ge=1, le=1000)
     """What the job gets (`instance_count`), and what the cluster's `max_instances` must allow."""

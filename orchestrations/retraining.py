@@ -188,6 +188,7 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
                 gain=verdict.gain,
                 challenger=not verdict.promoted,
                 configuration=request.configuration,
+                redrive=request.redrive,
             ),
         )
     )
@@ -232,7 +233,7 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     if run.status.state == "ending" and not (yield from end_job(run, failure)):
         return False
     request = run.request
-    decision = after_failure(failure, request.pipeline.retry, attempt=request.attempt)
+    decision = after_failure(failure, request.retry, attempt=request.attempt)
     if isinstance(decision, TryAgain):
         following = request.model_copy(update={"attempt": request.attempt + 1})
         yield from call(

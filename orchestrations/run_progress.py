@@ -10,6 +10,7 @@ from azure.durable_functions import DurableOrchestrationContext
 from orchestrations.activities import Step, call
 from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.jobs import JobDiagnosis
+from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.notifications import (
     Notification,
     NotificationKind,
@@ -49,6 +50,7 @@ class RunProgress:
             since=waiting.state_since if waiting else context.current_utc_datetime,
             job=waiting.job.name if waiting else None,
             error=given.ending,
+            redrive=request.redrive,
         )
         self._show()
 
@@ -99,6 +101,7 @@ def fit_status(status: RunStatus) -> RunStatus:
             update={
                 "error": _cut(status.error, limit),
                 "reason": status.reason and shorten(status.reason, limit),
+                "redrive": _cut_redrive(status.redrive, limit),
             }
         )
     return status
@@ -113,6 +116,15 @@ def _cut(error: Failure | None, limit_characters: int) -> Failure | None:
     if error is None:
         return None
     return error.model_copy(update={"message": shorten(error.message, limit_characters)})
+
+
+def _cut_redrive(redrive: Redrive | None, limit_characters: int) -> Redrive | None:
+    if redrive is None:
+        return None
+    texts = {"by": redrive.by, "reason": redrive.reason}
+    return redrive.model_copy(
+        update={name: shorten(text, limit_characters) for name, text in texts.items()}
+    )
 
 
 def _first_state(given: RunInput) -> RunState:

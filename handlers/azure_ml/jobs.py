@@ -180,7 +180,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     settings = overrides(
         request, champion=champion, default_datastore=str(clients.default_datastore.name)
     )
-    configuration = request.request.configuration
+    configuration = request.request.job_configuration
     text = (
         file.read_text("utf-8")
         if configuration is None
@@ -206,6 +206,8 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     }
     if configuration is not None:
         ours[tags.CONFIGURATION] = configuration
+    if request.request.redrive is not None:
+        ours[tags.REDRIVEN_FROM] = request.request.redrive.run
     if champion is not None:
         # On the job, so that whoever adopts it judges by the champion that it was given.
         ours[tags.CHAMPION] = champion.version

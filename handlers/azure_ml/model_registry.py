@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -190,7 +191,16 @@ def _describe(
         tags.GAIN: None if request.gain is None else repr(request.gain),
         tags.ROLE: tags.CHALLENGER if request.challenger else None,
         tags.CONFIGURATION: request.configuration,
+        tags.REDRIVEN_FROM: None if request.redrive is None else request.redrive.run,
     }
+    if request.redrive is not None:
+        # Each change as a property of its own: people look for them in the studio.
+        changes = request.redrive.to_dict()
+        lineage |= {
+            f"landfall.redrive.{name}": value if isinstance(value, str) else json.dumps(value)
+            for name, value in changes.items()
+            if value is not None and name != "schema_version"
+        }
     return AzureMLModel(
         name=pipeline.model.name,
         version=version,

@@ -15,6 +15,7 @@ ROLE = "landfall.role"
 CHALLENGER = "challenger"
 IN_SERVICE = "landfall.in-service"
 CONFIGURATION = "landfall.configuration"
+REDRIVEN_FROM = "landfall.redriven-from"
 RESULTS_CONTAINER = "landfall.results-container"
 
 

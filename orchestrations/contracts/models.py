@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrations.contracts.base import ActivityRequest, Contract
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.lineage import Redrive
 from orchestrations.pipeline import Pipeline
 
 
@@ -30,3 +31,4 @@ class RegisterModel(ActivityRequest[Model]):
     challenger: bool = False
     """Registered for people to look at: it was not promoted, and never becomes the champion."""
     configuration: str | None = None
+    redrive: Redrive | None = None

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
-from orchestrations.pipeline import Pipeline
+from orchestrations.pipeline import Pipeline, Retry
 
 RunState = Literal[
     "registering",
@@ -41,6 +42,21 @@ class RunRequest(Contract):
     configuration: str | None = None
     """Hash of the `pipeline.yml` and `job.yml` that were in force when the batch was frozen; their
     text is kept under it. None: `job.yml` as it is deployed."""
+    redrive: Redrive | None = None
+    """Set when a person changed something; `pipeline` and `dataset` have the changes already."""
+
+    @property
+    def retry(self) -> Retry:
+        """What happens when this attempt fails."""
+        retry = self.pipeline.retry
+        changed = None if self.redrive is None else self.redrive.last_attempt
+        return retry if changed is None else retry.model_copy(update={"attempts": changed})
+
+    @property
+    def job_configuration(self) -> str | None:
+        """The configuration whose `job.yml` is used; None: `job.yml` as it is deployed."""
+        changed = None if self.redrive is None else self.redrive.job
+        return self.configuration if changed is None else changed
 
 
 class RunStatus(Contract):
@@ -64,6 +80,8 @@ class RunStatus(Contract):
     """Why the run was not promoted, superseded or cancelled."""
     results: str | None = None
     """Blob in the records container: what the job left, in full."""
+    redrive: Redrive | None = None
+    """What a person changed, if the run was redriven with changes."""
 
 
 class ScheduleRetry(ActivityRequest[Done]):

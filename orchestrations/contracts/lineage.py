@@ -1,0 +1,35 @@
+"""What a person changed in a run: it goes with the run, its notifications and its model."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from orchestrations.contracts.base import Contract
+from orchestrations.pipeline import ComputeOption, Limits
+
+
+class Redrive(Contract):
+    """What a person changed when a dead-lettered run was sent again: a part of the lineage.
+
+    A run that is redriven several times carries what was changed in all of them.
+    """
+
+    run: str
+    """The run that was dead-lettered."""
+    by: str = Field(max_length=100)
+    reason: str = Field(max_length=300)
+    at: datetime
+    compute: ComputeOption | None = None
+    """The only compute option, instead of those of the pipeline."""
+    limits: Limits | None = None
+    """Instead of those of the pipeline."""
+    last_attempt: int | None = None
+    """The number of the last attempt, instead of the pipeline's `retry.attempts`."""
+    job: str | None = None
+    """Hash of the configuration whose `job.yml` is used, instead of `RunRequest.configuration`."""
+    files_left_out: int = 0
+    """How many files of the dead-lettered run's dataset are not in this run's."""
+    record: str
+    """Blob in the records container: the caller's request, with every file that is left out."""
