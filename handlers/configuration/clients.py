@@ -7,7 +7,7 @@ alone costs over a second and 100 MB, so that only the activities that need it p
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from handlers.configuration.settings import Settings
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A call of Azure ML ends within a minute, its retries included. The SDK's own limits are 300 s for
 # each try and a week for all of them.
-AZURE_ML_LIMITS_SECONDS = {"connection_timeout": 10, "read_timeout": 30, "timeout": 60}
+AZURE_ML_LIMITS_SECONDS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 30, "timeout": 60}
 
 
 class Clients:
