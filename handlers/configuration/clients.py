@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 # A call of Azure ML ends within a minute, its retries included. The SDK's own limits are 300 s for
 # each try and a week for all of them.
-AZURE_ML_LIMITS_SECONDS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 30, "timeout": 60}
+AZURE_ML_LIMITS_SECONDS: dict[str, Any] = {
+    "connection_timeout": 10,
+    "read_timeout": 30,
+    "timeout": 60,
+}
 
 
 class Clients:
