@@ -4,13 +4,16 @@ They know folders and environment variables, nothing of Azure Functions or of an
 
     train, evaluate, pack    the programs: python -m trainers.train
     score                    the scoring script of an online endpoint
-    loop                     what a run does, step by step
-    settings, plugins        what a command line may say; a user's own models and datasets
+    preflight                checks of options, folders, data and models before training
+    loop                     the training loop
+    warm_start               the weights that training begins with
+    outputs, failures        results, and failures as error.json and exit code
+    settings, plugins        the command line; a user's own models and datasets
     data                     datasets, shards, and the order in which samples are trained on
     models                   the networks that come with the trainers
     detection                boxes and masks, with torchvision
     parallelism              ranks, and how a network is spread over them
-    checkpointing            the state of a run on disk, and the way back from it
-    reports                  numbers and pictures, and where they go
-    serving                  a trained model as a folder, and who loads it
+    checkpointing            the state of a run on disk, saved and loaded
+    reports                  numbers and pictures
+    serving                  the model folder, and the programs that load it
 """

@@ -1,4 +1,4 @@
-"""Numbers on a command line: what is not one, or out of range, argparse refuses with its reason."""
+"""Numbers on a command line. argparse refuses other values, and reports the reason."""
 
 from __future__ import annotations
 

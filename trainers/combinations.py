@@ -1,7 +1,7 @@
-"""Options that are right by themselves and make no sense together, or on so many ranks.
+"""Options that contradict each other or the number of ranks.
 
-What has to do with where ranks stand is in `trainers.parallelism.mesh`, what with a DeepSpeed
-config in `trainers.parallelism.deepspeed_config`.
+Checks of rank coordinates are in `trainers.parallelism.mesh`, those of a DeepSpeed config in
+`trainers.parallelism.deepspeed_config`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainers.settings import Settings
 
 
 def check_options(settings: Settings, ranks: int) -> None:
-    """Refuse what would be left out without a word, or would fail after hours.
+    """Refuse options that would be ignored, or would fail after hours.
 
     Raises:
         LaunchInvalid: the first such combination, and what to change.
@@ -22,6 +22,7 @@ def check_options(settings: Settings, ranks: int) -> None:
     for reason in (
         _about_learning(settings),
         _about_sharding(settings),
+        _about_pipeline(settings),
         _about_data(settings),
         _about_time(settings, ranks),
         _about_scaling(settings, ranks),
@@ -52,6 +53,22 @@ def _about_sharding(settings: Settings) -> str | None:
     return "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp"
 
 
+def _about_pipeline(settings: Settings) -> str | None:
+    if settings.pipeline_parallel > 1:
+        return None
+    given = {
+        "--microbatches": settings.microbatches is not None,
+        "--pipeline-schedule": settings.pipeline_schedule is not None,
+    }
+    option = next((option for option, is_given in given.items() if is_given), None)
+    if option is None:
+        return None
+    return (
+        f"{option} is for pipelines, and this run has none: leave it out, or add "
+        "--pipeline-parallel STAGES"
+    )
+
+
 def _about_data(settings: Settings) -> str | None:
     if settings.dataset == "shards" or is_dotted(settings.dataset):
         return None
@@ -76,7 +93,7 @@ def _about_time(settings: Settings, ranks: int) -> str | None:
     return (
         f"--step-timeout-seconds {step:g} is not below --peer-timeout-seconds "
         f"{settings.peer_timeout_seconds:g}: the others would give a rank up that hangs before it "
-        "could tell where; lower the one or raise the other"
+        "could report where; lower the one or raise the other"
     )
 
 
@@ -96,6 +113,6 @@ def _about_compiling(settings: Settings) -> str | None:
     if backend is None or backend in torch.compiler.list_backends(exclude_tags=()):
         return None
     return (
-        f"--compile {backend} is no backend of torch.compile here: "
+        f"--compile {backend} is not a backend of torch.compile here: "
         f"{', '.join(torch.compiler.list_backends())} are, and eager and aot_eager to find errors"
     )

@@ -1,4 +1,4 @@
-"""What a training program can fail with, and the exit code that tells it to whoever started it."""
+"""The typed failures of the training programs, each with its exit code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ EX_STOPPED = 128 + signal.SIGTERM  # what a shell reports for a process that SIG
 EX_FAILURE = 1
 EX_HUNG = 124  # what timeout(1) reports for a program that took too long
 
-# Whoever starts the next run leaves the files in error.json out, so that all of them count. This
-# bounds the file to some 10 MB; a dataset with more bad files than that is not mended file by file.
+# The next run may leave out the files that error.json lists, so the list should be complete. This
+# limit bounds it to some 10 MB: nobody mends a dataset with more bad files one by one.
 LISTED_PROBLEMS = 50_000
 
 
@@ -26,12 +26,12 @@ class FileProblem:
 
 
 class TrainingError(Exception):
-    """A failure with a name: its class name is the `type` in error.json.
+    """A typed failure: its class name is the `type` in error.json.
 
     Args:
         message: what, where, and how to mend it.
         problems: the files concerned; the first `LISTED_PROBLEMS` are kept.
-        total_problems: how many there were, where `problems` is already such an excerpt.
+        total_problems: their number, if `problems` is already an excerpt.
     """
 
     exit_code: ClassVar[int] = EX_FAILURE
@@ -55,7 +55,7 @@ class DataRejected(TrainingError):
 
 
 class DataChanged(TrainingError):
-    """A file is no longer what the manifest froze. Permanent: a new manifest is needed."""
+    """A file differs from its manifest entry. Permanent: a new manifest is needed."""
 
     exit_code: ClassVar[int] = EX_DATAERR
 
@@ -68,6 +68,10 @@ class ModelUnreadable(TrainingError):
     """A model folder is missing, damaged, or of a format that this version does not know."""
 
 
+class InitialModelMismatch(TrainingError):
+    """The model of `--initial-model` has another architecture, other channels or other classes."""
+
+
 class LaunchInvalid(TrainingError):
     """The environment or the command line does not describe a run that can start."""
 
@@ -77,7 +81,7 @@ class CheckpointUnwritable(TrainingError):
 
 
 class PeerFailed(TrainingError):
-    """Another rank died, is silent, or failed with an exception that has no class here."""
+    """Another rank died, does not answer, or failed with an exception that has no class here."""
 
 
 class OutOfMemory(TrainingError):
@@ -85,7 +89,7 @@ class OutOfMemory(TrainingError):
 
 
 class TrainingHung(TrainingError):
-    """No step was done for too long. The stacks of all ranks tell where each of them is."""
+    """No step was done for too long. The stacks of all ranks show where each of them waits."""
 
     exit_code: ClassVar[int] = EX_HUNG
 
@@ -96,8 +100,11 @@ class Stopped(TrainingError):
     exit_code: ClassVar[int] = EX_STOPPED
 
 
-# The classes that travel between ranks by name (see World.together).
+# The classes that ranks send each other by name (see World.run_on_all_ranks).
 BY_NAME: dict[str, type[TrainingError]] = {
     kind.__name__: kind
-    for kind in (DataRejected, DataChanged, TrainingDiverged, ModelUnreadable, LaunchInvalid)
+    for kind in (
+        *(DataRejected, DataChanged, TrainingDiverged, ModelUnreadable),
+        *(InitialModelMismatch, LaunchInvalid),
+    )
 }

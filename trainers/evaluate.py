@@ -14,11 +14,11 @@
 
 Prints one JSON object: accuracy (of a detector average_precision, and box_ap, box_ap_50, box_ap_75,
 mask_ap …), loss (null if the model lacks a class of the data), held_out_samples,
-quarantined_files, dataset_version. Exit code 65 if the data is not what the manifest says, or not
+quarantined_files, dataset_version. Exit code 65 if the data differs from the manifest or is not
 fit to learn from; 1 for any other failure.
 
-What is held out follows from an image's content (see `trainers.data.samples.is_held_out`), so any
-two models can be compared on it fairly, whichever dataset version each was trained on.
+The content of an image decides whether it is held out (see `trainers.data.samples.is_held_out`), so
+two models can be compared on held-out images whichever dataset version each was trained on.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ from trainers.detection.network import is_detector
 from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import LaunchInvalid, TrainingError
 from trainers.parallelism.launch import Launch
-from trainers.parallelism.mesh import Place
+from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.plugins import load_dataset
 from trainers.serving.model_folder import Model, load_model
 from trainers.settings import add_data_arguments, dataset_request
 
 _BATCH = 512  # images that one rank scores at a time: small enough for any memory
+MATRIX_CLASSES = 200  # 40,000 counts, one a line: some 0.4 MB in report.json
+LISTED_CONFUSIONS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +70,48 @@ class Evaluation:
 
     @property
     def headline(self) -> float:
-        """The number that models are compared by."""
+        """The score by which models are compared."""
         return self.accuracy
 
     def metrics(self) -> dict[str, float]:
         """For metrics.json."""
         return {"accuracy": self.accuracy, "loss": self.loss}
 
-    def report(self) -> dict[str, Any]:
-        """For report.json: true by predicted."""
-        return {"confusion": self.confusion[:, :-1].tolist()}
+    def report(self, classes: Sequence[str]) -> dict[str, Any]:
+        """For report.json.
+
+        Args:
+            classes: the names of the labels.
+
+        Returns:
+            `confusion`, true by predicted, or null above `MATRIX_CLASSES`: it grows with their
+            square. `most_confused`: the `LISTED_CONFUSIONS` most frequent confusions.
+        """
+        matrix = self.confusion[:, :-1]
+        return {
+            "confusion": matrix.tolist() if len(classes) <= MATRIX_CLASSES else None,
+            "most_confused": [
+                {"true": classes[row], "predicted": classes[column], "images": images}
+                for row, column, images in most_confused(matrix, LISTED_CONFUSIONS)
+            ],
+        }
+
+
+def most_confused(confusion: Tensor, count: int) -> list[tuple[int, int, int]]:
+    """The most frequent confusions, as true class, predicted class and number of images.
+
+    Args:
+        confusion: counts of shape (classes, classes), true by predicted.
+        count: the largest length of the result.
+    """
+    wrong = confusion.clone()
+    wrong.fill_diagonal_(0)
+    rows, columns = wrong.nonzero(as_tuple=True)
+    images = wrong[rows, columns]
+    first = images.argsort(descending=True, stable=True)[:count]
+    return list(
+        zip(rows[first].tolist(), columns[first].tolist(), images[first].tolist(), strict=True)
+    )
 
 
 def evaluate(
@@ -86,33 +120,33 @@ def evaluate(
     classes: Sequence[str],
     world: World,
     progress: Callable[[], object] = lambda: None,
-    place: Place | None = None,
+    coordinates: RankCoordinates | None = None,
 ) -> Evaluation | DetectionEvaluation:
     """Score `model` on images of `classes`, each rank a part of them.
 
     Every rank does as many forward passes as the others, so that the network may be in shards.
 
     Args:
-        model: what is scored.
-        images: what it is scored on.
+        model: to score.
+        images: to score it on.
         classes: the names of the labels.
         world: the ranks.
         progress: is called after each pass.
-        place: of this rank, if ranks share the network; else each scores a part by itself.
+        coordinates: of this rank, if ranks share the network; by default each rank holds all of it.
 
     Raises:
         LaunchInvalid: a classifier on annotated images, or a detector on labelled ones.
     """
-    place = place or Place(data_rank=world.rank, data_ranks=world.size)
+    coordinates = coordinates or RankCoordinates(data_rank=world.rank, data_ranks=world.size)
     detects = is_detector(model.network)
     if isinstance(images, AnnotatedImages) and detects:
-        return evaluate_detector(model, images, classes, world, progress, place)
+        return evaluate_detector(model, images, classes, world, progress, coordinates)
     if isinstance(images, AnnotatedImages) or detects:
         raise LaunchInvalid(
             f"the model is a {'detector' if detects else 'classifier'}, {model.architecture}: "
             "annotated images (--dataset coco) are for detectors, labelled ones for classifiers"
         )
-    return evaluate_classifier(model, images, classes, world, progress, place)
+    return evaluate_classifier(model, images, classes, world, progress, coordinates)
 
 
 def evaluate_classifier(
@@ -121,12 +155,12 @@ def evaluate_classifier(
     classes: Sequence[str],
     world: World,
     progress: Callable[[], object],
-    place: Place,
+    coordinates: RankCoordinates,
 ) -> Evaluation:
     """Score `model` on images labelled by `classes`; arguments are those of `evaluate`.
 
-    The model may know other classes: what it calls by a name that is not the label is wrong, so a
-    champion that never saw a class has every image of it wrong.
+    The model may know other classes. A prediction counts as right if its name is the label's, so a
+    champion that does not know a class has every image of it wrong.
     """
     ours = {label: number for number, label in enumerate(classes)}
     theirs = {label: number for number, label in enumerate(model.classes)}
@@ -136,7 +170,7 @@ def evaluate_classifier(
     loss = torch.zeros(1, dtype=torch.float64)
     model.network.eval()
     with torch.inference_mode():
-        for numbers in place.passes(len(images), at_once=_BATCH):
+        for numbers in coordinates.passes(len(images), at_once=_BATCH):
             batch = images.take(numbers if len(numbers) else torch.tensor([0]))
             logits = model.network(to_input(batch.pixels, world.device)).cpu()[: len(numbers)]
             labels = batch.labels[: len(numbers)]
@@ -145,7 +179,7 @@ def evaluate_classifier(
             )
             loss += _cross_entropy(logits, to_theirs[labels])
             progress()
-    if not place.is_counted:  # another rank has the same images
+    if not coordinates.is_counted:  # another rank has the same images
         confusion.zero_()
         loss.zero_()
     confusion = world.sum(confusion.to(world.device)).cpu()
@@ -160,19 +194,19 @@ def evaluate_classifier(
 def evaluate_champion(
     folder: Path, dataset: Dataset, image_format: ImageFormat, architecture: str, world: World
 ) -> Evaluation | DetectionEvaluation:
-    """Score the model in `folder` on what `dataset` holds out, read as that model wants it.
+    """Score the model in `folder` on the held-out images of `dataset`, in that model's format.
 
     Args:
         folder: the champion's model folder.
         dataset: read in `image_format`.
-        image_format: what the challenger takes.
-        architecture: the challenger's; the one dotted path that the champion may be of.
+        image_format: of the challenger.
+        architecture: of the challenger; the only dotted path that the champion may name.
         world: the ranks.
 
     Raises:
         ModelUnreadable: there is no model of ours in the folder.
         LaunchInvalid: the champion is of another kind than the dataset.
-        DataChanged: a file is no longer what it was when the dataset was read.
+        DataChanged: a file changed since the dataset was read.
     """
 
     def load() -> tuple[Model, ImageSource]:
@@ -181,7 +215,7 @@ def evaluate_champion(
             return champion, dataset.held_out
         return champion, dataset.held_out_as(champion.image_format)
 
-    champion, images = world.together("champion", load)
+    champion, images = world.run_on_all_ranks("champion", load)
     return evaluate(champion, images, dataset.classes, world)
 
 

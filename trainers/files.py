@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, whenever the process dies."""
+"""Files that are complete or absent, whenever the process dies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` to `path` by a temporary neighbour of its own, fsync and rename.
+    """Write `content` to `path`: to a temporary file beside it, then fsync and rename.
 
     Rename replaces atomically (POSIX rename(2)); the folder's fsync makes the rename last. On a
-    blob mount a file appears as a whole at close and the rename is the service's copy, so that a
-    reader there should check what it reads: see `trainers.checkpointing.checkpoints`.
+    blob mount a file appears at close and the rename is a copy by the service, so a reader there
+    should verify the content: see `trainers.checkpointing.checkpoints`.
 
     Raises:
-        OSError: it cannot be written; then nothing of it is left.
+        OSError: it cannot be written; no part of it remains.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
@@ -31,7 +31,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)  # half a file takes room on a disk that is full already
+        temporary.unlink(missing_ok=True)  # a partial file would take room on a full disk
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -41,9 +41,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json_atomically(path: Path, value: object) -> None:
-    """Write `value` as JSON that a person can read, atomically.
+    """Write `value` as indented JSON, atomically.
 
-    What UTF-8 cannot hold, as a byte of a file's name that is none, is written as an escape.
+    Characters that UTF-8 cannot encode, as undecodable bytes of a file's name, become escapes.
 
     Raises:
         OSError: as `write_atomically`.
@@ -53,7 +53,7 @@ def write_json_atomically(path: Path, value: object) -> None:
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Write and remove a file in `folder`, which is made if need be: now, not after hours of work.
+    """Create `folder` if need be, and write and remove a file in it, before hours of work.
 
     Args:
         folder: where results will be written.

@@ -22,28 +22,29 @@ from trainers.data.order import Order, stream_seed
 from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import Evaluation, evaluate, evaluate_champion
-from trainers.parallelism.agreement import Agreed, Agreement
 from trainers.parallelism.parallel import Parallel
+from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
 from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
 from trainers.reports.speed import Speed
 from trainers.schedule import learning_rate, warm_up_steps
 from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
+from trainers.warm_start import InitialModel
 
 
 class StopRequest(Protocol):
-    """Tells whether this rank shall stop."""
+    """Whether this rank was asked to stop."""
 
     requested: bool
 
 
-class _NeverStop:
+class _NoStop:
     requested = False
 
 
 # The first steps allocate memory, choose kernels and compile.
-_REHEARSED_BEFORE = 3
+_UNTIMED_STEPS = 3
 
 
 class Run:
@@ -53,21 +54,23 @@ class Run:
     """Whether augmentation may move what is on an image."""
 
     moves_labels: ClassVar[bool] = True
-    """Whether labels are for the device; else they are numbers of images, for the host."""
+    """Whether labels go to the device; else they are numbers of images, which the host needs."""
 
     def __init__(
         self,
         settings: Settings,
         dataset: Dataset,
         world: World,
-        say: Callable[[str], None],
-        beat: Callable[[str], object] = lambda done: None,  # noqa: ARG005  # its parameter
+        log: Callable[[str], None],
+        heartbeat: Callable[[str], object] = lambda done: None,  # noqa: ARG005  # its parameter
+        initial_model: InitialModel | None = None,
     ) -> None:
         self.settings = settings
         self.dataset = dataset
         self.world = world
-        self.say = say
-        self.beat = beat
+        self.log = log
+        self.heartbeat = heartbeat
+        self.initial_model = initial_model
         self.order = Order(
             samples=len(dataset.train),
             batch_size=settings.batch_size,
@@ -80,12 +83,14 @@ class Run:
         )
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
-        network_fingerprint = fingerprint(self.model.network)  # of the whole, before it is spread
+        if initial_model is not None:
+            initial_model.copy_weights(self.model.network)
+        network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
         self.parallel = Parallel(self.model.network, settings, world)
         batches = Batches(
             dataset.train,
             self.order,
-            self.parallel.place.share,
+            self.parallel.coordinates.share,
             shift_pixels=settings.shift_pixels if self.moves_images else 0,
             steps=self.steps,
             pin_memory=world.device.type == "cuda",
@@ -99,9 +104,9 @@ class Run:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
             nesterov=settings.momentum > 0,
-            # In one call for many parameters torch takes only tensors of one kind.
+            # torch's multi-tensor kernels take tensors of one kind only.
             foreach=False if self.parallel.has_mixed_tensors else None,
-            # One kernel for all of them; of plain tensors only.
+            # One kernel for all parameters; it takes plain tensors only.
             fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
         )
         self.identity = RunIdentity(
@@ -110,27 +115,28 @@ class Run:
             settings_fingerprint=settings.fingerprint(),
             network_fingerprint=network_fingerprint,
             seed=settings.seed,
+            initial_weights="" if initial_model is None else initial_model.weights_sha256,
         )
-        self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, self.identity, say), world)
-        self.agreement = Agreement(world)
+        self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, self.identity, log), world)
+        self.synchronisation = StepSynchronisation(world)
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
         self.speed = Speed(devices=world.size, device_type=world.device.type)
         self.curve = LearningCurve()
         self.track: Callable[[int, Mapping[str, float]], object] = lambda step, numbers: None  # noqa: ARG005
-        """Is told numbers as they come: steps done, and value by name."""
+        """Takes the steps done, and numbers by name, while the run goes on."""
 
     def resume(self) -> None:
         """Go on from the newest checkpoint, if there is one."""
         resumed = self.saver.resume(self.parallel.network, self.optimizer)
-        self.parallel.take_over(self.optimizer)
+        self.parallel.start_engine(self.optimizer)
         if resumed is None:
             return
         self.step = self.resumed_from_step = self.saved_step = resumed.step
         if resumed.notes:
             self.curve = LearningCurve.from_bytes(resumed.notes)
-        self.say(f"resumed from step {self.step}")
+        self.log(f"resumed from step {self.step}")
 
     def fit(self, stop: StopRequest) -> None:
         """Train to the last step, saving as it goes.
@@ -140,31 +146,35 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
-        self.parallel.settle(lambda: self._pass(self._passes()[0], last=True))
+        self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
         self.speed.start()
         while self.step < self.steps:
-            agreed = self._step(stop)
+            status = self._step(stop)
             if not self.parallel.has_flat_optimizer:
                 self.saver.prepare(self.parallel.network, self.optimizer)
-            self.beat(f"step {self.step}")
+            self.heartbeat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
-            if agreed is not None:
-                self._go_on(agreed)
+            if status is not None:
+                self._after_step(status)
         self.saver.finish()
 
-    def _step(self, stop: StopRequest) -> Agreed | None:
-        """One step; what the ranks agreed on, if it was time to."""
+    def _step(self, stop: StopRequest) -> StepStatus | None:
+        """One step; its status on all ranks, if they synchronise in it."""
         loss = self._batch_loss()
-        agreed = None
-        if self.agreement.is_due(self.step + 1) or self._is_told(self.step + 1):
-            loss = loss / self.parallel.place.ranks_with_loss
-            agreed = self.agreement.begin(self.step + 1, loss, stop=stop.requested)
+        wait_for_status = None
+        if self.synchronisation.is_due(self.step + 1) or self._has_consequences(self.step + 1):
+            loss = loss / self.parallel.coordinates.ranks_with_loss
+            wait_for_status = self.synchronisation.begin(self.step + 1, loss, stop=stop.requested)
         self._update()
         self.step += 1
-        return None if agreed is None else agreed()
+        # After the update: until the data of the next step are there, the host waits here, and the
+        # device would have nothing to do.
+        with self.speed.waiting_for_data():
+            self.feed.prefetch(self.step)
+        return None if wait_for_status is None else wait_for_status()
 
-    def _is_told(self, step: int) -> bool:
-        """Whether more follows from a step than the next one: all such steps are agreed on."""
+    def _has_consequences(self, step: int) -> bool:
+        """Whether a log line, a checkpoint or an evaluation follows: ranks synchronise then."""
         settings = self.settings
         return (
             step == self.steps
@@ -173,21 +183,26 @@ class Run:
             or self._is_to_be_evaluated(step)
         )
 
-    def _go_on(self, agreed: Agreed) -> None:
-        """Tell, stop, evaluate and save, whatever is due after this step."""
+    def _after_step(self, status: StepStatus) -> None:
+        """Log, stop, evaluate and save, as far as each is due.
+
+        Raises:
+            Stopped: a rank was asked to stop; the state is saved.
+            TrainingDiverged: the loss is not finite.
+        """
         settings, step = self.settings, self.step
-        if not math.isfinite(agreed.mean_loss):
+        if not math.isfinite(status.mean_loss):
             raise TrainingDiverged(
-                f"the loss is {agreed.mean_loss} at step {step}: "
+                f"the loss is {status.mean_loss} at step {step}: "
                 f"lower --learning-rate (its peak is {settings.peak_learning_rate:g})"
             )
         if step % settings.log_every == 0 or step == self.steps:
-            point = TrainPoint(step=step, loss=agreed.mean_loss, learning_rate=self._rate())
+            point = TrainPoint(step=step, loss=status.mean_loss, learning_rate=self._rate())
             self.curve.train.append(point)
             rate = self.speed.images_per_second_since_asked()
-            self.say(f"step {step}/{self.steps} loss {point.loss:.6f} images/s {rate:.0f}")
+            self.log(f"step {step}/{self.steps} loss {point.loss:.6f} images/s {rate:.0f}")
             self.track(step, point.numbers() | {"images_per_second": rate})
-        if agreed.is_stopping:
+        if status.is_stopping:
             self._save()
             self.saver.finish()
             raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
@@ -197,7 +212,7 @@ class Run:
             self._save()
 
     def evaluate(self) -> Evaluation | DetectionEvaluation:
-        """Score the network as it is on what is held out; sharded, if that is how it is trained.
+        """Score the network on the held-out images, spread over the ranks as in training.
 
         Raises:
             TrainingDiverged: the loss is not finite.
@@ -209,11 +224,11 @@ class Run:
             self.dataset.held_out,
             self.dataset.classes,
             self.world,
-            lambda: self.beat(f"a pass of evaluation after step {self.step}"),
-            self.parallel.place,
+            lambda: self.heartbeat(f"a pass of evaluation after step {self.step}"),
+            self.parallel.coordinates,
         )
         self.parallel.module.train()
-        self._note(evaluation.loss, evaluation.headline)
+        self._record_evaluation(evaluation.loss, evaluation.headline)
         return evaluation
 
     def score_champion(self, folder: Path) -> dict[str, float]:
@@ -221,7 +236,7 @@ class Run:
 
         Raises:
             ModelUnreadable: there is no model of ours in the folder.
-            LaunchInvalid: it is of another kind than what is trained.
+            LaunchInvalid: it is a detector and the run trains a classifier, or the other way.
         """
         settings = self.settings
         champion = evaluate_champion(
@@ -229,8 +244,8 @@ class Run:
         )
         return {f"champion_{champion.headline_name}": champion.headline}
 
-    def _note(self, loss: float, accuracy: float) -> None:
-        """A point of the learning curve.
+    def _record_evaluation(self, loss: float, accuracy: float) -> None:
+        """Add a point to the learning curve.
 
         Raises:
             TrainingDiverged: the loss is not finite.
@@ -241,15 +256,15 @@ class Run:
         self.curve.held_out.append(point)
         self.track(self.step, point.numbers())
 
-    def rehearse(self, steps: int) -> float:
-        """Seconds that so many steps take: nothing is saved or said."""
+    def time_steps(self, steps: int) -> float:
+        """Seconds that so many steps take. Nothing is saved or logged."""
         self.parallel.module.train()
-        self.parallel.settle(lambda: self._pass(self._passes()[0], last=True))
+        self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
         began = 0.0
-        for number in range(_REHEARSED_BEFORE + steps):
-            if number == _REHEARSED_BEFORE:
+        for number in range(_UNTIMED_STEPS + steps):
+            if number == _UNTIMED_STEPS:
                 began = self._time_when_done()
-            self._step(_NeverStop())
+            self._step(_NoStop())
         return self._time_when_done() - began
 
     def _time_when_done(self) -> float:
@@ -275,7 +290,7 @@ class Run:
         )
 
     def _is_to_be_evaluated(self, step: int) -> bool:
-        """After so many epochs; after the last one the caller does it."""
+        """After every so many epochs, but not after the last step: there the caller evaluates."""
         every = self.settings.evaluate_every
         if every is None or step == self.steps:
             return False
@@ -290,11 +305,10 @@ class Run:
             passes = self._passes()
         for number, images in enumerate(passes, start=1):
             loss += self._pass(images, last=number == len(passes))
-        self.feed.prefetch(self.step + 1)
         return loss
 
     def _passes(self) -> list[Images]:
-        """The share of this step, in as many parts as there are passes."""
+        """This rank's share of the step's batch, in as many parts as there are passes."""
         share, count = self.feed.take(self.step), self.settings.accumulate
         return [
             Images(pixels=share.pixels[number::count], labels=share.labels[number::count])
@@ -302,12 +316,12 @@ class Run:
         ]
 
     def _seed_draws(self) -> None:
-        """For what a network draws by itself, as dropout does: a resumed run then draws alike.
+        """Seed what a network draws by itself, as dropout does, so that a resumed run draws alike.
 
-        Not by torch.manual_seed, which also notes the stack for kinds of devices that are not
-        there: 0.13 ms a step.
+        torch.manual_seed would also record the stack for kinds of devices that the machine lacks:
+        0.13 ms a step.
         """
-        seed = stream_seed(self.settings.seed, self.step, self.parallel.place.random_stream)
+        seed = stream_seed(self.settings.seed, self.step, self.parallel.coordinates.random_stream)
         torch.default_generator.manual_seed(seed)
         if self.world.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -318,13 +332,13 @@ class Run:
         return self.parallel.forward_backward(pixels, images.labels, self._loss, last=last)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """What some images add to the loss.
+        """The part of some images in the batch's mean loss, times the number of data ranks.
 
-        It is their part of the batch's mean, times the ranks over which gradients are averaged. So
-        unequal parts weigh by their size, and the gradient is the global batch's.
+        Gradients are averaged over the data ranks. With this factor unequal parts weigh by their
+        size, and the gradient is that of the global batch.
         """
         loss = functional.cross_entropy(logits, labels, reduction="sum")
-        return loss * (self.parallel.place.data_ranks / self.settings.batch_size)
+        return loss * (self.parallel.coordinates.data_ranks / self.settings.batch_size)
 
     def _update(self) -> None:
         for group in self.optimizer.param_groups:
@@ -337,12 +351,12 @@ class Run:
         self.parallel.step(self.optimizer)
 
     def _rate(self) -> float:
-        """What the last step was done at."""
+        """The learning rate of the last step."""
         return self.optimizer.param_groups[0]["lr"]
 
     def _save(self) -> None:
         if self.step == self.saved_step:
-            return  # a checkpoint that counts is not written over; at 0 there is nothing to save
+            return  # a committed checkpoint is not overwritten; at step 0 there is nothing to save
         self._check_weights()
         self.parallel.unify_buffers()
         notes = self.curve.to_bytes() if self.world.is_first else b""
@@ -351,15 +365,15 @@ class Run:
         self.saved_step = self.step
 
     def _check_weights(self) -> None:
-        """Keep what nobody can go on from out of the checkpoints.
+        """Keep weights that are not finite out of the checkpoints.
 
-        A step whose loss is finite may have gradients that are not.
+        The gradients of a step may be infinite although its loss is finite.
 
         Raises:
             TrainingDiverged: some weights are not finite numbers; alike on all ranks.
         """
         weights = [local(weight.detach()) for weight in self.parallel.network.parameters()]
-        # A sum is not finite if a part is not. One number leaves the device, not a copy of each.
+        # A sum is not finite if a part is not. One number leaves the device, not all the weights.
         total = sum((weight.sum() for weight in weights), torch.zeros((), device=self.world.device))
         not_finite = (~total.isfinite()).float().reshape(1)
         if self.world.sum(not_finite).item():

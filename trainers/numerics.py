@@ -6,9 +6,9 @@
 | CUDA | cuDNN tries its kernels, keeps the fastest; atomics add in any order | deterministic \
 kernels only; cuDNN does not try; cuBLAS gets a fixed workspace |
 
-`--precision` says how products of 32-bit numbers are computed on CUDA: `fp32` exactly, `tf32` with
-10 bits of mantissa on tensor cores (convolutions and matrix products; sums, parameters and the loss
-keep 32 bits), `bf16` by autocast. A CPU computes `tf32` as `fp32`.
+`--precision` chooses how products of 32-bit numbers are computed on CUDA: `fp32` exactly, `tf32`
+with 10 bits of mantissa on tensor cores (convolutions and matrix products; sums, parameters and the
+loss keep 32 bits), `bf16` by autocast. A CPU computes `tf32` as `fp32`.
 
 Sources: docs.pytorch.org, "Reproducibility", "torch.use_deterministic_algorithms", "CUDA semantics"
 (TensorFloat-32); docs.nvidia.com, cuBLAS, "Results reproducibility".
@@ -28,13 +28,13 @@ CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 # cuBLAS documents these two as repeatable. The first takes 24 MiB of a device, the second 8 KiB and
 # may be slower.
 REPEATABLE_WORKSPACES = (":4096:8", ":16:8")
-# torch's words when deterministic kernels are asked for and there is none.
+# torch's message where a kernel has no deterministic form.
 _REFUSAL = re.compile(r"^(?P<kernel>\S+) does not have a deterministic implementation")
 _CUBLAS_REFUSAL = re.compile(r"uses CuBLAS and you have CUDA")
 
 
 def prepare_environment(settings: Settings, environment: MutableMapping[str, str]) -> None:
-    """Set what has to be set before CUDA starts in this process.
+    """Set the variables that CUDA reads when it starts in this process.
 
     Args:
         settings: of the run.
@@ -78,7 +78,7 @@ def configure(settings: Settings, device: torch.device) -> None:
 
 
 def refusing_kernel(error: BaseException) -> str | None:
-    """The kernel that has no deterministic form, if that is what `error` is about."""
+    """The kernel that has no deterministic form, if `error` reports one."""
     if not isinstance(error, RuntimeError):
         return None
     if _CUBLAS_REFUSAL.search(str(error)):
@@ -88,9 +88,9 @@ def refusing_kernel(error: BaseException) -> str | None:
 
 
 def not_repeatable(kernel: str, architecture: str) -> LaunchInvalid:
-    """The error that names the kernel and says what to change."""
+    """The error that names the kernel and how to go on."""
     return LaunchInvalid(
-        f"{kernel} has no deterministic form on this device, and deterministic kernels are asked "
-        f"for: replace what uses it in {architecture} (torch.use_deterministic_algorithms lists "
-        "such operations and what to use instead), or train on a GPU without --deterministic"
+        f"{kernel} has no deterministic form on this device, and deterministic kernels are "
+        f"required: replace what uses it in {architecture} (torch.use_deterministic_algorithms "
+        "lists such operations and what to use instead), or train on a GPU without --deterministic"
     )

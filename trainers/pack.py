@@ -29,7 +29,7 @@ again after a crash: shards that are done are kept. index.json comes last; it is
 Ranks need no connection: each packs its part, then waits for the others' shards to appear. Those
 of a rank that died are made by the rest.
 
-Exit codes: 0; 65 the data is at fault (DataRejected, DataChanged); 1 any other failure.
+Exit codes: 0; 65 the data is unusable (DataRejected, DataChanged); 1 any other failure.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from trainers.errors import EX_FAILURE, FileProblem, LaunchInvalid, TrainingErro
 from trainers.files import TEMPORARY_SUFFIX, check_writable
 from trainers.parallelism.launch import Launch
 
-_LOOK_SECONDS = 0.5
-# Another rank may be writing its own; what is older was left by a crash.
+_POLL_SECONDS = 0.5
+# Another rank may be writing a younger file; a crash left an older one.
 _STALE_SECONDS = 3600.0
 
 Outcome = ShardRecord | list[FileProblem]
@@ -67,16 +67,16 @@ Run = Callable[[Work, Sequence[ShardTask]], Iterable[Outcome]]
 
 
 def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, int], None]) -> Plan:
-    """Pack this rank's part, see to it that the rest is packed, and write the index.
+    """Pack this rank's part, wait for the other parts or pack them, and write the index.
 
     Args:
         options: the command line.
         launch: which rank this is.
-        progress: told the number of shards that this rank has done, and how many it has to do.
+        progress: gets the numbers of shards that this rank has packed and will pack.
 
     Raises:
         DataRejected, DataChanged: see `trainers.data.samples`.
-        LaunchInvalid: the source is no folder; the target is in it, or cannot be written to.
+        LaunchInvalid: the source is not a folder; the target is in it, or cannot be written to.
     """
     source: Path = options.source.resolve()
     target: Path = options.target.resolve()
@@ -101,7 +101,9 @@ def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, i
     records = [ShardRecord.read(target, task.name, task.identity) for task in whole.tasks]
     found = [record for record in records if record is not None]
     if len(found) != len(records):
-        raise LaunchInvalid(f"shards in {target} are gone again: two plans are packed there")
+        raise LaunchInvalid(
+            f"shards in {target} were removed: another packing with other options writes there"
+        )
     whole.index(found, max_bad_fraction=options.max_bad_fraction).write(target)
     if launch.rank == 0:
         _sweep(target, whole)
@@ -134,7 +136,7 @@ def _left(
     clock: Callable[[], float],
     sleep: Callable[[float], object],
 ) -> list[ShardTask]:
-    """Wait for the other ranks' shards; returns those of them that do not come."""
+    """Wait for the other ranks' shards; returns those that do not appear."""
     missing = list(whole.tasks)
     last_seen = clock()
     while True:
@@ -145,12 +147,12 @@ def _left(
             missing, last_seen = still, clock()
         if not missing or clock() - last_seen > patience_seconds:
             return missing
-        sleep(_LOOK_SECONDS)
+        sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
 def _workers(processes: int) -> Generator[Run]:
-    """Something that does tasks in so many processes, or in this one."""
+    """A function that runs tasks in so many processes, or in this one."""
     if processes == 1:
         yield map
         return
@@ -168,7 +170,7 @@ def _workers(processes: int) -> Generator[Run]:
 
 
 def _end_with_parent() -> None:
-    """A killed parent's workers would wait for tasks for ever: each holds the pipe open itself."""
+    """End a worker when its parent is killed: it holds its task pipe open and would wait on it."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -192,7 +194,7 @@ def _manifest(options: argparse.Namespace, source: Path) -> Manifest:
 
 
 def _drop_other_index(target: Path, whole: Plan) -> None:
-    """What is packed now is not what that index tells of."""
+    """Remove the index of another plan."""
     try:
         same = ShardIndex.read(target).identity == whole.identity
     except TrainingError:
@@ -202,7 +204,7 @@ def _drop_other_index(target: Path, whole: Plan) -> None:
 
 
 def _sweep(target: Path, whole: Plan) -> None:
-    """Remove what other plans and crashes have left."""
+    """Remove the shards of other plans, and temporary files that a crash left."""
     names = {task.name for task in whole.tasks}
     kept = names | {record_path(target, name).name for name in names}
     for path in target.glob("shard-*"):
@@ -221,7 +223,7 @@ def _show_progress(done: int, total: int) -> None:
 
 
 def _fail(output: Path | None, error: Exception) -> int:
-    """Tell a failure on stderr and in error.json; returns the exit code."""
+    """Write a failure to stderr and error.json; returns the exit code."""
     if not isinstance(error, TrainingError):
         traceback.print_exception(error)
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
@@ -230,7 +232,7 @@ def _fail(output: Path | None, error: Exception) -> int:
 
         try:
             results.write_error(output, error)
-        except OSError:  # the exit code still tells
+        except OSError:  # the exit code still reports the failure
             traceback.print_exc()
     return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
 

@@ -1,4 +1,4 @@
-"""What a name on the command line stands for: one of ours, or a user's own by its dotted path.
+"""Models and datasets by name: built in, or a user's own by its dotted path.
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
@@ -39,7 +39,7 @@ from trainers.models import resnet, resnet_imagenet, vision_transformer
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
-# Loaded when it is asked for: shards need packages that the others do without.
+# Imported on use: shards need packages that the others do without.
 DATASETS = {
     "folder": "trainers.data.folder:load_folder",
     "shards": "trainers.data.shards:load_shards",
@@ -58,7 +58,7 @@ def build_network(architecture: str, *, channels: int, classes: int) -> nn.Modul
 
     Raises:
         KeyError: there is no such architecture.
-        LaunchInvalid: the dotted path leads nowhere, or to no factory of modules.
+        LaunchInvalid: the dotted path cannot be imported, or returns no module.
     """
     if is_dotted(architecture):
         network = resolve(architecture)(channels=channels, classes=classes)
@@ -78,9 +78,9 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
 
     Raises:
         KeyError: there is no such dataset.
-        LaunchInvalid: the dotted path leads nowhere, or to no factory of datasets.
+        LaunchInvalid: the dotted path cannot be imported, or returns no dataset.
         DataRejected, DataChanged: see `trainers.data.folder.load_dataset`; or images of a user's
-            own dataset are not as the command line says.
+            own dataset do not fit the command line.
     """
     if not is_dotted(name):
         return resolve(DATASETS[name])(request)
@@ -98,7 +98,7 @@ def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> Non
     """Refuse images that the network would fail at, by the first on each side.
 
     Raises:
-        DataRejected: they have other channels or another size, are no bytes, or lack a label.
+        DataRejected: they have other channels or another size, are not bytes, or lack a label.
     """
     size = image_format.size
     wanted = (1, image_format.channels, size, size)
@@ -111,7 +111,7 @@ def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> Non
             )
         if not 0 <= int(first.labels[0]) < len(dataset.classes):
             raise DataRejected(
-                f"{name} gives the label {int(first.labels[0])}, which is none of its "
+                f"{name} gives the label {int(first.labels[0])}, which is not one of its "
                 f"{len(dataset.classes)} classes"
             )
 

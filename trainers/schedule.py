@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the step, so that a checkpoint need not carry it."""
+"""The learning rate as a pure function of the step: checkpoints do not contain it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ WARM_UP_FRACTION = 0.1
 
 
 def warm_up_steps(steps: int, steps_per_epoch: int, epochs: float | None) -> int:
-    """Steps of warm-up: in `epochs` of the data, or by default a tenth of the run; 1 or more.
+    """Steps of warm-up: `epochs` of the data, or by default a tenth of the run; 1 or more.
 
-    Epochs follow the global batch: a larger one has fewer steps of warm-up over the same images.
+    With a larger global batch, the same epochs have fewer steps.
     """
     wanted = steps * WARM_UP_FRACTION if epochs is None else epochs * steps_per_epoch
     return max(1, min(steps, round(wanted)))
 
 
 def scaled(rate: float, *, batch_size: int, of_batch_size: int) -> float:
-    """The rate for a global batch, given what is right for another: the linear scaling rule.
+    """The rate for a global batch, from the right rate for another: the linear scaling rule.
 
-    Source: arXiv 1706.02677, section 2.1. Without it large batches learn too little in the same
-    epochs; without warm-up as well, they stall early.
+    Without it large batches learn too little in the same epochs. They also need warm-up.
+
+    Source: arXiv 1706.02677, section 2.1.
     """
     return rate * batch_size / of_batch_size
 

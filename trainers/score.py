@@ -10,7 +10,7 @@ trainers/score.py}`. The server calls `init` once and `run` for each request.
 | the same to a detector, and if wanted `"score_threshold"` (0.5) | `{"predictions": [{"width", \
 "height", "detections": [{"label", "score", "box", "mask"}, …]}, …]}`, see \
 `trainers.serving.detections` |
-| anything that cannot be scored | `{"error": {"type", "message"}}`, with status 400 |
+| any other request | `{"error": {"type", "message"}}`, with status 400 |
 
 AZUREML_MODEL_DIR names a folder with one model folder in it, however deep. LANDFALL_ARCHITECTURE is
 the dotted path of your own network, if the model is of one. Weights are safetensors: nothing is

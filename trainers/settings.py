@@ -1,4 +1,4 @@
-"""What a run is told: the command line as one frozen dataclass."""
+"""The command line of `trainers.train` as one frozen dataclass."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from trainers.schedule import scaled
 
 PARALLEL = ("ddp", "fsdp")
 PIPELINE_SCHEDULES = ("gpipe", "1f1b")
+# Without the options, in a pipeline.
+PIPELINE_SCHEDULE = "1f1b"
+MICROBATCHES = 4
 PRECISIONS = ("fp32", "tf32", "bf16")
-_NO_CHAMPION = "none"
+_NO_MODEL = "none"
 _STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
 
 # Settings that decide the weights. A checkpoint of others is not resumed from.
@@ -60,6 +63,7 @@ class Settings:
     output_dir: Path
     checkpoint_dir: Path
     champion: Path | None
+    initial_model: Path | None
     dataset_version: str | None
     model: str
     image_size: int
@@ -78,8 +82,8 @@ class Settings:
     keep_gathered: bool
     tensor_parallel: int
     pipeline_parallel: int
-    pipeline_schedule: str
-    microbatches: int
+    pipeline_schedule: str | None
+    microbatches: int | None
     accumulate: int
     deepspeed: Path | None
     device: DeviceChoice
@@ -98,12 +102,12 @@ class Settings:
 
     @property
     def image_format(self) -> ImageFormat:
-        """What the model takes."""
+        """The images that the model takes."""
         return ImageFormat(size=self.image_size, mode=self.image_mode)
 
     @property
     def dataset_request(self) -> DatasetRequest:
-        """What the dataset is made from, for one rank of one."""
+        """The dataset options, for a single rank."""
         return dataclasses.replace(
             dataset_request(self, self.image_format),
             shuffle_window=self.shuffle_window,
@@ -112,8 +116,18 @@ class Settings:
 
     @property
     def longest_step_seconds(self) -> float:
-        """How long a step may take: before others give this rank up, so that it can tell why."""
+        """The limit of a step. Below the peers' timeout, so that a hang is reported as one."""
         return self.step_timeout_seconds or _STEP_TIMEOUT_PART * self.peer_timeout_seconds
+
+    @property
+    def chosen_schedule(self) -> str:
+        """The pipeline's schedule: the option, or the default."""
+        return self.pipeline_schedule or PIPELINE_SCHEDULE
+
+    @property
+    def chosen_microbatches(self) -> int:
+        """The pipeline's microbatches: the option, or the default."""
+        return self.microbatches or MICROBATCHES
 
     @property
     def peak_learning_rate(self) -> float:
@@ -142,7 +156,18 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add = parser.add_argument
     add("--output-dir", type=Path, required=True, help="where model, metrics or error are left")
     add("--checkpoint-dir", type=Path, required=True, help="kept between attempts")
-    add("--champion", type=champion, default=None, help="a model folder to compare with, or none")
+    add(
+        "--champion",
+        type=model_folder,
+        default=None,
+        help="a model folder to compare with, or none",
+    )
+    add(
+        "--initial-model",
+        type=model_folder,
+        default=None,
+        help="a model folder whose weights to begin with, or none for random ones",
+    )
     add(
         *("--model", "--architecture"),
         type=_name_among(ARCHITECTURES),
@@ -198,12 +223,17 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         metavar="STAGES",
         help="cut the network into so many stages",
     )
-    add("--pipeline-schedule", choices=PIPELINE_SCHEDULES, default="1f1b")
+    add(
+        "--pipeline-schedule",
+        choices=PIPELINE_SCHEDULES,
+        default=None,
+        help=f"of a pipeline (default {PIPELINE_SCHEDULE})",
+    )
     add(
         "--microbatches",
         type=positive_integer,
-        default=4,
-        help="of a pipeline: each rank's share of a batch passes in so many parts",
+        default=None,
+        help=f"of a pipeline: parts of each rank's share of a batch (default {MICROBATCHES})",
     )
     add(
         "--accumulate",
@@ -288,7 +318,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
 def dataset_request(
     options: Settings | argparse.Namespace, image_format: ImageFormat
 ) -> DatasetRequest:
-    """What `add_data_arguments` has collected."""
+    """The options of `add_data_arguments`."""
     return DatasetRequest(
         image_format=image_format,
         data=options.data,
@@ -305,16 +335,16 @@ def dataset_request(
     )
 
 
-def champion(text: str) -> Path | None:
-    """The champion's folder; the literal `none` where there is none yet."""
-    return None if text == _NO_CHAMPION else Path(text)
+def model_folder(text: str) -> Path | None:
+    """A model folder, or None for the literal `none`: Landfall passes it without a champion."""
+    return None if text == _NO_MODEL else Path(text)
 
 
 def _name_among(names: Sequence[str]) -> Callable[[str], str]:
     def name(text: str) -> str:
         if text not in names and not is_dotted(text):
             raise argparse.ArgumentTypeError(
-                f"{text!r} is none of {', '.join(names)}, and no package.module:factory"
+                f"{text!r} is not one of {', '.join(names)}, and not package.module:factory"
             )
         return text
 

@@ -1,6 +1,6 @@
 """The checks of `python -m tests.gpu`, in the order in which they are run.
 
-Each is given a folder and the device (`cuda` or `cpu`) and returns figures by name; it fails by an
+Each gets a folder and the device (`cuda` or `cpu`) and returns figures by name; it fails with an
 exception. Tolerances are relative, of losses over the first steps.
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from typing import Any
 from tests.gpu.runs import (
     LIMIT_SECONDS,
     REPOSITORY,
-    Ended,
     command,
     synthetic,
     train,
@@ -47,24 +48,37 @@ RESNET50 = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what it is called, what it does, what it needs."""
+    """One check: its name, its function, and what it needs."""
 
     name: str
     run: Callable[[Path, str], Figures]
     needs_gpu: bool = False
     needs_package: str | None = None
+    needs_compiler: bool = False
 
     def why_not_on(self, device: str) -> str | None:
-        """Why it cannot be run here; None if it can."""
+        """The reason why it cannot run here; None if it can."""
         if self.needs_gpu and device != "cuda":
             return "needs a GPU"
         if self.needs_package is not None and not importlib.util.find_spec(self.needs_package):
             return f"needs {self.needs_package}, which is not installed"
+        if self.needs_compiler and not can_compile(os.environ):
+            return "needs a C compiler (gcc, clang or CC) and Python.h, which Triton uses"
         return None
 
 
-def apart(losses: Sequence[float], others: Sequence[float]) -> float:
-    """The largest relative difference."""
+def can_compile(environment: Mapping[str, str]) -> bool:
+    """Whether Triton can build the launchers of its kernels.
+
+    Source: triton/runtime/build.py.
+    """
+    compilers = (environment.get("CC"), "gcc", "clang")
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return headers.exists() and any(name and shutil.which(name) for name in compilers)
+
+
+def largest_difference(losses: Sequence[float], others: Sequence[float]) -> float:
+    """The largest relative difference of two runs' losses."""
     assert len(losses) == len(others) > 0
     pairs = zip(losses, others, strict=True)
     return max(abs(mine - other) / abs(other) for mine, other in pairs)
@@ -76,26 +90,28 @@ def check_losses(folder: Path, device: str) -> Figures:
     figures: Figures = {}
     for precision, tolerance in TOLERANCE.items():
         where = ("--device", device, "--precision", precision)
-        figures[precision] = apart(train(folder / precision, *SMALL, *where).losses, on_cpu)
+        figures[precision] = largest_difference(
+            train(folder / precision, *SMALL, *where).losses, on_cpu
+        )
         assert figures[precision] < tolerance, (precision, figures)
     return figures
 
 
 def check_repeatable(folder: Path, device: str) -> Figures:
-    """Two deterministic runs have the same weights; how far apart two fast ones are is told."""
+    """Two deterministic runs have the same weights. Two fast ones may differ: see the figures."""
     del device
     model = (*SMALL, "--model", "resnet18-batchnorm")
     first, second = (train(folder / name, *model, "--deterministic") for name in ("a", "b"))
     assert first.weights == second.weights
     fast, again = (train(folder / name, *model) for name in ("c", "d"))
     return {
-        "fast_losses_apart": apart(again.losses, fast.losses),
+        "fast_losses_difference": largest_difference(again.losses, fast.losses),
         "fast_weights_equal": fast.weights == again.weights,
     }
 
 
 def check_transformer_repeatable(folder: Path, device: str) -> Figures:
-    """Attention's backward pass, too."""
+    """The same with attention, forward and backward."""
     del device
     model = (*SMALL, "--model", "vit-tiny", "--deterministic")
     first, second = (train(folder / name, *model) for name in ("a", "b"))
@@ -104,7 +120,7 @@ def check_transformer_repeatable(folder: Path, device: str) -> Figures:
 
 
 def check_refusal(folder: Path, device: str) -> Figures:
-    """A kernel without a deterministic form is named, and is no problem in a fast run."""
+    """The error names a kernel without a deterministic form; a fast run uses it."""
     del device
     model = (*SMALL, "--model", "tests.gpu.networks:Averaging")
     error = train(folder / "a", *model, "--deterministic", code=1).document("error")
@@ -127,17 +143,17 @@ def check_kill_and_resume(folder: Path, device: str) -> Figures:
 
 
 def check_options(folder: Path, device: str) -> Figures:
-    """What changes speed or memory keeps the loss."""
+    """Options that change speed or memory keep the loss."""
     del device
     model = (*SMALL, "--model", "resnet18-batchnorm", "--precision", "fp32")
     plain = train(folder / "plain", *model, "--no-channels-last").losses
     figures = {
-        option: apart(train(folder / option, *model, option).losses, plain)
+        option: largest_difference(train(folder / option, *model, option).losses, plain)
         for option in ("--channels-last", "--checkpoint-activations")
     }
     group_norm = (*SMALL, "--precision", "fp32")
     whole = train(folder / "whole", *group_norm).losses
-    figures["--accumulate 2"] = apart(
+    figures["--accumulate 2"] = largest_difference(
         train(folder / "parts", *group_norm, "--accumulate", "2").losses, whole
     )
     assert max(figures.values()) < TOLERANCE["fp32"], figures
@@ -149,24 +165,24 @@ def check_compile(folder: Path, device: str) -> Figures:
     del device
     plain = train(folder / "plain", *SMALL, "--precision", "fp32")
     compiled = train(folder / "compiled", *SMALL, "--precision", "fp32", "--compile", "inductor")
-    figures = {"apart": apart(compiled.losses, plain.losses)}
-    assert figures["apart"] < TOLERANCE["fp32"], figures
+    figures = {"difference": largest_difference(compiled.losses, plain.losses)}
+    assert figures["difference"] < TOLERANCE["fp32"], figures
     return figures
 
 
 def check_one_rank(folder: Path, device: str) -> Figures:
     """FSDP and a pipeline in a process group of one: see `tests.gpu.one_rank`."""
     del folder
-    told = _json_of("-m", "tests.gpu.one_rank")
-    assert told["backend"] == ("nccl" if device == "cuda" else "gloo")
+    found = _json_of("-m", "tests.gpu.one_rank")
+    assert found["backend"] == ("nccl" if device == "cuda" else "gloo")
     for name in ("fsdp", "pipeline"):
-        assert apart([told[name]], [told["plain"]]) < TOLERANCE["fp32"], told
-        assert told[f"{name}_apart"] < TOLERANCE["fp32"], told
-    return told
+        assert largest_difference([found[name]], [found["plain"]]) < TOLERANCE["fp32"], found
+        assert found[f"{name}_difference"] < TOLERANCE["fp32"], found
+    return found
 
 
 def check_no_gpu_is_visible(folder: Path, device: str) -> Figures:
-    """An empty CUDA_VISIBLE_DEVICES: the CPU, or an error where a GPU is insisted on."""
+    """With an empty CUDA_VISIBLE_DEVICES a run takes the CPU, or fails with --device cuda."""
     del device
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
     assert "1 ranks on cpu" in train(folder / "a", *SMALL, variables=hidden).output
@@ -178,15 +194,16 @@ def check_no_gpu_is_visible(folder: Path, device: str) -> Figures:
 
 
 def check_too_many_ranks(folder: Path, device: str) -> Figures:
-    """Two ranks that see one GPU are told how many to start."""
+    """Two ranks that see one GPU fail with the number of ranks to start."""
     del device
-    told = _two_ranks(folder, "--device", "cuda")
-    assert "has 2 ranks and 1 GPUs" in told["message"], told
-    return {"error": told["type"]}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    error = _two_ranks(folder, "--device", "cuda", variables={"CUDA_VISIBLE_DEVICES": visible})
+    assert "has 2 ranks and 1 GPUs" in error["message"], error
+    return {"error": error["type"]}
 
 
 def check_hang(folder: Path, device: str) -> Figures:
-    """A kernel that does not end: the watchdog ends the run and leaves the stacks."""
+    """The watchdog ends a run whose kernel does not end, and writes the stacks."""
     del device
     model = (*SMALL, "--model", "tests.gpu.networks:Hanging", "--step-timeout-seconds", "5")
     ended = train(folder, *model, code=124)
@@ -196,37 +213,37 @@ def check_hang(folder: Path, device: str) -> Figures:
 
 
 def measure_resnet50(folder: Path, device: str) -> Figures:
-    """ResNet-50, bf16, synthetic images of 224 pixels: eager and compiled, against the goal."""
+    """ResNet-50, bf16, synthetic images of 224 pixels, against the goal."""
     del device
-    figures: Figures = {}
-    for name, options in (("eager", ()), ("compiled", ("--compile", "inductor"))):
-        images = synthetic(images=256 * 100, size=224, classes=1000)
-        ended = train(folder / name, *images, *RESNET50, "--precision", "bf16", *options)
-        figures |= _speed_figures(name, ended)
-        shutil.rmtree(folder / name)
-    best = max(figures["eager_images_per_second"], figures["compiled_images_per_second"])
-    return figures | {
-        "goal_images_per_second": GOAL_IMAGES_PER_SECOND,
-        "reaches_goal": best >= GOAL_IMAGES_PER_SECOND,
-    }
+    return _resnet50(folder)
 
 
-def _speed_figures(name: str, ended: Ended) -> Figures:
+def measure_compiled_resnet50(folder: Path, device: str) -> Figures:
+    """The same through torch.compile."""
+    del device
+    return _resnet50(folder, "--compile", "inductor")
+
+
+def _resnet50(folder: Path, *options: str) -> Figures:
+    images = synthetic(images=256 * 100, size=224, classes=1000)
+    ended = train(folder, *images, *RESNET50, "--precision", "bf16", *options)
     report = ended.document("report")["speed"]
     rate = ended.steady_images_per_second
     mfu = report["model_flops_utilisation"]
     if mfu is not None:  # the report's is of the whole run, its first steps included
         mfu *= rate / report["images_per_second"]
     return {
-        f"{name}_images_per_second": rate,
-        f"{name}_mfu": mfu,
-        f"{name}_data_wait_fraction": report["data_wait_fraction"],
-        f"{name}_peak_memory_gib": report["peak_device_memory_bytes"] / 2**30,
+        "images_per_second": rate,
+        "mfu": mfu,
+        "data_wait_fraction": report["data_wait_fraction"],
+        "peak_memory_gib": report["peak_device_memory_bytes"] / 2**30,
+        "goal_images_per_second": GOAL_IMAGES_PER_SECOND,
+        "reaches_goal": rate >= GOAL_IMAGES_PER_SECOND,
     }
 
 
 def measure_modes(folder: Path, device: str) -> Figures:
-    """What determinism and exact products cost, as a part of the speed of the fast run."""
+    """The speed of other modes as a fraction of that of the fast run."""
     del device
     images = synthetic(images=256 * 30, size=224, classes=1000)
 
@@ -263,11 +280,11 @@ def measure_mask_rcnn(folder: Path, device: str) -> Figures:
 def measure_checkpoint(folder: Path, device: str) -> Figures:
     """How long training waits for a checkpoint of ResNet-50 and its momentum."""
     del device
-    told = _json_of("-m", "benchmarks.checkpoint_stall", str(folder / "saves"), "5")
+    found = _json_of("-m", "benchmarks.checkpoint_stall", str(folder / "saves"), "5")
     return {
-        "megabytes": told["megabytes"],
-        "stall_ms": 1000 * statistics.median(told["stall_s"]),
-        "committed_s": statistics.median(told["committed_s"]),
+        "megabytes": found["megabytes"],
+        "stall_ms": 1000 * statistics.median(found["stall_s"]),
+        "committed_s": statistics.median(found["committed_s"]),
     }
 
 
@@ -284,13 +301,14 @@ def _json_of(*arguments: str) -> dict[str, Any]:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def _two_ranks(folder: Path, *options: str) -> dict[str, Any]:
+def _two_ranks(folder: Path, *options: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """error.json of a run of two ranks under torchrun, which fails."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     arguments = command(folder, (*SMALL, *options))[1:]
     ended = subprocess.run(
         [sys.executable, *torchrun, *arguments],
         cwd=REPOSITORY,
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -304,6 +322,11 @@ CHECKS = (
     Check("losses", check_losses),
     Check("repeatable", check_repeatable),
     Check("measure: resnet50", measure_resnet50, needs_gpu=True),
+    Check(
+        *("measure: compiled resnet50", measure_compiled_resnet50),
+        needs_gpu=True,
+        needs_compiler=True,
+    ),
     Check("kill and resume", check_kill_and_resume),
     Check("options", check_options),
     Check("one rank of NCCL", check_one_rank),
@@ -315,5 +338,5 @@ CHECKS = (
     Check("measure: mask r-cnn", measure_mask_rcnn, needs_gpu=True, needs_package="torchvision"),
     Check("measure: modes", measure_modes, needs_gpu=True),
     Check("transformer repeatable", check_transformer_repeatable),
-    Check("compile", check_compile, needs_gpu=True),
+    Check("compile", check_compile, needs_gpu=True, needs_compiler=True),
 )

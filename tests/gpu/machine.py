@@ -1,4 +1,4 @@
-"""The machine and the versions that figures were measured with."""
+"""The machine and the versions behind the figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.cuda import nccl
 
 
 def describe_machine() -> dict[str, Any]:
-    """Device (`cuda` or `cpu`), its name, and what computes on it."""
+    """Device (`cuda` or `cpu`), its name, and versions."""
     on_cuda = torch.cuda.is_available()
     described: dict[str, Any] = {
         "device": "cuda" if on_cuda else "cpu",

@@ -29,12 +29,12 @@ class Ended:
 
     @property
     def losses(self) -> list[float]:
-        """Of the steps that were logged."""
+        """Of the logged steps."""
         return [float(loss) for _, loss, _ in _STEP.findall(self.output)]
 
     @property
     def steady_images_per_second(self) -> float:
-        """The median of the second half of what was logged: kernels are chosen and compiled."""
+        """The median of the second half of the log, after kernels were chosen and compiled."""
         rates = [float(rate) for *_, rate in _STEP.findall(self.output)]
         return statistics.median(rates[len(rates) // 2 :])
 
@@ -57,7 +57,7 @@ def synthetic(*, images: int, size: int, classes: int = 10) -> tuple[str, ...]:
 
 
 def command(folder: Path, options: tuple[str, ...]) -> list[str]:
-    """The command line of a run that leaves everything in `folder`."""
+    """The command line of a run whose outputs and checkpoints are in `folder`."""
     return [
         *(sys.executable, "-m", "trainers.train"),
         *("--output-dir", str(folder / "results"), "--checkpoint-dir", str(folder / "checkpoints")),
@@ -76,12 +76,12 @@ def train(
     Args:
         folder: of this run.
         options: of the command line.
-        code: the exit code that it has to end with.
-        variables: further ones of the environment.
+        code: the expected exit code.
+        variables: added to the environment.
 
     Raises:
-        AssertionError: it ended otherwise.
-        subprocess.TimeoutExpired: it did not end in `LIMIT_SECONDS`.
+        AssertionError: the exit code is another one.
+        subprocess.TimeoutExpired: it runs for longer than `LIMIT_SECONDS`.
     """
     ended = subprocess.run(
         command(folder, options),
@@ -98,7 +98,7 @@ def train(
 
 
 def train_and_kill(folder: Path, *options: str, at: str) -> None:
-    """Train until a line has `at` in it; then kill -9."""
+    """Train until a line contains `at`; then kill -9."""
     with subprocess.Popen(
         command(folder, options), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,1 +1,1 @@
-"""The state of a run on disk, and the way back from it."""
+"""The state of a run on disk: saved, verified, loaded."""

@@ -1,13 +1,13 @@
-"""Checkpoints: found whole or not at all, and only by the run that they belong to.
+"""Checkpoints: complete or ignored, and loaded only by the run that they belong to.
 
 A checkpoint is a folder and a file beside it, written in this order:
 
     step-00000040-1f0c2d9a/        the state, see `trainers.checkpointing.sharded_state`
     step-00000040-1f0c2d9a.json    the commit record: step, run, and the SHA-256 of each file
 
-Without its record a checkpoint does not exist; with another hash it is corrupt. This holds where
-rename is not atomic, too, as on a mounted blob container. The eight digits are of the run's
-fingerprint, so that runs with other settings keep apart.
+Without its record a checkpoint does not exist; with another hash it is corrupt. This also holds
+where rename is not atomic, as on a mounted blob container. The eight digits are of the run's
+fingerprint: they separate runs with other settings.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ _FORMAT = 3
 
 @dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """What a checkpoint must have been made with to be resumed from."""
+    """The inputs of a run. It resumes only from checkpoints of the same inputs."""
 
     dataset_version: str
     data_fingerprint: str
     settings_fingerprint: str
     network_fingerprint: str
-    """Of names, shapes and kinds of its tensors: the code behind a dotted path may change."""
+    """Of names, shapes and types of its tensors: the code behind a dotted path may change."""
     seed: int
+    initial_weights: str = ""
+    """SHA-256 of the weights of a warm start; empty for random weights."""
 
     def fingerprint(self) -> str:
         """A hash of all of it."""
@@ -45,7 +47,7 @@ class RunIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One that has its record: the steps done, and the SHA-256 (hex) of each file by its name."""
+    """A committed checkpoint: the steps done, and the SHA-256 (hex) of each file by its name."""
 
     step: int
     files: Mapping[str, str]
@@ -57,21 +59,21 @@ class CheckpointFolder:
     Rank 0 commits and lists; every rank writes to `content` and reads from it.
     """
 
-    def __init__(self, folder: Path, identity: RunIdentity, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, identity: RunIdentity, log: Callable[[str], None]) -> None:
         self._folder = folder
         self._identity = identity
         self._suffix = identity.fingerprint()[:8]
-        self._say = say
+        self._log = log
 
     def content(self, step: int) -> Path:
         """Where the state after `step` steps is."""
         return self._record(step).with_suffix("")
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Make what was written count. One that is older is kept, all others of this run go.
+        """Write the record. One older checkpoint of this run is kept, all others are removed.
 
-        Later ones too: they were passed over when this run was resumed from an earlier one, and
-        would be taken for the newest.
+        Later ones are removed, too: this run skipped them when it resumed from an earlier one, and
+        would take them for the newest.
         """
         write_json_atomically(
             self._record(checkpoint.step),
@@ -83,35 +85,35 @@ class CheckpointFolder:
             },
         )
         self._sweep(checkpoint.step)
-        self._say(f"checkpoint step {checkpoint.step}")
+        self._log(f"checkpoint step {checkpoint.step}")
 
     def committed(self) -> list[Checkpoint]:
-        """The checkpoints of this run, newest first. Says what it passes over, and why."""
+        """The checkpoints of this run, newest first. Logs each skipped one with the reason."""
         found: list[Checkpoint] = []
         for record in sorted(self._folder.glob("step-*.json"), reverse=True):
             outcome = self._read(record)
             if isinstance(outcome, Checkpoint):
                 found.append(outcome)
             else:
-                self._pass_over(record.stem, outcome)
+                self._log_skipped(record.stem, outcome)
         return found
 
     def damage(self, checkpoint: Checkpoint, *, part: int = 0, parts: int = 1) -> str | None:
-        """What is wrong with a part of a checkpoint's files: every `parts`-th; None if nothing."""
+        """Verify every `parts`-th file of a checkpoint; returns the damage, or None."""
         for name in sorted(checkpoint.files)[part::parts]:
             try:
                 if sha256_of(self.content(checkpoint.step) / name) != checkpoint.files[name]:
-                    return f"corrupt: {name} is not what its record says"
+                    return f"corrupt: {name} differs from its record"
             except OSError as error:
                 return f"corrupt: {type(error).__name__}: {error}"
         return None
 
-    def pass_over(self, checkpoint: Checkpoint, reason: str) -> None:
-        """Say that a checkpoint is not used."""
-        self._pass_over(self._record(checkpoint.step).stem, reason)
+    def skip(self, checkpoint: Checkpoint, reason: str) -> None:
+        """Log that a checkpoint is not used."""
+        self._log_skipped(self._record(checkpoint.step).stem, reason)
 
-    def _pass_over(self, name: str, reason: str) -> None:
-        self._say(f"warning: checkpoint {name} passed over: {reason}")
+    def _log_skipped(self, name: str, reason: str) -> None:
+        self._log(f"warning: checkpoint {name} skipped: {reason}")
 
     def _record(self, step: int) -> Path:
         return self._folder / f"step-{step:08d}-{self._suffix}.json"
@@ -129,7 +131,7 @@ class CheckpointFolder:
             if not checkpoint.files:
                 return "corrupt: its record names no files"
             if record != self._record(checkpoint.step):
-                return f"corrupt: it says that it is of step {checkpoint.step}"
+                return f"corrupt: its record has step {checkpoint.step}"
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             return f"corrupt: {type(error).__name__}: {error}"
         return checkpoint

@@ -1,7 +1,7 @@
-"""Saves checkpoints beside the training: it waits for the copy in memory, not for the storage.
+"""Saves checkpoints while training goes on: it waits for the copy in memory, not for the storage.
 
-One save is in progress at a time. Ranks meet in a process group of their own, so that a save's
-messages never mix with training's.
+One save is in progress at a time. It uses a process group of its own, so that its messages never
+mix with those of the training.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from trainers.errors import CheckpointUnwritable
 from trainers.files import write_atomically
 from trainers.parallelism.world import World
 
-# What rank 0 keeps beside the tensors; one of the checkpoint's files, with its hash in the record.
+# Rank 0's notes beside the tensors: one of the checkpoint's files, with its hash in the record.
 _NOTES_NAME = "notes.json"
-# When a write fails, torch says that a position in its file is not the one it expected.
+# A failed write makes torch report an unexpected position in its file, from this source file.
 _TORCHS_WRITER = "inline_container"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """Where a run goes on: the steps done, and rank 0's notes of then (empty on other ranks)."""
+    """The checkpoint that was loaded: its steps, and rank 0's notes (empty on other ranks)."""
 
     step: int
     notes: bytes
 
 
 class Saver:
-    """Writes and reads the checkpoints of one run, on every rank alike."""
+    """Writes and reads the checkpoints of one run. Every rank calls the same methods."""
 
     def __init__(self, folder: CheckpointFolder, world: World) -> None:
         self._folder = folder
@@ -50,14 +50,14 @@ class Saver:
         self._staged: sharded_state.State | None = None
 
     def prepare(self, network: nn.Module, optimizer: Optimizer) -> None:
-        """Take the memory that copies need while training goes on: the first one waits, else.
+        """Allocate the memory for copies while training goes on, so that the first save is fast.
 
-        To be called once the optimizer has its state, after the first step; later calls do nothing.
+        Call it after the first step, when the optimizer has its state. Later calls do nothing.
         """
         if self._staged is not None or self._thread is not None:
             return
         state = sharded_state.state_of(network, optimizer)
-        self._thread = threading.Thread(target=self._take_memory, args=(state,), daemon=True)
+        self._thread = threading.Thread(target=self._allocate, args=(state,), daemon=True)
         self._thread.start()
 
     def start(
@@ -69,11 +69,11 @@ class Saver:
             step: the steps done.
             network: its parameters and buffers are saved.
             optimizer: its tensors are saved.
-            notes: of rank 0, given back by `resume`; none if empty.
+            notes: of rank 0, returned by `resume`; none if empty.
 
         Raises:
             CheckpointUnwritable: there was no room or permission for the save before this one.
-            Exception: what else that failed with.
+            Exception: any other failure of it.
         """
         self.finish()
         now = sharded_state.state_of(network, optimizer)
@@ -88,7 +88,7 @@ class Saver:
 
         Raises:
             CheckpointUnwritable: there was no room or permission for it.
-            Exception: what else it failed with.
+            Exception: any other failure of it.
         """
         if self._thread is not None:
             self._thread.join()
@@ -97,38 +97,40 @@ class Saver:
             raise self._failure
 
     def resume(self, network: nn.Module, optimizer: Optimizer) -> Resumed | None:
-        """Load the newest checkpoint that is whole, if there is one.
+        """Load the newest undamaged checkpoint; None if there is none.
 
         Rank 0 lists, since mounts of one folder on several machines may lag behind each other;
         every rank verifies a part of the files.
         """
         listed = self._folder.committed() if self._world.is_first else []
-        told = json.dumps([[found.step, dict(found.files)] for found in listed]).encode()
-        for step, files in json.loads(self._world.from_first(told) or b"[]"):
+        content = json.dumps([[found.step, dict(found.files)] for found in listed]).encode()
+        for step, files in json.loads(self._world.from_first(content) or b"[]"):
             checkpoint = Checkpoint(step=step, files=files)
             damage = self._folder.damage(checkpoint, part=self._world.rank, parts=self._world.size)
             damaged_parts = torch.tensor([float(damage is not None)], device=self._world.device)
             if self._world.sum(damaged_parts).item():
                 reason = damage or "corrupt: another rank found a file that differs from its record"
-                self._folder.pass_over(checkpoint, reason)
+                self._folder.skip(checkpoint, reason)
                 continue
-            content = self._folder.content(step)
-            sharded_state.read(content, network, optimizer, self._group)
+            folder = self._folder.content(step)
+            sharded_state.read(folder, network, optimizer, self._group)
             has_notes = self._world.is_first and _NOTES_NAME in checkpoint.files
-            notes = (content / _NOTES_NAME).read_bytes() if has_notes else b""
+            notes = (folder / _NOTES_NAME).read_bytes() if has_notes else b""
             return Resumed(step=step, notes=notes)
         return None
 
-    def _take_memory(self, state: sharded_state.State) -> None:
+    def _allocate(self, state: sharded_state.State) -> None:
         try:
-            self._staged = sharded_state.staged(state)  # of no step: only the memory is used
-        except Exception as error:  # noqa: BLE001  # told by the next start or finish
+            self._staged = sharded_state.staged(
+                state
+            )  # the content is overwritten by the first save
+        except Exception as error:  # noqa: BLE001  # raised by the next start or finish
             self._failure = error
 
     def _save(self, step: int, state: dict[str, Any], notes: bytes) -> None:
         try:
             self._write(step, state, notes)
-        except Exception as error:  # noqa: BLE001  # told by the next start or finish
+        except Exception as error:  # noqa: BLE001  # raised by the next start or finish
             self._failure = error
             if isinstance(error, OSError) or _TORCHS_WRITER in str(error):
                 self._failure = self._unwritable(step, error)

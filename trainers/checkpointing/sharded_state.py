@@ -1,9 +1,9 @@
 """The state of training as files: each rank writes its own part, any number of ranks reads them.
 
-Written and read by torch.distributed.checkpoint, so that what DDP saved FSDP loads, and so on. It
-holds tensors only, under flat names: `model.<name>` and `optimizer.<key>.<parameter's name>`. The
-index, which that library pickles, is read by an unpickler that knows the index's classes and
-nothing else.
+Written and read by torch.distributed.checkpoint, so that FSDP loads what DDP saved, and the other
+way round. It holds tensors only, under flat names: `model.<name>` and `optimizer.<key>.<parameter's
+name>`. The index, which that library pickles, is read by an unpickler that knows the index's
+classes and nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _OPTIMIZER = "optimizer."
 
 State = dict[str, Any]
 
-# What an index of tensors is made of. A class more is a change of torch: look before adding it.
+# The classes in an index of tensors. A further one is a change of torch: review it before adding
+# it.
 _INDEX_CLASSES = frozenset(
     {
         ("collections", "OrderedDict"),
@@ -61,7 +62,7 @@ _INDEX_CLASSES = frozenset(
 
 
 def state_of(network: nn.Module, optimizer: Optimizer) -> State:
-    """The tensors themselves, not copies. Rates and the like follow from settings and step."""
+    """The tensors themselves, not copies. Learning rates follow from settings and step."""
     state: State = {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
     for name, parameter in network.named_parameters():
         for key, value in optimizer.state[parameter].items():
@@ -71,7 +72,7 @@ def state_of(network: nn.Module, optimizer: Optimizer) -> State:
 
 
 def fingerprint(network: nn.Module) -> str:
-    """A hash of the names, shapes and kinds of a network's tensors, whatever their values."""
+    """A hash of the names, shapes and types of a network's tensors, without their values."""
     tensors = [
         [name, list(tensor.shape), str(tensor.dtype)]
         for name, tensor in network.state_dict().items()
@@ -81,15 +82,15 @@ def fingerprint(network: nn.Module) -> str:
 
 
 def staged(state: State, into: State | None = None) -> State:
-    """A copy in the CPU's memory, which training does not change any more.
+    """A copy in the CPU's memory, which training does not change.
 
-    Of tensors on CUDA the copy is in pinned memory: the device writes there by itself, all tensors
-    one after the other, and the host waits once.
+    The copy of CUDA tensors is in pinned memory: the device writes all of them without the host,
+    which waits once at the end.
 
     Args:
         state: from `state_of`.
-        into: an earlier copy that is not needed any more. If it is of the same tensors it is
-            written over: to be given so much new memory takes longer than to copy.
+        into: an earlier copy that is no longer needed. It is overwritten if its tensors have the
+            same shapes: allocating so much memory takes longer than copying.
     """
     if into is None or _shapes(into) != _shapes(state):
         on_cuda = any(local(value).is_cuda for value in state.values())
@@ -113,18 +114,18 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
-    """Write this rank's part, and on the first rank the index. All ranks do it together.
+    """Write this rank's part, and on rank 0 the index. A collective call of all ranks.
 
     Args:
-        folder: made if need be; what is in it from before is written over.
+        folder: created if need be; files in it are overwritten.
         state: from `staged`.
         group: all ranks, by Gloo; None in a world of one.
 
     Raises:
-        Exception: what the first of the ranks that failed did fail with, as OSError.
+        Exception: the failure of the first rank that failed, as OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _expected_warnings(), _plain_failures():
+    with _expected_warnings(), _unwrapped_failures():
         save(
             state,
             storage_writer=FileSystemWriter(folder, sync_files=True),
@@ -136,11 +137,11 @@ def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
 def read(
     folder: Path, network: nn.Module, optimizer: Optimizer, group: dist.ProcessGroup | None
 ) -> None:
-    """Load into a network and an optimizer what any number of ranks has written. All together.
+    """Load a checkpoint of any number of ranks. A collective call of all ranks.
 
     Raises:
-        pickle.UnpicklingError: the index holds what an index does not.
-        Exception: what else the first of the ranks that failed did fail with.
+        pickle.UnpicklingError: the index holds a class that is not in `_INDEX_CLASSES`.
+        Exception: any other failure of the first rank that failed.
     """
     reader = _Reader(folder)
     names = list(reader.read_metadata().state_dict_metadata)
@@ -149,9 +150,9 @@ def read(
         if name.startswith(_OPTIMIZER):
             key, _, parameter_name = name.removeprefix(_OPTIMIZER).partition(".")
             parameter = parameters.get(parameter_name)
-            if parameter is not None:  # else it is of another stage
+            if parameter is not None:  # other stages hold the rest
                 optimizer.state[parameter][key] = torch.zeros_like(parameter)
-    with _expected_warnings(), _plain_failures():
+    with _expected_warnings(), _unwrapped_failures():
         load(
             state_of(network, optimizer),
             storage_reader=reader,
@@ -166,14 +167,14 @@ def _expected_warnings() -> Generator[None]:
     with warnings.catch_warnings():
         # A world of one has no process group.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        # What a killed run left of the same step, or one whose content does not fit its record.
+        # A killed run left files of the same step, or a checkpoint that was skipped as corrupt.
         warnings.filterwarnings("ignore", "Detected an existing checkpoint", UserWarning)
         yield
 
 
 @contextlib.contextmanager
-def _plain_failures() -> Generator[None]:
-    """CheckpointException is no Exception, and holds one for each rank that failed."""
+def _unwrapped_failures() -> Generator[None]:
+    """Raise the first failure in a CheckpointException, which is not a subclass of Exception."""
     try:
         yield
     except CheckpointException as error:
@@ -198,4 +199,4 @@ class _Reader(FileSystemReader):
 class _TensorsOnly(DefaultLoadPlanner):
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         del value
-        raise pickle.UnpicklingError(f"{read_item.storage_index.fqn} is no tensor")
+        raise pickle.UnpicklingError(f"{read_item.storage_index.fqn} is not a tensor")

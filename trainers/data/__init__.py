@@ -1,1 +1,1 @@
-"""What is trained on: where samples lie, how they are read, in which order."""
+"""Training data: where samples are stored, how they are read, in which order."""

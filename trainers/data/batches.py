@@ -1,4 +1,4 @@
-"""A rank's share of each global batch, made ready while the steps before it are computed."""
+"""A rank's share of each global batch, prepared while the steps before it are computed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from torch import Tensor
 from trainers.data.images import Images, ImageSource
 from trainers.data.order import Order, shifted, shifts
 
-# Beyond the one in use, so that a slow read now and then is not waited for.
-_STRETCHES_AHEAD = 2
-# Small shares are made some steps at a time: by themselves they would cost more than their reading,
-# since threads of Python hinder each other.
-_STRETCH_BYTES = 1 << 20
+# Beyond the one in use, so that training does not wait for an occasional slow read.
+_CHUNKS_AHEAD = 2
+# Small shares are prepared several steps at a time: for a single one, switching between Python's
+# threads would take longer than reading it.
+_CHUNK_BYTES = 1 << 20
 _MOST_STEPS = 64
 
 
 class Batches:
     """The shares of one rank, in the order of the steps.
 
-    One thread reads, decodes and shifts; decoders and torch's kernels let Python's lock go, so that
-    this goes on beside the steps. It makes a *stretch* of steps at a time: one, unless shares are
-    small.
+    One thread reads, decodes and shifts. Decoders and torch's kernels release Python's lock, so
+    that it runs beside the steps. It prepares a chunk of steps at a time: one step, unless shares
+    are small.
 
     Args:
         source: the training images.
         order: which of them are of which step.
-        share: a rank's part of a batch, from `trainers.parallelism.mesh.Place`.
+        share: a rank's part of a batch, from `trainers.parallelism.mesh.RankCoordinates`.
         shift_pixels: how far images are moved at most.
-        steps: of the whole run; nothing is made ready beyond.
-        pin_memory: put shares where a CUDA device copies from by itself.
+        steps: of the whole run; later ones are not prepared.
+        pin_memory: whether shares are in pinned memory, from which CUDA devices copy without the
+            host.
     """
 
     def __init__(
@@ -53,28 +54,28 @@ class Batches:
         self._steps = steps
         self._pin_memory = pin_memory
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._stretches: deque[tuple[range, Future[list[Images]]]] = deque()
-        self._steps_of_a_stretch = 1
+        self._chunks: deque[tuple[range, Future[list[Images]]]] = deque()
+        self._steps_of_a_chunk = 1
 
     def take(self, step: int) -> Images:
         """The share of `step`: bytes in the CPU's memory.
 
         Raises:
-            Exception: what reading it failed with, or another share of its stretch.
+            Exception: reading failed, for this share or another one of its chunk.
         """
-        while self._stretches and step not in self._stretches[0][0]:
-            self._stretches.popleft()
-        following = self._stretches[-1][0].stop if self._stretches else step
-        while len(self._stretches) <= _STRETCHES_AHEAD and following < max(step + 1, self._steps):
-            count = min(self._steps_of_a_stretch, max(step + 1, self._steps) - following)
+        while self._chunks and step not in self._chunks[0][0]:
+            self._chunks.popleft()
+        following = self._chunks[-1][0].stop if self._chunks else step
+        while len(self._chunks) <= _CHUNKS_AHEAD and following < max(step + 1, self._steps):
+            count = min(self._steps_of_a_chunk, max(step + 1, self._steps) - following)
             steps = range(following, following + count)
-            self._stretches.append((steps, self._thread.submit(self._make, steps)))
+            self._chunks.append((steps, self._thread.submit(self._make, steps)))
             following = steps.stop
-        steps, made = self._stretches[0]
+        steps, made = self._chunks[0]
         share = made.result()[step - steps.start]
         if len(steps) == 1:
-            fitting = _STRETCH_BYTES // max(1, share.pixels.nbytes)
-            self._steps_of_a_stretch = max(1, min(_MOST_STEPS, fitting))
+            fitting = _CHUNK_BYTES // max(1, share.pixels.nbytes)
+            self._steps_of_a_chunk = max(1, min(_MOST_STEPS, fitting))
         return share
 
     def _make(self, steps: range) -> list[Images]:

@@ -1,7 +1,7 @@
-"""A rank's shares on its device: the copy of the next one runs beside the step that computes.
+"""A rank's shares on its device. The next one is copied while the step before it is computed.
 
-On CUDA, copies have a stream of their own. A step waits for its own share only, by an event on the
-device; the host goes on. Source: docs.pytorch.org, "CUDA semantics" (streams; pinned memory).
+On CUDA, copies run in a stream of their own. The device waits for the copy of the step's own share;
+the host does not. Source: docs.pytorch.org, "CUDA semantics" (streams; pinned memory).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainers.data.images import Images
 
 
 class Shares(Protocol):
-    """Shares by step, in the CPU's memory, as `trainers.data.batches.Batches` has them."""
+    """Shares by step in the CPU's memory: `trainers.data.batches.Batches`."""
 
     def take(self, step: int) -> Images:
         """The share of a step."""
@@ -22,13 +22,13 @@ class Shares(Protocol):
 
 
 class DeviceFeed:
-    """The shares of one rank, where they are needed.
+    """The shares of one rank, on its device.
 
     Args:
         shares: on the CPU; in pinned memory if `device` is CUDA.
-        device: where the pixels go.
-        steps: of the whole run; nothing is copied beyond.
-        moves_labels: whether the labels go there, too.
+        device: receives the pixels.
+        steps: of the whole run; later ones are not copied.
+        moves_labels: whether the device receives the labels, too.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DeviceFeed:
         """The share of `step`: bytes (B, C, H, W) and labels (B,).
 
         Raises:
-            Exception: what reading it failed with.
+            Exception: reading it failed.
         """
         if self._stream is None:
             return self._moved(self._shares.take(step))
@@ -61,7 +61,10 @@ class DeviceFeed:
         return images
 
     def prefetch(self, step: int) -> None:
-        """Begin the copy for `step`, once the work of the step before it is on its way."""
+        """Begin the copy for `step`; on CUDA, wait until the share is read.
+
+        Call it when all work of the step before it is queued.
+        """
         if self._stream is not None and self._next is None and step < self._steps:
             self._next = step, self._copied(step, self._stream)
 

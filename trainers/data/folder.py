@@ -66,8 +66,8 @@ def load_dataset(
 
     Raises:
         DataChanged: files are missing, or differ from the manifest in size or MD5.
-        DataRejected: more than `max_bad_fraction` of the files are no labelled images, or what is
-            left has fewer than two classes, nothing to train on, or nothing held out.
+        DataRejected: more than `max_bad_fraction` of the files are not labelled images, or the rest
+            has fewer than two classes, nothing to train on, or nothing held out.
         OSError: the folder cannot be read.
     """
     entries = samples.in_order(manifest.entries)
@@ -100,7 +100,7 @@ def read_samples(
     """Read, verify and decode each entry.
 
     Returns:
-        The samples in order of `entries`, and the files that are none, with the reason.
+        The samples in order of `entries`, and the files that are not samples, with the reason.
 
     Raises:
         DataChanged: files are missing, or differ from the manifest in size or MD5.

@@ -28,7 +28,7 @@ _Used = TypeVar("_Used")
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFormat:
-    """What a model takes: square images of `size` pixels, in grey or RGB."""
+    """The images that a model takes: squares of `size` pixels, in grey or RGB."""
 
     size: int
     mode: str
@@ -43,7 +43,7 @@ def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
     """Decode an image file to unsigned bytes of shape (C, H, W), resized if need be.
 
     Raises:
-        ValueError: it is no image that can be read; the text is the reason.
+        ValueError: it is not a readable image; the text is the reason.
     """
     return decode_sized(content, image_format)[0]
 
@@ -64,11 +64,11 @@ def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[np.ndarray,
 
 
 def check(content: bytes, *, quick: bool = False) -> str | None:
-    """Why `content` is no image that can be learned from, or None if it is one.
+    """Why `content` cannot be learned from, or None if it is a readable image.
 
     Args:
         content: of a file.
-        quick: decode it only if it does not begin and end as images do; damage within is not seen.
+        quick: decode it only if it does not begin and end as images do. Damage within is not found.
     """
     if quick and _looks_whole(content):
         return None

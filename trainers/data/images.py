@@ -1,4 +1,4 @@
-"""What is learned from: images and labels as tensors, by number, in two parts."""
+"""Images and labels as tensors, by number, to train on and held out."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Images:
 
 
 class ImageSource(Protocol):
-    """Images by number, from 0: in memory, as `Images` are, or made or read when asked for."""
+    """Images by number, from 0: in memory, as `Images` are, or generated or read on demand."""
 
     def __len__(self) -> int: ...
 
     def take(self, numbers: Tensor) -> Images:
-        """The images of these numbers, in that order; always the same for the same number."""
+        """The images of these numbers, in that order. A number always has the same image."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetRequest:
-    """What a dataset is made from; which of it counts is for the dataset to say."""
+    """The options of a dataset. Each kind of dataset uses some of them."""
 
     image_format: ImageFormat
     data: Path | None = None
@@ -78,6 +78,6 @@ class Dataset:
 
 
 def to_input(pixels: Tensor, device: torch.device) -> Tensor:
-    """Bytes to what a network takes: numbers from -1 to 1, of the same shape."""
-    # Bytes travel, not numbers of four bytes: `to` with both arguments would convert on the CPU.
+    """Bytes to a network's input: numbers from -1 to 1, of the same shape."""
+    # Copies bytes, not numbers of four bytes: `to` with both arguments would convert on the CPU.
     return pixels.to(device).to(torch.get_default_dtype()) / 127.5 - 1

@@ -46,11 +46,11 @@ def read_manifest(location: Path, version: str | None = None) -> Manifest:
     """Read the manifest at `location`: the file itself, or the folder that holds manifest.jsonl.
 
     The version is `version` if given, else computed from the entries: Azure ML mounts inputs
-    under names of its own, so the folder's name would not tell it.
+    under other names, so the folder's name is not the version.
 
     Raises:
         DataRejected: a line is not an entry, or a path occurs twice or leads out of the folder.
-        LaunchInvalid: there is no manifest, or it cannot be read.
+        LaunchInvalid: the manifest is missing or cannot be read.
     """
     path = location / MANIFEST_NAME if location.is_dir() else location
     try:
@@ -67,17 +67,17 @@ def read_manifest(location: Path, version: str | None = None) -> Manifest:
 def freeze(folder: Path, version: str | None = None) -> Manifest:
     """The manifest of all files in `folder`, each read once for its MD5.
 
-    What is no file that can be read, as a link to nowhere, is an entry without an MD5: whoever
-    reads the entries meets it too, and says why.
+    An unreadable file, as a broken link, becomes an entry without an MD5: reading the entries
+    reports it with the reason.
 
     Raises:
         DataRejected: a name is not Unicode, so that no manifest can hold it.
         OSError: the folder cannot be read.
     """
     entries: list[Entry] = []
-    for place, _, names in os.walk(folder, onerror=_raise):
+    for folder_path, _, names in os.walk(folder, onerror=_raise):
         for name in names:
-            path = Path(place, name)
+            path = Path(folder_path, name)
             inside = path.relative_to(folder).as_posix()
             if not _is_unicode(inside):
                 problem = FileProblem(path=repr(os.fsencode(inside)), reason="not Unicode")
@@ -89,7 +89,7 @@ def freeze(folder: Path, version: str | None = None) -> Manifest:
 
 def _frozen(path: Path, inside: str) -> Entry:
     try:
-        if not path.is_file():  # to open a pipe would wait for whoever writes to it
+        if not path.is_file():  # opening a pipe would wait for its writer
             return Entry(path=inside, size=0)
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, _new_md5).hexdigest()
@@ -136,7 +136,7 @@ def parse(content: bytes) -> Iterator[Entry]:
 
 def _entry(value: object) -> Entry:
     if not isinstance(value, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004  # the reason, not the type, is told
+        raise ValueError("not a JSON object")  # noqa: TRY004  # the caller reports the reason
     fields = cast("dict[str, object]", value)
     path, size = fields.get("path"), fields.get("size")
     md5, etag = fields.get("md5"), fields.get("etag")

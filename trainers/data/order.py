@@ -1,17 +1,17 @@
 """Which sample is trained on when: a pure function of (seed, epoch, position, global batch).
 
-Nothing here depends on the number of ranks, on how samples are stored, or on what ran before. So a
-resumed run needs one integer, the step, and any number of ranks sees the same global batches.
+The order does not depend on the number of ranks, on how samples are stored, or on earlier steps. So
+a resumed run needs one integer, the step, and any number of ranks sees the same global batches.
 
-Samples of one *block* have neighbouring numbers, and lie together in a shard. In each epoch
+Samples of one *block* have neighbouring numbers and are neighbours in a shard. In each epoch
 
 1. the blocks are shuffled, and the samples within each;
 2. that sequence is cut into *lanes* of equal length;
-3. a batch takes a sample from each lane in turn: place p of the epoch is of lane p mod lanes.
+3. a batch takes a sample from each lane in turn: position p of the epoch is of lane p mod lanes.
 
-Hence whoever reads one lane reads block after block, and rank r of n, which trains on places r,
-r + n, r + 2n …, reads the lanes r, r + n … only, if n divides lanes and batch. As many blocks as
-there are lanes are open at a time, and mixed: their samples are the *shuffle window*. What fits the
+Hence a lane is read block after block, and rank r of n, which trains on positions r, r + n, r + 2n
+…, reads only the lanes r, r + n …, if n divides lanes and batch. As many blocks as there are lanes
+are open at a time, and mixed: their samples are the *shuffle window*. A dataset that fits the
 window is shuffled as a whole.
 
 Source: MosaicML's StreamingDataset, "Elastic determinism" and "Shuffling" (docs.mosaicml.com): its
@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Samples that are read together: some hundred kilobytes of small images, some ten megabytes of
-# large ones, so that a read is worth a request to a storage service.
+# Samples of one read: some hundred kilobytes of small images, some ten megabytes of large ones, so
+# that a read is worth a request to a storage service.
 BLOCK = 256
 # 48 lanes, which many numbers of ranks divide.
 SHUFFLE_WINDOW = 48 * BLOCK
@@ -37,7 +37,7 @@ SHUFFLE_WINDOW = 48 * BLOCK
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """A global batch: sample numbers, shape (B,), and the epoch that they are of."""
+    """A global batch: sample numbers, shape (B,), and their epoch."""
 
     epoch: int
     samples: Tensor
@@ -65,9 +65,9 @@ class Order:
     def batch(self, step: int) -> Batch:
         """The global batch of `step`, counted from 0."""
         epoch, position = divmod(step, self.steps_per_epoch)
-        places = torch.arange(position * self.batch_size, (position + 1) * self.batch_size)
+        positions = torch.arange(position * self.batch_size, (position + 1) * self.batch_size)
         permutation = _permutation(self.samples, self.shuffle_window, self.seed, epoch)
-        return Batch(epoch=epoch, samples=permutation[places % self.samples])
+        return Batch(epoch=epoch, samples=permutation[positions % self.samples])
 
 
 def lanes(shuffle_window: int) -> int:
@@ -76,10 +76,10 @@ def lanes(shuffle_window: int) -> int:
 
 
 def blocks_in_use(samples: int, *, shuffle_window: int, batch_size: int, ranks: int) -> int:
-    """How many blocks a rank should hold, so that it reads each of its blocks but once an epoch.
+    """How many blocks a rank holds, so that it reads each of its blocks once an epoch.
 
-    The least recently used is the one to let go: when a lane goes on to its next block, that is the
-    block that a lane before it is done with.
+    The least recently used block is dropped: when a lane goes on to its next block, that is one
+    that an earlier lane has finished.
     """
     if samples <= shuffle_window:
         return -(-samples // BLOCK)
@@ -119,25 +119,25 @@ def shifted(images: Tensor, offsets: Tensor) -> Tensor:
 
 
 def stream_seed(seed: int, step: int, stream: int) -> int:
-    """For what a network draws by itself, as dropout does: then a resumed run draws alike."""
+    """The seed of a network's own draws, as dropout's, in a step: a resumed run draws alike."""
     digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-# Kept for the epoch in progress: drawing anew for each step would cost more than the step itself
-# with a million samples.
+# Kept for the epoch in progress: with a million samples, drawing it in each step would take longer
+# than the step.
 @functools.lru_cache(maxsize=1)
 def _permutation(samples: int, shuffle_window: int, seed: int, epoch: int) -> Tensor:
-    """The sample at each place of an epoch."""
+    """The sample at each position of an epoch."""
     generator = _generator(seed, "order", epoch)
     if samples <= shuffle_window:
         return torch.randperm(samples, generator=generator)
     blocks = -(-samples // BLOCK)
     # In block k of the shuffled blocks: a number between k and k + 1 for each sample, to sort by.
-    place_of_block = torch.randperm(blocks, generator=generator).double()
+    position_of_block = torch.randperm(blocks, generator=generator).double()
     within = torch.rand(samples, generator=generator, dtype=torch.float64)
     numbers = torch.arange(samples)
-    sequence = (place_of_block[numbers // BLOCK] + within).argsort(stable=True)
+    sequence = (position_of_block[numbers // BLOCK] + within).argsort(stable=True)
     count = lanes(shuffle_window)
     lane, index = numbers % count, numbers // count
     # The first `samples % count` lanes are longer by one.

@@ -1,6 +1,6 @@
-"""From files to shards: which file goes where, and one shard after another.
+"""From files to shards: the plan, and the packing of one shard.
 
-A shard is a function of its files' content, so whoever makes it makes the same bytes.
+A shard is a function of its files' content, so any process makes the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainers.data.shard_index import GROUP, Shard, ShardIndex, ShardRecord
 from trainers.errors import FileProblem
 from trainers.files import write_atomically
 
-# Changes when the same files would make other shards.
+# Raise it when the same files make other shards.
 _LAYOUT = 1
 
 
@@ -39,7 +39,7 @@ class ShardTask:
 
     @property
     def identity(self) -> str:
-        """A hash of what it is made from, and how."""
+        """A hash of its files and of how it is made."""
         entries = [[entry.path, entry.size, entry.md5 or entry.etag] for entry in self.entries]
         made_from = [_LAYOUT, self.name, self.storage, self.quick, entries]
         return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
@@ -55,20 +55,20 @@ class Plan:
 
     @property
     def identity(self) -> str:
-        """A hash of what they are made from, and how."""
+        """A hash of the files and of how the shards are made."""
         of_tasks = [self.version, *(task.identity for task in self.tasks)]
         return hashlib.sha256(json.dumps(of_tasks).encode()).hexdigest()
 
     @property
     def files(self) -> int:
-        """How many go into them, good or bad."""
+        """The number of files in all shards, bad ones included."""
         return sum(len(task.entries) for task in self.tasks)
 
     def index(self, records: Sequence[ShardRecord], *, max_bad_fraction: float) -> ShardIndex:
-        """What the shards hold together.
+        """The index of all shards.
 
         Raises:
-            DataRejected: too many files are no samples, or the rest cannot be learned from.
+            DataRejected: too many files are not samples, or the rest cannot be learned from.
         """
         quarantined = [problem for record in records for problem in record.quarantined]
         samples.check_bad_fraction(quarantined, self.files, max_bad_fraction)
@@ -96,13 +96,13 @@ def plan(
     manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int, quick: bool
 ) -> Plan:
     """Cut the manifest's files into shards of at most so many images and bytes, of one or more."""
-    stretches: list[list[Entry]] = []
+    parts: list[list[Entry]] = []
     room = 0
     for entry in samples.in_order(manifest.entries):
-        if not stretches or len(stretches[-1]) == shard_images or entry.size > room:
-            stretches.append([])
+        if not parts or len(parts[-1]) == shard_images or entry.size > room:
+            parts.append([])
             room = shard_bytes
-        stretches[-1].append(entry)
+        parts[-1].append(entry)
         room -= entry.size
     suffix = FORMATS[storage].suffix
     return Plan(
@@ -115,7 +115,7 @@ def plan(
                 entries=tuple(entries),
                 quick=quick,
             )
-            for number, entries in enumerate(stretches)
+            for number, entries in enumerate(parts)
         ),
     )
 
@@ -128,11 +128,11 @@ def pack_shard(
     Args:
         source: the folder of files.
         target: the folder of shards.
-        task: which one.
+        task: describes the shard.
         readers: files that are read at a time.
 
     Returns:
-        Its record; or the files that are not what the manifest says, and then there is no shard.
+        Its record; or the files that differ from the manifest, and no shard is written.
 
     Raises:
         OSError: a folder cannot be read or written.
@@ -174,11 +174,9 @@ def _read(source: Path, task: ShardTask, readers: int) -> list[Content | FilePro
     if readers == 1:
         return read(task.entries)
     length = math.ceil(len(task.entries) / readers)
-    stretches = [
-        task.entries[first : first + length] for first in range(0, len(task.entries), length)
-    ]
+    parts = [task.entries[first : first + length] for first in range(0, len(task.entries), length)]
     with ThreadPoolExecutor(readers) as threads:
-        return [outcome for part in threads.map(read, stretches) for outcome in part]
+        return [outcome for part in threads.map(read, parts) for outcome in part]
 
 
 def _sample(source: Path, entry: Entry, *, quick: bool) -> Content | FileProblem | Changed:

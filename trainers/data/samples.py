@@ -1,7 +1,7 @@
 """From an entry of a manifest to a sample: verified, labelled, and on one side of the split.
 
-Whatever stores the samples, they are the same and in the same order: by the MD5 of their paths.
-So neighbours are of any class, and a stretch of them is a fair sample of all.
+Samples are the same and in the same order in folders and shards: by the MD5 of their paths. So
+neighbours are of any class, and a run of them is a random sample of all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HELD_OUT_ONE_IN = 5
 MAX_FILE_BYTES = 256 * 1024**2
 _FINGERPRINT_BITS = 256
 _ODD_PART = re.compile(r"(^|/)\.?(/|$)")  # empty, or a dot
-# What a file itself is at fault for; anything else is the storage's failure.
+# Errors of the file itself; any other is a failure of the storage.
 _OWN_FAULTS = {
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),  # no permission, no file
     *(errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO),  # links in a circle, pipes, …
@@ -33,7 +33,7 @@ _OWN_FAULTS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Content:
-    """One file that is what its entry says, and in a folder that names its label."""
+    """One file that matches its entry, in a folder that names its label."""
 
     path: str
     label: str
@@ -48,7 +48,7 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """A file that is not what its entry says."""
+    """A file that differs from its entry."""
 
     problem: FileProblem
 
@@ -60,13 +60,13 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
-    """Read the file of an entry, once: what is used is what was verified.
+    """Read the file of an entry once, so that the verified bytes are the ones in use.
 
     Returns:
-        The file, or why it is no sample, or how it differs from its entry.
+        The file, or why it is not a sample, or how it differs from its entry.
 
     Raises:
-        OSError: the storage failed; a file that is itself at fault is a `FileProblem`.
+        OSError: the storage failed. An unreadable file is a `FileProblem`.
     """
     found = read_verified(folder, entry)
     if not isinstance(found, tuple):
@@ -107,12 +107,12 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem
 
 
 def _content(path: str, size: int) -> bytes:
-    """What a file holds; of a larger one than it should be, one byte more than it should hold.
+    """The content of a file, at most one byte more than `size`.
 
     Raises:
-        OSError: it cannot be read, or is no file at all.
+        OSError: it cannot be read, or is not a regular file.
     """
-    # Path.read_bytes takes twice as long, which with small files is felt.
+    # Path.read_bytes takes twice as long for small files.
     with open(path, "rb", buffering=0, opener=_open_at_once) as stream:
         content = stream.read(size + 1) or b""
         while 0 < len(content) <= size and (more := stream.read(size + 1 - len(content))):
@@ -121,7 +121,7 @@ def _content(path: str, size: int) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Without waiting for whoever would write to a pipe of that name; devices are no files."""
+    """Open a regular file. A pipe would wait for its writer; devices are refused, too."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -142,8 +142,8 @@ def is_marker(path: str) -> bool:
 def is_held_out(content_md5: str) -> bool:
     """Whether an image is for evaluation only: by its content, hence in every dataset version.
 
-    So no model is scored on what an earlier one was trained on, and copies of an image never
-    stand on both sides.
+    So no model is scored on images that an earlier one was trained on, and copies of an image are
+    always on the same side.
     """
     return int(content_md5, 16) % HELD_OUT_ONE_IN == 0
 
@@ -164,17 +164,17 @@ def fingerprint(samples: Iterable[tuple[str, str]], *others: str) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is not there, lest all of its files are taken for deleted ones.
+    """Refuse a folder that does not exist: else all of its files would count as deleted.
 
     Raises:
-        LaunchInvalid: it is no folder.
+        LaunchInvalid: it is not a folder.
     """
     if not folder.is_dir():
-        raise LaunchInvalid(f"{folder} is no folder: mount it, or name the folder of the images")
+        raise LaunchInvalid(f"{folder} is not a folder: mount it, or name the folder of the images")
 
 
 def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
-    """Refuse data that is no longer what its manifest froze.
+    """Refuse data that differs from its manifest.
 
     Raises:
         DataChanged: there is such a file.
@@ -188,7 +188,7 @@ def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
 
 
 def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction: float) -> None:
-    """Refuse data of which too much is no sample.
+    """Refuse data with too many files that are not samples.
 
     Raises:
         DataRejected: more than that fraction of so many files is bad.
@@ -208,7 +208,7 @@ def _path(problem: FileProblem) -> str:
 def check_fit_to_learn(
     version: str, classes: Sequence[str], train_samples: int, held_out_samples: int
 ) -> None:
-    """Refuse what no classifier can be trained or judged on.
+    """Refuse data that no classifier can be trained or scored on.
 
     Raises:
         DataRejected: fewer than two classes, nothing to train on, or nothing held out.

@@ -1,9 +1,9 @@
 """Shards on a mount, and copies of them on the node's own disk.
 
-All ranks of a node share the folder of copies. A copy is named by the shard's SHA-256, which it is
-checked against as it is made, and appears whole. When the folder is full, the copies that were used
-least recently go. If the disk is full before, what is there is used and no more is copied. A rank
-that dies leaves at most a temporary file, which the next copy of that shard replaces.
+All ranks of a node share the folder of copies. A copy is named by the shard's SHA-256, verified
+while it is written, and appears when it is complete. When the folder is full, the least recently
+used copies are removed. If the disk is full before, existing copies are used and no more are made.
+A rank that dies leaves at most a temporary file, which the next copy of that shard replaces.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ShardCache:
         """The samples of some groups of a shard.
 
         Raises:
-            DataChanged: the shard is not what was packed.
+            DataChanged: the shard differs from the packed one.
         """
         for _ in range(_TRIES):
             copy = self._copy(shard)
@@ -68,18 +68,20 @@ class ShardCache:
             except FileNotFoundError:
                 continue
             except ShardDamaged:
-                copy.unlink(missing_ok=True)  # the disk's fault, unless the source is damaged too
+                copy.unlink(
+                    missing_ok=True
+                )  # the disk damaged it, unless the source is damaged, too
         try:
             return self._format.read(self._source / shard.name, shard.offsets, groups)
         except (ShardDamaged, FileNotFoundError) as error:
             raise _changed(shard, f"damaged: {error}") from error
 
     def download(self, shards: Sequence[Shard], *, part: int = 0, parts: int = 1) -> None:
-        """Copy all shards, beginning with one of so many parts: other ranks begin with others.
+        """Copy all shards. Each rank begins with another of so many parts.
 
         Raises:
-            LaunchInvalid: there is no folder, or it may not hold so much.
-            DataChanged: a shard is not what was packed.
+            LaunchInvalid: there is no folder, or `max_bytes` is less than the shards take.
+            DataChanged: a shard differs from the packed one.
         """
         needed = sum(shard.size for shard in shards)
         if self._folder is None:
@@ -99,7 +101,7 @@ class ShardCache:
                 )
 
     def _copy(self, shard: Shard) -> Path | None:
-        """The copy of a shard, made if need be; None if copies are not made, or it is too large."""
+        """The copy of a shard, made if need be; None without copies or for a large shard."""
         if self._folder is None or shard.size > self._max_bytes:
             return None
         copy = self._folder / f"{shard.sha256}.{self._format.suffix}"
@@ -133,7 +135,7 @@ class ShardCache:
                     target.write(chunk)
             if digest.hexdigest() != shard.sha256:
                 reason = f"SHA-256 {digest.hexdigest()}, not {shard.sha256}"
-                raise _changed(shard, reason)  # noqa: TRY301  # one place removes the file
+                raise _changed(shard, reason)  # noqa: TRY301  # one handler removes the file
         except FileNotFoundError:
             temporary.unlink(missing_ok=True)
             raise _changed(shard, "missing") from None
@@ -143,7 +145,7 @@ class ShardCache:
         temporary.replace(copy)
 
     def _reserve(self, shard: Shard, temporary: Path) -> None:
-        """Make room, and take it: an empty file of the shard's size counts for all ranks."""
+        """Make room and reserve it: an empty file of the shard's size, which all ranks count."""
         assert self._folder is not None
         with FileLock(self._folder / _ROOM_LOCK):
             temporary.unlink(missing_ok=True)
@@ -161,7 +163,7 @@ class ShardCache:
 
 
 def _is_whole(copy: Path, shard: Shard) -> bool:
-    """Whether a copy is there; if so, it was used now."""
+    """Whether a copy exists. If so, its time of use is set to now."""
     try:
         if copy.stat().st_size != shard.size:
             return False
@@ -173,6 +175,6 @@ def _is_whole(copy: Path, shard: Shard) -> bool:
 
 def _changed(shard: Shard, reason: str) -> DataChanged:
     return DataChanged(
-        f"the shard {shard.name} is not what was packed ({reason}): pack again",
+        f"the shard {shard.name} differs from the packed one ({reason}): pack again",
         [FileProblem(path=shard.name, reason=reason)],
     )

@@ -28,7 +28,7 @@ from trainers.data.tfrecord import RecordDamaged, decode_records, encode_record
 
 
 class ShardDamaged(Exception):
-    """A shard is not what was written; the message tells where and why."""
+    """A shard differs from the written one; the message says where and how."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class ShardFormat(Protocol):
     suffix: str
 
     def encode(self, groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
-        """The file's content, and where groups begin and the last ends, if readers need to know."""
+        """The file's content, and the offsets of groups and of the end, if `read` needs them."""
         ...
 
     def read(self, path: Path, offsets: Sequence[int], groups: range) -> list[Row]:
@@ -55,11 +55,11 @@ class ShardFormat(Protocol):
 
         Args:
             path: the file.
-            offsets: what `encode` gave besides.
+            offsets: from `encode`.
             groups: their numbers.
 
         Raises:
-            ShardDamaged: it is not what was encoded.
+            ShardDamaged: the file is damaged.
             OSError: it cannot be read.
         """
         ...
@@ -79,7 +79,7 @@ class Parquet:
     )
 
     def encode(self, groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
-        """See `ShardFormat`. The footer knows where groups are."""
+        """See `ShardFormat`. The footer has the offsets of groups."""
         stream = pa.BufferOutputStream()
         with pq.ParquetWriter(
             stream,
@@ -133,7 +133,7 @@ class TFRecord:
     suffix = "tfrecord"
 
     def encode(self, groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
-        """See `ShardFormat`. Nothing in the file tells where records are: the offsets do."""
+        """See `ShardFormat`. The file itself has no list of records: the offsets have it."""
         content = bytearray()
         offsets = [0]
         for rows in groups:
@@ -178,4 +178,6 @@ def _row(record: bytes) -> Row:
         )
     except IndexError:
         names = sorted(name for name, feature in features.items() if feature.ByteSize())
-        raise ExampleInvalid(f"an Example of {names}, which is no sample of ours") from None
+        raise ExampleInvalid(
+            f"an Example of {names}, which has not the features of a sample"
+        ) from None

@@ -1,4 +1,4 @@
-"""What a folder of shards holds: `index.json`, written when all of them are there.
+"""The index of a folder of shards: `index.json`, written after all of them.
 
 Each shard has a record beside it, written after it: a shard without its record does not exist.
 The samples of a shard are in groups, those to train on first; a group is of one side only.
@@ -19,7 +19,7 @@ from trainers.files import write_json_atomically
 
 INDEX_NAME = "index.json"
 RECORD_SUFFIX = ".json"
-# Samples that are read together at least: blocks (see `order`) do not begin where shards do.
+# The smallest read, in samples: blocks (see `order`) do not begin where shards do.
 GROUP = 64
 _FORMAT = 1
 
@@ -48,22 +48,22 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardRecord:
-    """A shard, and what was found when it was made."""
+    """A shard, with its classes and bad files."""
 
     identity: str
-    """A hash of what it was made from, and how."""
+    """A hash of its files and of how it was made."""
     shard: Shard
     classes: Mapping[str, int]
     fingerprint: str
     quarantined: tuple[FileProblem, ...]
 
     def write(self, folder: Path) -> None:
-        """Make the shard count."""
+        """Write the record, which completes the shard."""
         write_json_atomically(record_path(folder, self.shard.name), dataclasses.asdict(self))
 
     @classmethod
     def read(cls, folder: Path, name: str, identity: str) -> ShardRecord | None:
-        """The record of a shard that is there and of this identity."""
+        """The record of a shard; None if the shard is missing or of another identity."""
         try:
             value: dict[str, Any] = json.loads(record_path(folder, name).read_bytes())
             if value["identity"] != identity:
@@ -79,7 +79,7 @@ class ShardRecord:
                 quarantined=_problems(value["quarantined"]),
             )
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # then it is made anew
+            return None  # the shard is packed again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class ShardIndex:
     dataset_version: str
     storage: str
     files: int
-    """Files of the version, quarantined ones among them."""
+    """Files of the version, quarantined ones included."""
     classes: Mapping[str, int]
     """Samples of each label."""
     fingerprint: str
@@ -98,19 +98,19 @@ class ShardIndex:
     shards: tuple[Shard, ...]
 
     def samples(self, *, held_out: bool) -> int:
-        """How many there are on one side."""
+        """The number of samples on one side."""
         return sum(shard.held_out if held_out else shard.train for shard in self.shards)
 
     def write(self, folder: Path) -> None:
-        """Make the folder count."""
+        """Write the index, which completes the folder."""
         write_json_atomically(folder / INDEX_NAME, {"format": _FORMAT, **dataclasses.asdict(self)})
 
     @classmethod
     def read(cls, folder: Path) -> ShardIndex:
-        """The index of a folder, whose shards are there and as large as they should be.
+        """The index of a folder; checks that its shards exist and have their sizes.
 
         Raises:
-            DataRejected: there is none, or it is none that this version knows.
+            DataRejected: the index is missing, damaged or of another format.
             DataChanged: a shard is missing or of another size.
         """
         path = folder / INDEX_NAME
@@ -131,7 +131,7 @@ class ShardIndex:
             index._check_kinds()
         except FileNotFoundError:
             raise DataRejected(
-                f"{folder} holds no {INDEX_NAME}: it is no folder of shards, or packing has not "
+                f"{folder} holds no {INDEX_NAME}: it is not a folder of shards, or packing has not "
                 "ended; run python -m trainers.pack"
             ) from None
         except (ValueError, KeyError, TypeError) as error:
@@ -147,7 +147,7 @@ class ShardIndex:
         _check_texts(self.identity, self.dataset_version, self.storage, self.fingerprint)
         _check_counts(self.files, *self.classes.values())
         if self.storage not in FORMATS:
-            raise ValueError(f"{self.storage} is none of {', '.join(FORMATS)}")
+            raise ValueError(f"{self.storage} is not one of {', '.join(FORMATS)}")
 
     def _check_shards(self, folder: Path) -> None:
         problems: list[FileProblem] = []
@@ -162,14 +162,14 @@ class ShardIndex:
                 problems.append(FileProblem(path=shard.name, reason=reason))
         if problems:
             raise DataChanged(
-                f"{len(problems)} of {len(self.shards)} shards in {folder} are not what its "
-                f"{INDEX_NAME} says: pack again",
+                f"{len(problems)} of {len(self.shards)} shards in {folder} differ from its "
+                f"{INDEX_NAME}: pack again",
                 problems,
             )
 
 
 def record_path(folder: Path, name: str) -> Path:
-    """Where the record of a shard is."""
+    """The path of a shard's record."""
     return (folder / name).with_suffix(RECORD_SUFFIX)
 
 
@@ -184,13 +184,13 @@ def _shard(value: dict[str, Any]) -> Shard:
 def _check_texts(*values: object) -> None:
     for value in values:
         if not isinstance(value, str):
-            raise TypeError(f"{value!r} is no text")
+            raise TypeError(f"{value!r} is not text")
 
 
 def _check_counts(*values: object) -> None:
     for value in values:
         if not isinstance(value, int) or value < 0:
-            raise TypeError(f"{value!r} is no count")
+            raise TypeError(f"{value!r} is not a count")
 
 
 def _problems(values: list[dict[str, str]]) -> tuple[FileProblem, ...]:

@@ -26,16 +26,16 @@ from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvali
 
 
 class ShardSource:
-    """The samples of one side, by number; the blocks that were used last are held, encoded.
+    """The samples of one side, by number. The last used blocks stay in memory, encoded.
 
     Args:
         index: of the shards.
         cache: reads them.
         image_format: what images are decoded to.
-        held_out: which side.
+        held_out: the side.
         blocks_held: at most so many.
-        decode_threads: that decode at a time. Decoders let Python's lock go, so that large images
-            gain from more; small ones do not.
+        decode_threads: of decoding. Decoders release Python's lock, so that large images gain from
+            several; small ones do not.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class ShardSource:
         """The images of these numbers, in that order.
 
         Raises:
-            DataChanged: a shard is not what was packed.
-            DataRejected: an image cannot be decoded, as packing would have found.
+            DataChanged: a shard differs from the packed one.
+            DataRejected: an image cannot be decoded.
         """
         rows = self._rows(numbers.tolist())
         return Images(
@@ -96,11 +96,11 @@ class ShardSource:
     def _read(self, first: int, end: int) -> list[Row]:
         """The samples `first` to `end - 1`, which may lie in several shards."""
         rows: list[Row] = []
-        place = bisect_right(self._ends, first)
+        shard_number = bisect_right(self._ends, first)
         while first < end:
-            shard = self._shards[place]
-            begin = self._ends[place - 1] if place else 0
-            last = min(end, self._ends[place])
+            shard = self._shards[shard_number]
+            begin = self._ends[shard_number - 1] if shard_number else 0
+            last = min(end, self._ends[shard_number])
             if first < last:
                 of_side = shard.groups(held_out=self._held_out)
                 groups = of_side[(first - begin) // GROUP : (last - begin - 1) // GROUP + 1]
@@ -108,17 +108,17 @@ class ShardSource:
                 found = self._cache.read(shard, groups)
                 rows += found[first - begin - skipped : last - begin - skipped]
                 first = last
-            place += 1
+            shard_number += 1
         return rows
 
     def _decoded(self, rows: Sequence[Row]) -> list[np.ndarray]:
         length = -(-len(rows) // self._decode_threads)
-        stretches = [rows[first : first + length] for first in range(0, len(rows), length)]
+        parts = [rows[first : first + length] for first in range(0, len(rows), length)]
 
-        def decode_all(stretch: Sequence[Row]) -> list[np.ndarray]:
-            return [self._decode(row) for row in stretch]
+        def decode_all(part: Sequence[Row]) -> list[np.ndarray]:
+            return [self._decode(row) for row in part]
 
-        return [pixels for part in self._threads.map(decode_all, stretches) for pixels in part]
+        return [pixels for part in self._threads.map(decode_all, parts) for pixels in part]
 
     def _decode(self, row: Row) -> np.ndarray:
         try:
@@ -132,11 +132,11 @@ class ShardSource:
 
 
 def load_shards(request: DatasetRequest) -> Dataset:
-    """The shards that `trainers.pack` has left in the request's folder.
+    """The shards that `trainers.pack` wrote to the request's folder.
 
     Raises:
-        LaunchInvalid: the request names no folder, or asks to download more than it allows.
-        DataRejected: there is no index, too many files were bad, or the rest is not fit to learn.
+        LaunchInvalid: the request names no folder, or wants to download more than it allows.
+        DataRejected: there is no index, too many files are bad, or the rest cannot be learned from.
         DataChanged: a shard is missing or changed, or the shards are of another dataset version.
     """
     if request.data is None:

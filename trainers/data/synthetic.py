@@ -1,7 +1,7 @@
-"""Images that are made, not read: to measure what the hardware does without waiting for data.
+"""Generated images, to measure the hardware without waiting for data.
 
-A pool of random images stands for the whole dataset: each class has at least one of them, so that
-it can be learned, and the memory does not grow with the number of samples.
+A pool of random images is repeated over the whole dataset. Each class has at least one of them, so
+that it can be learned; the memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainers.data.image_file import ImageFormat
 from trainers.data.images import Dataset, DatasetRequest, Images
 from trainers.data.samples import HELD_OUT_ONE_IN, check_fit_to_learn
 
-# Large enough that no batch of usual size holds an image often; 38 MB of RGB at 224 pixels.
+# Large enough that a usual batch holds an image only a few times; 38 MB of RGB at 224 pixels.
 _LEAST_POOL = 256
 _SEED = 20_151_210  # of the images, not of the training
 
@@ -34,8 +34,8 @@ class Pool:
 
     def take(self, numbers: Tensor) -> Images:
         """The images of these numbers; a number's class is its remainder."""
-        place = numbers % len(self.pixels)
-        return Images(pixels=self.pixels[place], labels=place % self.classes)
+        position = numbers % len(self.pixels)
+        return Images(pixels=self.pixels[position], labels=position % self.classes)
 
 
 def make(request: DatasetRequest) -> Dataset:

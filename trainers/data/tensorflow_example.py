@@ -22,7 +22,7 @@ _PACKAGE = "tensorflow"
 
 
 class ExampleInvalid(Exception):
-    """Bytes are no Example; the message tells why."""
+    """Bytes are not an Example; the message says why."""
 
 
 def encode_example(features: Mapping[str, bytes | int]) -> bytes:
@@ -45,7 +45,7 @@ def decode_example(data: bytes) -> Mapping[str, Any]:
     A name that is not there gives a feature without values.
 
     Raises:
-        ExampleInvalid: it is no Example.
+        ExampleInvalid: it is not an Example.
     """
     try:
         return _Example.FromString(data).features.feature

@@ -20,7 +20,7 @@ _MASK_DELTA = 0xA282EAD8
 
 
 class RecordDamaged(Exception):
-    """Bytes are no TFRecord; the message tells where and why."""
+    """Bytes are not a TFRecord; the message says where and why."""
 
 
 def encode_record(data: bytes) -> bytes:
@@ -36,18 +36,18 @@ def decode_records(content: bytes) -> Iterator[bytes]:
     Raises:
         RecordDamaged: a checksum differs, or a record has no end.
     """
-    place = 0
-    while place < len(content):
-        first = place + _HEADER.size
+    offset = 0
+    while offset < len(content):
+        first = offset + _HEADER.size
         if first > len(content):
-            raise RecordDamaged(f"byte {place}: the length is cut off")
-        length, crc = _HEADER.unpack_from(content, place)
-        if crc != _masked_crc(content[place : place + _LENGTH.size]):
-            raise RecordDamaged(f"byte {place}: the length has another checksum")
+            raise RecordDamaged(f"byte {offset}: the length is cut off")
+        length, crc = _HEADER.unpack_from(content, offset)
+        if crc != _masked_crc(content[offset : offset + _LENGTH.size]):
+            raise RecordDamaged(f"byte {offset}: the length has another checksum")
         last = first + length
         data = content[first:last]
-        place = last + _CRC.size
-        if place > len(content):
+        offset = last + _CRC.size
+        if offset > len(content):
             raise RecordDamaged(f"byte {first}: the data is cut off")
         if _CRC.unpack_from(content, last)[0] != _masked_crc(data):
             raise RecordDamaged(f"byte {first}: the data has another checksum")

@@ -1,9 +1,9 @@
 """Mean average precision: how good detections are, over all thresholds of confidence.
 
 Source: cocodataset.org, "Detection evaluation". A detection counts if its overlap (intersection
-over union) with an object of its class that no better one took is at least the threshold. AP is
-the mean precision at 101 recalls, precision made to fall; mAP its mean over ten thresholds and all
-classes. Detections of crowds count neither way.
+over union) with an object of its class that no better one took is at least the threshold. AP is the
+mean precision at 101 recalls, with precision made monotonic; mAP its mean over ten thresholds and
+all classes. Detections of crowds count neither way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MATCHED, _WRONG, _IGNORED = 1, 0, -1
 
 @dataclass(frozen=True, kw_only=True)
 class Matches:
-    """The detections of one class on some images, and how many objects there are to be found."""
+    """The detections of one class on some images, and the number of objects."""
 
     scores: np.ndarray
     """Shape (detections,)."""
@@ -31,7 +31,7 @@ class Matches:
 
 
 def match(scores: np.ndarray, overlaps: np.ndarray, is_crowd: np.ndarray) -> Matches:
-    """Give each detection of a class on one image an object, the most confident one first.
+    """Match the detections of a class on one image with objects, the most confident one first.
 
     Args:
         scores: of the detections, shape (D,); the 100 highest count.
@@ -46,7 +46,7 @@ def match(scores: np.ndarray, overlaps: np.ndarray, is_crowd: np.ndarray) -> Mat
         for column, detection in enumerate(order):
             candidates = np.where(free, overlaps[detection], -1.0)
             best = int(candidates.argmax()) if len(candidates) else -1
-            # The sum 0.5 + 0.05 * step may lie a bit above what it stands for.
+            # The sum 0.5 + 0.05 * step may be a rounding error above the threshold.
             if best >= 0 and candidates[best] >= threshold - 1e-10:
                 free[best] = False
                 outcomes[row, column] = _MATCHED
@@ -58,7 +58,7 @@ def match(scores: np.ndarray, overlaps: np.ndarray, is_crowd: np.ndarray) -> Mat
 
 
 def average_precision(images: Sequence[Matches]) -> np.ndarray | None:
-    """AP of one class at each threshold, shape (thresholds,); None if there is no object of it."""
+    """AP of one class at each threshold, shape (thresholds,); None if the class has no object."""
     objects = sum(matches.objects for matches in images)
     if not objects:
         return None

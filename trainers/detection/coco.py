@@ -1,4 +1,4 @@
-"""COCO's annotation file: who is where on which image.
+"""COCO's annotation file: the objects on each image.
 
 Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
 a list of polygons, each `[x1, y1, x2, y2, …]`, or run lengths, as a list or as COCO's compressed
@@ -26,18 +26,18 @@ class Instance:
     """One object on an image."""
 
     category: int
-    """Its place in `Annotations.categories`."""
+    """Its position in `Annotations.categories`."""
     box: tuple[float, float, float, float]
     """Left, top, right, bottom, in pixels of the image."""
     is_crowd: bool
-    """Many objects under one mask: not learned from, and no detection of it counts as wrong."""
+    """Many objects under one mask: not trained on, and its detections do not count as wrong."""
     polygons: Polygons = ()
     runs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImage:
-    """An image by its path below the folder, its size in pixels, and what is on it."""
+    """An image by its path below the folder, its size in pixels, and its objects."""
 
     path: str
     width: int
@@ -61,13 +61,13 @@ def parse(content: bytes, *, name: str) -> Annotations:
         name: for errors.
 
     Raises:
-        DataRejected: it is not what the format says; tells where.
+        DataRejected: it is not of the format; the message says where.
     """
     where = "the file"
     try:
         value = json.loads(content)
         ids = sorted((int(entry["id"]), str(entry["name"])) for entry in value["categories"])
-        number = {category: place for place, (category, _) in enumerate(ids)}
+        number = {category: position for position, (category, _) in enumerate(ids)}
         instances: dict[int, list[Instance]] = {}
         for entry in value["annotations"]:
             where = f"annotation {entry.get('id')}"

@@ -27,7 +27,7 @@ _LEAST_PIXELS = 1.0  # of a box on the scaled image: torchvision refuses boxes w
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The objects on one image, in its pixels as it is trained on. Classes count from 1."""
+    """The objects on one image, in pixels of the scaled image. Classes count from 1."""
 
     boxes: Tensor
     """Left, top, right, bottom, shape (O, 4)."""
@@ -39,7 +39,7 @@ class Target:
     """Shape (O,)."""
 
     def to_learn(self, device: torch.device) -> dict[str, Tensor]:
-        """As torchvision takes it; a crowd is no object to learn."""
+        """For torchvision, without crowds."""
         tensors = dataclasses.asdict(self)
         keep = ~tensors.pop("is_crowd")
         return {name: tensor[keep].to(device) for name, tensor in tensors.items()}
@@ -47,19 +47,19 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImages(Images):
-    """Images whose labels are numbers of annotations."""
+    """Images whose labels are numbers of annotated images."""
 
     annotated: tuple[AnnotatedImage, ...]
     size: int
 
     def target(self, number: int) -> Target:
-        """What is on an image; masks are drawn when they are asked for."""
+        """The objects on an image. Masks are drawn on each call."""
         image = self.annotated[number]
         scale = (self.size / image.width, self.size / image.height) * 2
         boxes = np.array([kept.box for kept in image.instances]).reshape(-1, 4) * scale
         boxes = np.clip(boxes, 0, self.size)
         large = ((boxes[:, 2:] - boxes[:, :2]) >= _LEAST_PIXELS).all(axis=1)
-        kept = [image.instances[place] for place in np.flatnonzero(large)]
+        kept = [image.instances[position] for position in np.flatnonzero(large)]
         masks = [coco.mask(instance, image, size=self.size) for instance in kept]
         return Target(
             boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
@@ -78,13 +78,13 @@ class DetectionDataset(Dataset):
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """The images that `request.annotations` lists, a file of the manifest as they are.
+    """The images that `request.annotations` lists. It and they are files of the manifest.
 
     Raises:
         LaunchInvalid: the request names no folder or no manifest.
         DataChanged: files are missing, or differ from the manifest.
-        DataRejected: the annotations are no COCO file or not of these images, more than the allowed
-            fraction of the images are none, or nothing is left to train on or to hold out.
+        DataRejected: the annotations are not a COCO file or of other images, more than the allowed
+            fraction of the images are unreadable, or none are left to train on or to hold out.
         OSError: the folder cannot be read.
     """
     if request.data is None or request.manifest is None:
@@ -157,7 +157,7 @@ class _Files:
     def images(
         self, images: Sequence[AnnotatedImage], image_format: ImageFormat
     ) -> tuple[list[_Decoded], list[FileProblem]]:
-        """In their order, and those that are none."""
+        """The images in their order, and the unreadable ones."""
 
         def read(image: AnnotatedImage) -> _Decoded | FileProblem | samples.Changed:
             found = samples.read_verified(self.folder, self.entries[image.path])

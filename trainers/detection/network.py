@@ -41,7 +41,7 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
 
 
 def is_detector(network: nn.Module) -> bool:
-    """Whether it is used as `Detector` is, built in or a user's own."""
+    """Whether it computes its own loss as `Detector` does, built in or a user's own."""
     return getattr(network, "computes_own_loss", False)
 
 
@@ -53,7 +53,7 @@ def detector(architecture: str, *, channels: int, classes: int, **options: Any) 
     detection = _torchvision("torchvision.models.detection", architecture)
     features = _pyramid(backbone, architecture)
     rcnn: nn.Module = getattr(detection, model)(features, **{"num_classes": classes + 1, **options})
-    rcnn.transform = _as_they_are(detection.transform.GeneralizedRCNNTransform)
+    rcnn.transform = _without_scaling(detection.transform.GeneralizedRCNNTransform)
     return Detector(rcnn)
 
 
@@ -69,7 +69,7 @@ def _torchvision(module: str, architecture: str) -> Any:
 
 
 def _pyramid(backbone: str, architecture: str) -> nn.Module:
-    """A residual network and a pyramid of its four stages' features, all of it to be trained."""
+    """A residual network and a pyramid of its four stages' features, all of it trained."""
     norm = functools.partial(nn.GroupNorm, _GROUPS)
     network = _torchvision("torchvision.models", architecture).get_model(
         backbone, weights=None, norm_layer=norm, zero_init_residual=True
@@ -85,8 +85,8 @@ def _pyramid(backbone: str, architecture: str) -> nn.Module:
     )
 
 
-def _as_they_are(transform: Any) -> nn.Module:
-    """The transform of torchvision without its scaling: images come scaled, from -1 to 1."""
+def _without_scaling(transform: Any) -> nn.Module:
+    """Torchvision's transform without its scaling: images are scaled before, from -1 to 1."""
 
     class Unscaled(transform):
         def resize(self, image: Tensor, target: Any = None) -> tuple[Tensor, Any]:
@@ -96,7 +96,7 @@ def _as_they_are(transform: Any) -> nn.Module:
 
 
 class Detector(nn.Module):
-    """In training, images and targets to losses by name; else images to detections.
+    """In training, images and targets to losses by name; in evaluation, images to detections.
 
     Images have shape (B, C, H, W). Targets and detections are dictionaries, one for each image, as
     torchvision has them: boxes (O, 4), labels (O,), masks (O, H, W) or (O, 1, H, W), scores (O,).

@@ -15,7 +15,7 @@ import numpy as np
 _FIRST_CHARACTER = 48
 _BITS, _MORE, _SIGN = 0x1F, 0x20, 0x10
 _WIDTH = 5
-_PLAIN = 3  # runs that are written as they are
+_PLAIN = 3  # runs that are written without a difference
 
 
 def runs(mask: np.ndarray, *, left: int, top: int, width: int, height: int) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ def runs(mask: np.ndarray, *, left: int, top: int, width: int, height: int) -> t
 
     Args:
         mask: the part, bool, shape (rows, columns).
-        left: the part's place on the image.
+        left: the part's position on the image.
         top: the same.
         width: of the image.
         height: the same.
@@ -49,8 +49,8 @@ def mask(runs: Sequence[int], *, width: int, height: int) -> np.ndarray:
 def compress(runs: Sequence[int]) -> str:
     """COCO's string for run lengths."""
     characters: list[str] = []
-    for place, run in enumerate(runs):
-        value = run - runs[place - 2] if place >= _PLAIN else run
+    for position, run in enumerate(runs):
+        value = run - runs[position - 2] if position >= _PLAIN else run
         more = True
         while more:
             bits = value & _BITS
@@ -64,14 +64,14 @@ def uncompress(text: str) -> tuple[int, ...]:
     """The run lengths that COCO's string holds.
 
     Raises:
-        ValueError: it ends within a number, or has a character that is none of the 64.
+        ValueError: it ends within a number, or has another character than the 64.
     """
     runs: list[int] = []
     value = shift = 0
     for character in text:
         bits = ord(character) - _FIRST_CHARACTER
         if not 0 <= bits <= _BITS + _MORE:
-            raise ValueError(f"{character!r} is no character of a compressed mask")
+            raise ValueError(f"{character!r} is not a character of a compressed mask")
         value |= (bits & _BITS) << shift
         shift += _WIDTH
         if bits & _MORE:

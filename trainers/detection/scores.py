@@ -19,7 +19,7 @@ MASK_FROM = 0.5  # of the probability that a pixel belongs
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionEvaluation:
-    """How a detector does. AP as COCO defines it; see `average_precision`."""
+    """The scores of a detector. AP as COCO defines it; see `average_precision`."""
 
     headline_name: ClassVar[str] = "average_precision"
 
@@ -45,8 +45,9 @@ class DetectionEvaluation:
         }
         return {self.headline_name: self.headline, "loss": self.loss, **flat}
 
-    def report(self) -> dict[str, Any]:
-        """For report.json."""
+    def report(self, classes: Sequence[str]) -> dict[str, Any]:
+        """For report.json: average precisions by kind, those of classes by their names."""
+        del classes
         return {"average_precision": {k: dict(v) for k, v in self.average_precision.items()}}
 
 
@@ -66,7 +67,7 @@ class Scores:
 
         Args:
             detected: as torchvision has them: boxes, labels, scores, and masks if it draws them.
-            target: what is there.
+            target: the objects on the image.
             to_ours: from the detector's label to ours; 0 for one that we do not have.
         """
         labels = to_ours[detected["labels"]].numpy()
@@ -83,7 +84,7 @@ class Scores:
             self.matches.setdefault((kind, number), []).append(found)
 
     @classmethod
-    def together(cls, parts: Sequence[Scores]) -> Scores:
+    def merged(cls, parts: Sequence[Scores]) -> Scores:
         """The scores of all ranks."""
         whole = cls(classes=parts[0].classes)
         for part in parts:

@@ -64,7 +64,7 @@ class ResidualNetwork(nn.Module):
         return list(self.stages)
 
     def pipeline_parts(self) -> list[nn.Module]:
-        """What a pipeline can be cut between, see `trainers.plugins`."""
+        """The parts of a pipeline, see `trainers.plugins`."""
         return [self.stem, *self.stages, self.average, self.head]
 
 

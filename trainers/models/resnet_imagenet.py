@@ -95,11 +95,11 @@ class _Block(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         residual = features
         last = len(self.norms) - 1
-        for place, (convolution, norm) in enumerate(
+        for position, (convolution, norm) in enumerate(
             zip(self.convolutions, self.norms, strict=True)
         ):
             residual = norm(convolution(residual))
-            residual = residual if place == last else functional.relu(residual)
+            residual = residual if position == last else functional.relu(residual)
         return functional.relu(residual + self.shortcut(features))
 
 

@@ -1,9 +1,9 @@
 """Vision transformers whose blocks can be split over ranks, and shared out to stages.
 
 Source: Dosovitskiy et al., arXiv 2010.11929, in the plain form of Beyer et al., arXiv 2205.01580:
-fixed sine-cosine positions and an average over the patches instead of learned positions and a
-class token, so that one set of weights takes any image size. Layers normalise each patch by itself,
-so the loss does not depend on the number of ranks.
+fixed sine-cosine positions and an average over the patches instead of learned positions and a class
+token, so that one set of weights takes any image size. Layers normalise each patch separately, so
+the loss does not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class VisionTransformer(nn.Module):
         return list(self.encoder)
 
     def pipeline_parts(self) -> list[nn.Module]:
-        """What a pipeline can be cut between, see `trainers.plugins`."""
+        """The parts of a pipeline, see `trainers.plugins`."""
         return [self.patches, *self.encoder, self.head]
 
     def tensor_parallel_plan(self, ranks: int) -> dict[str, ParallelStyle]:

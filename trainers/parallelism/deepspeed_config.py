@@ -1,4 +1,4 @@
-"""What a DeepSpeed config may say here, and what this run's own options say already.
+"""The keys of a DeepSpeed config that are supported, and those that follow from the options.
 
 Source: www.deepspeed.ai/docs/config-json.
 """
@@ -18,7 +18,7 @@ ZERO = "zero_optimization"
 _AUTO = "auto"
 _STAGES = (0, 1, 2)
 
-# What changes memory, speed or logs, and not what is learned.
+# Keys that change memory, speed or logs, and not the weights.
 _KEYS = frozenset({ZERO, "steps_per_print", "wall_clock_breakdown", "memory_breakdown"})
 _ZERO_KEYS = frozenset(
     {
@@ -90,7 +90,7 @@ def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict
 
 def _zero(section: Any) -> dict[str, Any]:
     if not isinstance(section, dict):
-        raise LaunchInvalid(f'{ZERO} in --deepspeed is no object: write {{"stage": 2}}')
+        raise LaunchInvalid(f'{ZERO} in --deepspeed is not an object: write {{"stage": 2}}')
     zero = cast("dict[str, Any]", section)
     unknown = sorted(zero.keys() - _ZERO_KEYS)
     if unknown:
@@ -124,7 +124,7 @@ def _check_options(settings: Settings, ranks: int) -> None:
     if settings.batch_size % (ranks * settings.accumulate):
         raise LaunchInvalid(
             f"--batch-size {settings.batch_size} does not divide into {ranks} ranks times "
-            f"--accumulate {settings.accumulate}, as DeepSpeed wants it"
+            f"--accumulate {settings.accumulate}, which DeepSpeed requires"
         )
 
 
@@ -132,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise LaunchInvalid(f"--deepspeed {path} is no readable JSON: {error}") from error
+        raise LaunchInvalid(f"--deepspeed {path} is not readable JSON: {error}") from error
     if not isinstance(config, dict):
-        raise LaunchInvalid(f"--deepspeed {path} is no JSON object")
+        raise LaunchInvalid(f"--deepspeed {path} is not a JSON object")
     return cast("dict[str, Any]", config)

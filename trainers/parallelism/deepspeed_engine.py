@@ -1,7 +1,7 @@
 """Training by DeepSpeed's engine, with this program's optimizer, data and checkpoints.
 
-ZeRO 1 and 2 flatten the parameters and keep a part of the optimizer's state on each rank. For a
-checkpoint it is put together by parameter, as DDP has it, so that either loads the other's.
+ZeRO 1 and 2 flatten the parameters and keep a part of the optimizer's state on each rank. A
+checkpoint has the state by parameter, as DDP does, so that each loads the checkpoints of the other.
 Source: deepspeed.readthedocs.io (training API; tensor_fragment's safe_get and safe_set functions).
 """
 
@@ -18,16 +18,16 @@ _MOMENTUM = "momentum_buffer"
 
 
 class DeepSpeedEngine:
-    """A network and its optimizer in DeepSpeed's hands.
+    """A network and its optimizer, driven by DeepSpeed.
 
     Args:
-        network: on its device, with the weights to go on from.
+        network: on its device, with its weights loaded.
         optimizer: SGD over the network's parameters, with its state, if there is one. DeepSpeed
             changes what it holds; rates are still set in its groups.
         config: from `trainers.parallelism.deepspeed_config`.
 
     Attributes:
-        module: what is called in training.
+        module: is called in training.
     """
 
     def __init__(self, network: nn.Module, optimizer: Optimizer, config: dict[str, Any]) -> None:
@@ -48,18 +48,18 @@ class DeepSpeedEngine:
         self.module: Any = deepspeed.initialize(
             model=network,
             optimizer=optimizer,
-            # Its list has no SGD, which works on each element by itself, as those on it do.
+            # DeepSpeed's list of tested optimizers lacks SGD, which is element-wise as those are.
             config={**config, "zero_allow_untested_optimizer": True},
             dist_init_required=False,
         )[0]
         if momenta:
-            self._part(momenta)
+            self._partition(momenta)
 
-    def _part(self, momenta: dict[Tensor, Tensor]) -> None:
-        """Give this rank its part of the momenta.
+    def _partition(self, momenta: dict[Tensor, Tensor]) -> None:
+        """Set this rank's part of the momenta.
 
-        DeepSpeed lets state be set once a step was done only, but weights at any time. These show
-        where in the flat tensors each parameter is.
+        DeepSpeed sets weights at any time, and optimizer state only after a step. So the momenta
+        are written as weights first: this shows where in the flat tensors each parameter is.
         """
         for parameter, momentum in momenta.items():
             self._fragments.safe_set_full_fp32_param(parameter, momentum)
@@ -70,12 +70,12 @@ class DeepSpeedEngine:
             self._fragments.safe_set_full_fp32_param(parameter, parameter.detach())
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add up gradients; in the last pass of a batch they are averaged over the ranks."""
+        """Add up gradients. In the last pass of a batch they are averaged over the ranks."""
         self.module.set_gradient_accumulation_boundary(last)
         self.module.backward(loss, scale_wrt_gas=False)
 
     def whole_optimizer(self) -> Optimizer:
-        """An optimizer whose state is whole, by parameter. All ranks gather it together."""
+        """An optimizer with the whole state, by parameter. A collective call of all ranks."""
         if not self.is_partitioned:
             return self._optimizer
         whole = torch.optim.SGD(self._network.parameters())

@@ -26,7 +26,7 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, kw_only=True)
 class RankHardware:
-    """What one rank sees. Ranks exchange it, since not every launcher says who shares a machine."""
+    """The hardware of one rank. Ranks exchange it: not every launcher says who shares a machine."""
 
     host: str
     local_rank: int
@@ -46,12 +46,14 @@ class RankHardware:
 
 
 def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) -> int | None:
-    """The index of a rank's GPU among those that it sees; None for the CPU. The same on all ranks.
+    """The index of a rank's GPU among those that it sees; None for the CPU.
+
+    Every rank computes the same assignment.
 
     Args:
-        rank: whose device is asked for.
+        rank: whose device to find.
         ranks: the hardware of every rank, in order.
-        choice: `auto` takes GPUs where there are any, `cuda` insists on them.
+        choice: `auto` takes GPUs if any rank sees one, `cuda` requires them, `cpu` takes none.
 
     Raises:
         LaunchInvalid: some ranks have a GPU and others do not, or `cuda` is chosen and no rank has.
@@ -68,12 +70,12 @@ def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) 
 def _index_among_neighbours(rank: int, ranks: Sequence[RankHardware]) -> int:
     """How many ranks come before this one among those that choose from the same GPUs."""
     mine = ranks[rank]
-    rivals = [
+    neighbours = [
         (each.local_rank, number)
         for number, each in enumerate(ranks)
         if each.host == mine.host and each.visible_devices == mine.visible_devices
     ]
-    return sorted(rivals).index((mine.local_rank, rank))
+    return sorted(neighbours).index((mine.local_rank, rank))
 
 
 def _no_gpu_left(rank: int, ranks: Sequence[RankHardware]) -> str:

@@ -1,4 +1,4 @@
-"""Who started this process, and which of how many ranks it is.
+"""Rank, number of ranks and rendezvous address, from the environment that a launcher sets.
 
 | started by | environment it sets |
 |---|---|
@@ -6,7 +6,7 @@
 | Open MPI's mpirun | OMPI_COMM_WORLD_RANK, …; PMIX_NAMESPACE names the job |
 | MPICH's and Intel's mpirun | PMI_RANK, PMI_SIZE, MPI_LOCALRANKID |
 | Azure ML `distribution: mpi` | as mpirun, and AZ_BATCH_MASTER_NODE or AZ_BATCHAI_MPI_MASTER_NODE |
-| nobody | nothing: one process, no process group |
+| no launcher | nothing: one process, no process group |
 
 Sources: docs.pytorch.org (torchrun), Open MPI's manual ("Environment variables"),
 learn.microsoft.com "Distributed GPU training guide" (Azure ML).
@@ -28,7 +28,7 @@ _PORTS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Where this process stands among the ranks, and where rank 0 listens."""
+    """This process among the ranks, and where rank 0 listens."""
 
     rank: int = 0
     size: int = 1
@@ -38,7 +38,7 @@ class Launch:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Launch:
-        """Read what the launcher has set.
+        """Read the launcher's variables.
 
         Raises:
             LaunchInvalid: the variables are incomplete or contradict each other.
@@ -57,7 +57,7 @@ class Launch:
             )
         if size == 1:
             return cls()
-        host, port = _meeting_point(environment, local_size=local_size, size=size)
+        host, port = _rendezvous_address(environment, local_size=local_size, size=size)
         return cls(rank=rank, size=size, local_rank=local_rank, host=host, port=port)
 
 
@@ -95,10 +95,10 @@ def _integer(environment: Mapping[str, str], name: str, default: int | None = No
     return int(value)
 
 
-def _meeting_point(
+def _rendezvous_address(
     environment: Mapping[str, str], *, local_size: int, size: int
 ) -> tuple[str, int]:
-    """Where rank 0 listens: as told, else on this machine if all ranks are on it."""
+    """Where rank 0 listens: MASTER_ADDR, Azure's variables, or this machine if it has all ranks."""
     node, _, _ = environment.get("AZ_BATCH_MASTER_NODE", "").partition(":")
     host = (
         environment.get("MASTER_ADDR")
@@ -110,7 +110,7 @@ def _meeting_point(
         raise LaunchInvalid("ranks on several machines need MASTER_ADDR: set it to rank 0's host")
     if "MASTER_PORT" in environment:
         return host, _integer(environment, "MASTER_PORT")
-    # All ranks of one mpirun, and no other, agree on a port by the job's name.
+    # All ranks of one mpirun derive the port from the job's name, which other jobs do not share.
     job = environment.get("PMIX_NAMESPACE") or environment.get("PMI_JOBID") or ""
     digest = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "big")
     return host, _FIRST_PORT + digest % _PORTS

@@ -1,12 +1,12 @@
-"""Where a rank stands if ranks share the work in more than one way: pipeline, data, tensor.
+"""Rank coordinates: ranks share the work by pipeline stage, by data and by tensor.
 
-| ranks that differ in | have |
+| ranks that differ in | hold |
 |---|---|
 | the data coordinate only | the same weights (or shards of them), other images |
-| the tensor coordinate only | parts of the same layers, the same images |
+| the tensor coordinate only | other parts of the same layers, the same images |
 | the stage only | other layers, the same images |
 
-The tensor coordinate runs fastest, the stage slowest: ranks of a machine are neighbours, and the
+The tensor coordinate runs fastest, the stage slowest: neighbouring ranks share a machine, and the
 exchange between parts of a layer is the heaviest, that between stages the lightest.
 Source: Narayanan et al., arXiv 2104.04473, sections 2 and 3.
 """
@@ -31,7 +31,7 @@ PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RankCoordinates:
     """A rank's coordinates, and how many there are of each."""
 
     stage: int = 0
@@ -42,11 +42,11 @@ class Place:
     tensor_ranks: int = 1
 
     @classmethod
-    def of(cls, rank: int, size: int, *, stages: int, tensor_ranks: int) -> Place:
-        """The place of `rank` among `size`.
+    def of_rank(cls, rank: int, size: int, *, stages: int, tensor_ranks: int) -> RankCoordinates:
+        """The coordinates of `rank` among `size` ranks.
 
         Raises:
-            LaunchInvalid: they do not make full rows.
+            LaunchInvalid: the ranks are no multiple of stages times tensor ranks.
         """
         rest = stages * tensor_ranks
         if size % rest:
@@ -82,79 +82,82 @@ class Place:
 
     @property
     def random_stream(self) -> int:
-        """Alike on the parts of one layer only, which must draw the same dropout."""
+        """The number of the random stream. Parts of one layer share it: they draw one dropout."""
         return self.stage * self.data_ranks + self.data_rank
 
     @property
     def is_first_of_stage(self) -> bool:
-        """Whether it is the one rank that stands for all of its stage."""
+        """Whether this rank represents its stage."""
         return self.data_rank == self.tensor_rank == 0
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is the one rank that stands for all that have the same images."""
+        """Whether this rank represents all that have the same images."""
         return self.stage == self.tensor_rank == 0
 
     @property
     def ranks_with_loss(self) -> int:
-        """Those of the last stage: the ranks over which the loss is averaged."""
+        """Ranks of the last stage, over which the loss is averaged."""
         return self.data_ranks * self.tensor_ranks
 
 
-def place_of(settings: Settings, world: World) -> Place:
-    """Where this rank of a run stands.
+def rank_coordinates(settings: Settings, world: World) -> RankCoordinates:
+    """The coordinates of this rank.
 
     Raises:
         LaunchInvalid: the settings do not fit the number of ranks, or each other.
     """
-    place = Place.of(
+    coordinates = RankCoordinates.of_rank(
         world.rank,
         world.size,
         stages=settings.pipeline_parallel,
         tensor_ranks=settings.tensor_parallel,
     )
     batch, passes = settings.batch_size, settings.accumulate
-    if batch < place.data_ranks * passes:
+    if batch < coordinates.data_ranks * passes:
         raise LaunchInvalid(
-            f"--batch-size {batch} is less than one image for each of {place.data_ranks} "
+            f"--batch-size {batch} is less than one image for each of {coordinates.data_ranks} "
             f"ranks and {passes} passes: it is the global batch"
         )
-    if place.tensor_ranks > 1 and place.data_ranks > 1 and settings.parallel != "fsdp":
+    if coordinates.tensor_ranks > 1 and coordinates.data_ranks > 1 and settings.parallel != "fsdp":
         raise LaunchInvalid(
-            f"--tensor-parallel {place.tensor_ranks} on {world.size} ranks leaves "
-            f"{place.data_ranks} copies of the model, which torch's DDP cannot keep alike where "
-            "layers are split: add --parallel fsdp"
+            f"--tensor-parallel {coordinates.tensor_ranks} on {world.size} ranks leaves "
+            f"{coordinates.data_ranks} copies of the model, which torch's DDP cannot keep alike "
+            "where layers are split: add --parallel fsdp"
         )
-    if place.stages > 1:
-        _check_pipeline(settings, place)
-    return place
+    if coordinates.stages > 1:
+        _check_pipeline(settings, coordinates)
+    return coordinates
 
 
-def _check_pipeline(settings: Settings, place: Place) -> None:
+def _check_pipeline(settings: Settings, coordinates: RankCoordinates) -> None:
     if settings.accumulate > 1:
         raise LaunchInvalid(
-            "a pipeline adds up the gradients of its microbatches by itself: give --microbatches "
-            "instead of --accumulate"
+            "a pipeline adds up the gradients of its microbatches: give --microbatches instead of "
+            "--accumulate"
         )
     if settings.compile is not None:
         raise LaunchInvalid("--compile does not work with --pipeline-parallel: leave one out")
-    if settings.microbatches < place.stages:
+    microbatches = settings.chosen_microbatches
+    if microbatches < coordinates.stages:
         raise LaunchInvalid(
-            f"--microbatches {settings.microbatches} keep {place.stages} stages waiting: give "
+            f"--microbatches {microbatches} keep {coordinates.stages} stages waiting: give "
             "as many or more"
         )
-    if settings.batch_size % (place.data_ranks * settings.microbatches):
+    if settings.batch_size % (coordinates.data_ranks * microbatches):
         raise LaunchInvalid(
-            f"--batch-size {settings.batch_size} does not divide into {place.data_ranks} ranks "
-            f"times {settings.microbatches} --microbatches: stages exchange one shape only"
+            f"--batch-size {settings.batch_size} does not divide into {coordinates.data_ranks} "
+            f"ranks times {microbatches} --microbatches: stages exchange one shape only"
         )
 
 
-def device_mesh(place: Place, world: World) -> DeviceMesh:
+def device_mesh(coordinates: RankCoordinates, world: World) -> DeviceMesh:
     """Process groups of all three coordinates, with the time limit of the world."""
     from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415  # slow to import
 
-    ranks = torch.arange(world.size).view(place.stages, place.data_ranks, place.tensor_ranks)
+    ranks = torch.arange(world.size).view(
+        coordinates.stages, coordinates.data_ranks, coordinates.tensor_ranks
+    )
     groups: list[dist.ProcessGroup] = []
     for dimension in range(ranks.ndim):
         rows = ranks.movedim(dimension, -1).reshape(-1, ranks.shape[dimension])

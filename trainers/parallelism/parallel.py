@@ -1,4 +1,4 @@
-"""How a network is spread over the ranks, and what makes it lighter or faster on each of them.
+"""How a network is spread over the ranks, and what saves memory or time on each of them.
 
 | option | each rank holds | known as |
 |---|---|---|
@@ -9,8 +9,8 @@
 | --tensor-parallel N | a part of each layer that the model's plan names | Megatron |
 | --pipeline-parallel N | a part of the layers, see `trainers.parallelism.pipeline` | GPipe, 1F1B |
 
-The last two combine with each other and with --parallel, which is then about the ranks that are
-left: see `trainers.parallelism.mesh`. Sources: docs.pytorch.org, DistributedDataParallel,
+The last two combine with each other and with --parallel, which then applies to the remaining ranks:
+see `trainers.parallelism.mesh`. Sources: docs.pytorch.org, DistributedDataParallel,
 torch.distributed.fsdp.fully_shard (its `reshard_after_forward` is the choice between its rows),
 torch.distributed.tensor.parallel, torch.utils.checkpoint; Rajbhandari et al., arXiv 1910.02054
 (ZeRO); Shoeybi et al., arXiv 1909.08053 (Megatron).
@@ -34,8 +34,15 @@ from trainers.detection.network import is_detector
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.deepspeed_config import deepspeed_config
 from trainers.parallelism.deepspeed_engine import DeepSpeedEngine
-from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, place_of
-from trainers.parallelism.pipeline import InTurn, LossOf, Pipeline, Stage, gather_stages, keep_stage
+from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, rank_coordinates
+from trainers.parallelism.pipeline import (
+    LossOf,
+    Pipeline,
+    SequentialStages,
+    Stage,
+    gather_stages,
+    keep_stage,
+)
 from trainers.parallelism.world import World
 from trainers.settings import Settings
 
@@ -45,14 +52,14 @@ if TYPE_CHECKING:
 
 
 class Parallel:
-    """A network made ready for training on all ranks. The optimizer has to come after it.
+    """A network spread over all ranks. Create the optimizer after it.
 
     Attributes:
-        place: where this rank stands.
-        network: the network itself, whose names are those of the checkpoint and of the model; less
-            what is of other stages.
-        module: what is called in training.
-        evaluated: what is called to evaluate, by all ranks together; whole even in a pipeline.
+        coordinates: of this rank.
+        network: the network itself, with the parameter names of checkpoint and model, without the
+            layers of other stages.
+        module: is called in training.
+        evaluated: is called in evaluation, by all ranks; it runs all stages of a pipeline.
         is_whole: whether this rank holds each of its parameters whole, as a plain tensor.
         has_mixed_tensors: whether some parameters are torch's DTensors and others are not.
 
@@ -61,73 +68,73 @@ class Parallel:
     """
 
     def __init__(self, network: nn.Module, settings: Settings, world: World) -> None:
-        self.place = place = place_of(settings, world)
+        self.coordinates = coordinates = rank_coordinates(settings, world)
         self._world = world
         self._precision = settings.precision
         self._computes_own_loss = is_detector(network)
         self._memory_format = memory_format(network, settings, world.device)
-        self._sharded = settings.parallel == "fsdp" and place.data_ranks > 1
-        self.has_mixed_tensors = place.tensor_ranks > 1
+        self._sharded = settings.parallel == "fsdp" and coordinates.data_ranks > 1
+        self.has_mixed_tensors = coordinates.tensor_ranks > 1
         self._deepspeed_config = deepspeed_config(settings, world.size)
         self.is_whole = not (
             self._sharded or self.has_mixed_tensors or self._deepspeed_config is not None
         )
         self._deepspeed: DeepSpeedEngine | None = None
         self._mesh = None
-        if self._sharded or place.stages > 1 or place.tensor_ranks > 1:
-            self._mesh = device_mesh(place, world)
+        if self._sharded or coordinates.stages > 1 or coordinates.tensor_ranks > 1:
+            self._mesh = device_mesh(coordinates, world)
         self.network = network
         self.evaluated = self._cut(settings)
         if settings.checkpoint_activations:
             for block in blocks(network):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-        self._place(keep_gathered=settings.keep_gathered)
+        self._move_to_device(keep_gathered=settings.keep_gathered)
         self.module = self._called(settings)
         self._pipeline = None
-        if place.stages > 1:
+        if coordinates.stages > 1:
             group = self._mesh_of(PIPELINE).get_group()
             self._pipeline = Pipeline(
                 self.module,
-                schedule=settings.pipeline_schedule,
-                microbatches=settings.microbatches,
+                schedule=settings.chosen_schedule,
+                microbatches=settings.chosen_microbatches,
                 device=world.device,
                 group=group,
             )
-            self.evaluated = InTurn(self.evaluated, group)
+            self.evaluated = SequentialStages(self.evaluated, group)
 
     def _cut(self, settings: Settings) -> nn.Module:
-        """Leave this rank its part of the layers, and return what calls them."""
-        place, device = self.place, self._world.device
-        if place.tensor_ranks > 1:
+        """Keep this rank's part of the layers; returns the module that calls them."""
+        coordinates, device = self.coordinates, self._world.device
+        if coordinates.tensor_ranks > 1:
             _split_layers(self.network, self._mesh_of(TENSOR))
         core = self.network
-        if place.stages > 1:
-            parts = keep_stage(self.network, place.stage, place.stages)
+        if coordinates.stages > 1:
+            parts = keep_stage(self.network, coordinates.stage, coordinates.stages)
             core = Stage(parts, precision=settings.precision, device=device)
-        if place.data_ranks > 1 and device.type == "cuda":
+        if coordinates.data_ranks > 1 and device.type == "cuda":
             core = nn.SyncBatchNorm.convert_sync_batchnorm(core, self._data_group)
         return core
 
-    def _place(self, *, keep_gathered: bool) -> None:
-        """Bring this rank's part to its device, in shards if that is how it is kept.
+    def _move_to_device(self, *, keep_gathered: bool) -> None:
+        """Move this rank's part to its device.
 
-        Shards come first: the device may be too small for all of it.
+        Parameters are sharded before: the device may be too small for all of them.
         """
         if self._sharded:
             parts = [*blocks(self.network), self.evaluated]
             shard(parts, self._mesh_of(DATA), keep_gathered=keep_gathered)
-        # Parts are of contiguous parameters.
+        # Shards and split layers are of contiguous parameters.
         layout = self._memory_format if self._mesh is None else torch.preserve_format
         # torch's annotation of `to` lacks the call with a memory format.
         to = cast("Callable[..., nn.Module]", self.network.to)
         to(self._world.device, memory_format=layout)
 
     def _called(self, settings: Settings) -> nn.Module:
-        """Compiled if so told; with ranks that hold the same, gradients are averaged over them."""
+        """The module for training: compiled if wanted, in DDP if ranks hold the same weights."""
         module, device = self.evaluated, self._world.device
         if settings.compile is not None:
             module = cast("nn.Module", torch.compile(module, backend=settings.compile))
-        if self.place.data_ranks > 1 and not self._sharded and self._deepspeed_config is None:
+        if self.coordinates.data_ranks > 1 and not self._sharded and self._deepspeed_config is None:
             module = DistributedDataParallel(
                 module,
                 device_ids=[device] if device.type == "cuda" else None,
@@ -135,14 +142,14 @@ class Parallel:
             )
         return module
 
-    def take_over(self, optimizer: Optimizer) -> None:
-        """With --deepspeed, give its engine network and optimizer, as they are after a resume."""
+    def start_engine(self, optimizer: Optimizer) -> None:
+        """With --deepspeed, start its engine on network and optimizer, after they were resumed."""
         if self._deepspeed_config is not None:
             self._deepspeed = DeepSpeedEngine(self.network, optimizer, self._deepspeed_config)
             self.module = self._deepspeed.module
 
     def step(self, optimizer: Optimizer) -> None:
-        """Change the weights by the gradients."""
+        """Update the weights."""
         if self._deepspeed is not None:
             self._deepspeed.module.step()
         else:
@@ -154,46 +161,46 @@ class Parallel:
         return self._deepspeed is not None and self._deepspeed.is_partitioned
 
     def saved_optimizer(self, optimizer: Optimizer) -> Optimizer:
-        """One whose state is by parameter, for a checkpoint. All ranks do it together."""
+        """One whose state is by parameter, for a checkpoint. A collective call of all ranks."""
         return optimizer if self._deepspeed is None else self._deepspeed.whole_optimizer()
 
     def forward_backward(
         self, images: Tensor, labels: Any, loss_of: LossOf, *, last: bool
     ) -> Tensor:
-        """A forward and a backward pass; gradients are averaged over the ranks that have data.
+        """A forward and a backward pass; gradients are averaged over the data ranks.
 
         Args:
             images: this rank's share, shape (B, C, H, W).
-            labels: theirs, shape (B,), or what else the loss takes.
-            loss_of: from the network's answer and labels, of all or of a part of the images, to
-                what they add to the loss.
-            last: the last pass of this batch. Ranks exchange gradients then; before, they add up.
+            labels: of these images, shape (B,), or other arguments of the loss.
+            loss_of: the part of some images in the loss, from the network's output and labels.
+            last: whether this is the batch's last pass: ranks exchange gradients in it. Before,
+                each rank adds its gradients up.
 
         Returns:
-            The loss, without gradients. In a pipeline the last stage has it, the others have 0.
+            The loss, without gradients; 0 on all stages of a pipeline but the last.
         """
         images = images.to(memory_format=self._memory_format)
         if self._pipeline is not None:
             return self._pipeline.forward_backward(images, labels, loss_of)
         if self._deepspeed is not None:
-            loss = loss_of(self._answer(images, labels), labels)
+            loss = loss_of(self._output(images, labels), labels)
             self._deepspeed.backward(loss, last=last)
             return loss.detach()
         with self._exchange(last=last):
-            loss = loss_of(self._answer(images, labels), labels)
+            loss = loss_of(self._output(images, labels), labels)
             loss.backward()
         return loss.detach()
 
-    def _answer(self, images: Tensor, labels: Any) -> Any:
+    def _output(self, images: Tensor, labels: Any) -> Any:
         """Logits in 32 bits or more; or the losses, if the network computes them itself."""
         arguments = (images, labels) if self._computes_own_loss else (images,)
         with torch.autocast(
             self._world.device.type, torch.bfloat16, enabled=self._precision == "bf16"
         ):
-            answer = self.module(*arguments)
-        if isinstance(answer, Tensor) and answer.dtype is torch.bfloat16:
-            return answer.float()
-        return answer
+            output = self.module(*arguments)
+        if isinstance(output, Tensor) and output.dtype is torch.bfloat16:
+            return output.float()
+        return output
 
     @contextlib.contextmanager
     def _exchange(self, *, last: bool) -> Generator[None]:
@@ -202,15 +209,15 @@ class Parallel:
                 yield
             return
         if self._sharded:
-            cast("_Sharded", self.network).set_requires_gradient_sync(last)
+            cast("_FsdpModule", self.network).set_requires_gradient_sync(last)
         yield
 
-    def settle(self, unused_pass: Callable[[], object]) -> None:
-        """Have DDP group the gradients for good, by a pass whose gradients are not used.
+    def prepare_exchange(self, unused_pass: Callable[[], object]) -> None:
+        """Run a pass whose gradients are not used, so that a resumed run rounds as the first one.
 
-        It regroups them after its first backward pass, and groups decide the order in which ranks
-        are added up. So a resumed run rounds alike. A pipeline learns the shapes that its stages
-        exchange. Running statistics are left as they were.
+        DDP rebuilds its gradient buckets after its first backward pass, and buckets decide the
+        order in which ranks are added up. A pipeline learns the shapes that its stages exchange.
+        Running statistics keep their values.
         """
         if not isinstance(self.module, DistributedDataParallel) and self._pipeline is None:
             return
@@ -220,27 +227,27 @@ class Parallel:
             buffer.copy_(value)
 
     def unify_buffers(self) -> None:
-        """One rank's running statistics on all: each has those of its own share of the images."""
-        if self.place.data_ranks > 1:
+        """Copy one rank's running statistics to all: each has those of its share of the images."""
+        if self.coordinates.data_ranks > 1:
             for buffer in self.network.buffers():
                 dist.broadcast(buffer, group=self._data_group, group_src=0)
 
     def whole_state(self) -> dict[str, Tensor]:
         """The state dict in plain tensors in the CPU's memory of rank 0; empty on other ranks.
 
-        No device needs room for more than one whole tensor.
+        A device needs memory for one whole tensor at a time.
         """
         self.unify_buffers()
         state = self.network.state_dict()
         whole: dict[str, Tensor] = {}
         for name, tensor in state.items():
-            # All ranks that hold a part of it take part.
+            # A collective call of all ranks that hold a part of the tensor.
             full = (
-                cast("_Parted", tensor).full_tensor() if hasattr(tensor, "full_tensor") else tensor
+                cast("_Sharded", tensor).full_tensor() if hasattr(tensor, "full_tensor") else tensor
             )
-            if self.place.is_first_of_stage:
+            if self.coordinates.is_first_of_stage:
                 whole[name] = full.cpu()
-        if self._pipeline is not None and self.place.is_first_of_stage:
+        if self._pipeline is not None and self.coordinates.is_first_of_stage:
             group = self._mesh_of(PIPELINE).get_group()
             whole = gather_stages(whole, group, self._world.device)
         return whole if self._world.is_first else {}
@@ -251,28 +258,28 @@ class Parallel:
 
     @property
     def _data_group(self) -> dist.ProcessGroup | None:
-        """The ranks that have other images and the same layers; None for all."""
+        """The ranks with the same layers and other images; None for all ranks."""
         return None if self._mesh is None else self._mesh_of(DATA).get_group()
 
 
 def memory_format(
     network: nn.Module, settings: Settings, device: torch.device
 ) -> torch.memory_format:
-    """Channels last if asked for, or if it is what torch advises for the network on the device.
+    """Channels last if the option says so, or by default where torch advises it.
 
     Tensor cores take convolutions in this format. CUDA's group normalisation does not: it would
-    copy its features to the other format and back at each layer. Source: docs.pytorch.org,
+    copy features to the other format and back at each layer. Source: docs.pytorch.org,
     "Channels Last Memory Format in PyTorch".
     """
-    asked_for = settings.channels_last
-    if asked_for is None:
+    is_chosen = settings.channels_last
+    if is_chosen is None:
         kinds = [type(module) for module in network.modules()]
         is_advised = nn.Conv2d in kinds and nn.GroupNorm not in kinds
-        asked_for = device.type == "cuda" and is_advised
-    return torch.channels_last if asked_for else torch.preserve_format
+        is_chosen = device.type == "cuda" and is_advised
+    return torch.channels_last if is_chosen else torch.preserve_format
 
 
-class _Parted(Protocol):
+class _Sharded(Protocol):
     def full_tensor(self) -> Tensor: ...
 
 
@@ -284,12 +291,12 @@ class _Blocks(Protocol):
     def blocks(self) -> Sequence[nn.Module]: ...
 
 
-class _Sharded(Protocol):
+class _FsdpModule(Protocol):
     def set_requires_gradient_sync(self, requires_gradient_sync: bool) -> None: ...  # noqa: FBT001  # torch's
 
 
 def blocks(network: nn.Module) -> Sequence[nn.Module]:
-    """The repeated parts of a network that have parameters: what it says, or else its children."""
+    """The repeated parts of a network that have parameters: its `blocks()`, or its children."""
     listed = cast("_Blocks", network).blocks() if hasattr(network, "blocks") else network.children()
     return [block for block in listed if next(block.parameters(), None) is not None]
 

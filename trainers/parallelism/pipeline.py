@@ -34,17 +34,17 @@ class _HasParts(Protocol):
 
 
 def cut(items: Sequence[Item], count: int) -> list[Sequence[Item]]:
-    """Into `count` runs of neighbours: lengths differ by one at most, the longer come first."""
+    """Split into `count` runs of neighbours. Lengths differ by at most one, longer ones first."""
     length, longer = divmod(len(items), count)
     ends = [number * length + min(number, longer) for number in range(count + 1)]
     return [items[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
-    """The parts of one stage; the others are taken out of the network, which keeps its names.
+    """The parts of one stage. The others are removed from the network; parameter names stay.
 
     Raises:
-        LaunchInvalid: the network does not say how it can be cut, or has too few parts.
+        LaunchInvalid: the network has no `pipeline_parts()`, too few parts, or batch normalisation.
     """
     if not hasattr(network, "pipeline_parts"):
         raise LaunchInvalid(
@@ -70,7 +70,7 @@ def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
 
 
 class Stage(nn.Module):
-    """The parts of one stage. What passes between stages is in the default precision."""
+    """The parts of one stage. Stages exchange tensors of the default precision."""
 
     def __init__(self, parts: Sequence[nn.Module], *, precision: str, device: torch.device) -> None:
         super().__init__()
@@ -79,14 +79,14 @@ class Stage(nn.Module):
         self._device = device
 
     def forward(self, features: Tensor) -> Tensor:
-        """What the next stage takes; of the last stage, the logits."""
+        """The input of the next stage; of the last stage, the logits."""
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
             features = self.parts(features)
         return features.to(torch.get_default_dtype()).contiguous()
 
 
 class Pipeline:
-    """This rank's stage in a schedule that all stages follow."""
+    """This rank's stage, in a schedule of all stages."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Pipeline:
         )
 
     def forward_backward(self, images: Tensor, labels: Tensor, loss_of: LossOf) -> Tensor:
-        """All passes of a batch; the sum of its losses on the last stage, 0 on the others."""
+        """All passes of a batch. Returns the sum of its losses on the last stage, else 0."""
         self._loss_of = loss_of
         losses: list[Tensor] = []
         self._schedule.step(
@@ -128,8 +128,8 @@ class Pipeline:
         return self._loss_of(logits, labels)
 
 
-class InTurn(nn.Module):
-    """All stages one after the other, to evaluate: each gives its answer to all of them."""
+class SequentialStages(nn.Module):
+    """All stages one after the other, for evaluation: each broadcasts its output to the others."""
 
     def __init__(self, stage: nn.Module, group: dist.ProcessGroup) -> None:
         super().__init__()
@@ -137,14 +137,14 @@ class InTurn(nn.Module):
         self._group = group
 
     def forward(self, features: Tensor) -> Tensor:
-        """The last stage's answer, on every rank, for images that every rank gives alike."""
+        """The last stage's output on every rank. All ranks pass the same images."""
         for stage in range(dist.get_world_size(self._group)):
             is_mine = stage == dist.get_rank(self._group)
-            answer = self.stage(features) if is_mine else None
-            shape = [None if answer is None else tuple(answer.shape)]
+            output = self.stage(features) if is_mine else None
+            shape = [None if output is None else tuple(output.shape)]
             dist.broadcast_object_list(shape, group=self._group, group_src=stage)
             assert shape[0] is not None
-            features = features.new_empty(shape[0]) if answer is None else answer.contiguous()
+            features = features.new_empty(shape[0]) if output is None else output.contiguous()
             dist.broadcast(features, group=self._group, group_src=stage)
         return features
 
@@ -152,12 +152,12 @@ class InTurn(nn.Module):
 def gather_stages(
     state: dict[str, Tensor], group: dist.ProcessGroup, device: torch.device
 ) -> dict[str, Tensor]:
-    """The tensors of all stages, in the CPU's memory of the first; the group's other ranks help."""
-    told: list[Any] = [None] * dist.get_world_size(group)
+    """The tensors of all stages in the CPU's memory, on every rank of the group."""
+    described: list[Any] = [None] * dist.get_world_size(group)
     mine = [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()]
-    dist.all_gather_object(told, mine, group=group)
+    dist.all_gather_object(described, mine, group=group)
     whole = dict(state)
-    for stage, tensors in enumerate(told):
+    for stage, tensors in enumerate(described):
         for name, shape, dtype in tensors:
             if stage == 0:
                 continue

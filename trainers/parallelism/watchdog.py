@@ -1,11 +1,11 @@
 """Ends a rank that makes no progress, with the stacks of its threads.
 
-Ranks wait for each other in every step, so that one that hangs has all of them hang: each one's
-watchdog then tells where its own rank is, and the odd one out is the cause.
+Ranks wait for each other in every step, so that if one hangs, all of them hang. The watchdog of
+each rank writes the stacks of its own; the rank that does not wait for others is the cause.
 
-A hang that keeps Python's interpreter lock, as native code may, stops the watchdog's thread too.
-faulthandler's timer needs no lock: armed again at each look, it prints the stacks on stderr and
-ends the process with 1 (docs.python.org, faulthandler.dump_traceback_later).
+A hang that keeps Python's interpreter lock, as native code may, stops the watchdog's thread, too.
+faulthandler's timer needs no lock: the watchdog restarts it at each check. It prints the stacks on
+stderr and ends the process with 1 (docs.python.org, faulthandler.dump_traceback_later).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from typing import Self
 from trainers.errors import TrainingHung
 
 _STDERR = 2
-# Launchers end all ranks when the first one ends: so long the others have to tell theirs, too.
+# Launchers end all ranks when the first one ends. Until then the others write their stacks.
 _GRACE_SECONDS = 1.0
-_LOOKS = 10  # at the clock within the limit, but at least one in each second
+_CHECKS = 10  # of the clock within the limit, at least one in each second
 
 
 class Watchdog:
     """Watches this rank inside a `with` block.
 
     Args:
-        limit_seconds: between two beats.
-        rank: told with the stacks.
+        limit_seconds: between two heartbeats.
+        rank: named in the report.
         output: where `stacks-rank-<rank>.txt` is written.
-        tell: is given the error before the process ends.
+        report: gets the error before the process ends.
         end: ends the process with an exit code.
     """
 
@@ -45,25 +45,25 @@ class Watchdog:
         limit_seconds: float,
         rank: int,
         output: Path,
-        tell: Callable[[TrainingHung], object],
+        report: Callable[[TrainingHung], object],
         end: Callable[[int], object] = os._exit,
     ) -> None:
         self._limit_seconds = limit_seconds
-        self._look_seconds = min(1.0, limit_seconds / _LOOKS)
+        self._check_seconds = min(1.0, limit_seconds / _CHECKS)
         self._rank = rank
         self._path = output / f"stacks-rank-{rank}.txt"
-        self._tell = tell
+        self._report = report
         self._end = end
         self._last = (time.monotonic(), "the start")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
-    def beat(self, done: str) -> None:
-        """There was progress: `done` is done."""
+    def heartbeat(self, done: str) -> None:
+        """Record progress: `done` names what was done last."""
         self._last = (time.monotonic(), done)
 
     def __enter__(self) -> Self:
-        self.beat("the start")
+        self.heartbeat("the start")
         self._thread.start()
         return self
 
@@ -73,13 +73,14 @@ class Watchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Found already: what a peer's end raised here is a consequence. Leave it to the watchdog.
+        # If the limit is over, the error that a peer's end raised here is a consequence: the
+        # watchdog reports the hang and ends the process.
         self._stopped.set()
         self._thread.join()
         faulthandler.cancel_dump_traceback_later()
 
     def _watch(self) -> None:
-        native_limit = self._limit_seconds + 2 * self._look_seconds + _GRACE_SECONDS
+        native_limit = self._limit_seconds + 2 * self._check_seconds + _GRACE_SECONDS
         while not self._stopped.is_set():
             faulthandler.dump_traceback_later(native_limit, exit=True, file=_STDERR)
             since, done = self._last
@@ -87,7 +88,7 @@ class Watchdog:
                 faulthandler.cancel_dump_traceback_later()
                 self._give_up(done)
                 return
-            self._stopped.wait(self._look_seconds)
+            self._stopped.wait(self._check_seconds)
 
     def _give_up(self, done: str) -> None:
         headline = (
@@ -110,7 +111,7 @@ class Watchdog:
             "stacks-rank-<rank>.txt and on its stderr; the rank that is not waiting for others is "
             "the cause. Start again to go on from the last checkpoint"
         )
-        self._tell(error)
+        self._report(error)
         sys.stderr.flush()
         time.sleep(_GRACE_SECONDS)
         self._end(error.exit_code)

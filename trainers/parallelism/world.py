@@ -1,6 +1,7 @@
-"""The ranks of a run: how they find each other and how they agree.
+"""The ranks of a run: how they find each other and exchange values.
 
-Who starts them is in `trainers.parallelism.launch`. Source: docs.pytorch.org (torch.distributed).
+What their launcher sets is in `trainers.parallelism.launch`. Source: docs.pytorch.org
+(torch.distributed).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Result = TypeVar("Result")
 class World:
     """The ranks of this run, seen from one of them.
 
-    A world of one has no process group: every method then does the work of one.
+    A world of one has no process group; its methods return what one rank has.
     """
 
     launch: Launch
@@ -42,7 +43,7 @@ class World:
     def join(
         cls, launch: Launch, *, timeout_seconds: float, device_choice: DeviceChoice = "auto"
     ) -> World:
-        """Meet the other ranks' store; the process group comes later, with `connect`.
+        """Connect to the store of all ranks; `connect` creates the process group later.
 
         Args:
             launch: from `Launch.from_environment`.
@@ -50,9 +51,9 @@ class World:
             device_choice: see `trainers.parallelism.devices`.
 
         Raises:
-            LaunchInvalid: rank 0 cannot listen where it was told to, or a rank has no GPU.
-            PeerFailed: rank 0 cannot be reached there.
-            torch.distributed.DistError: another rank does not come.
+            LaunchInvalid: rank 0 cannot listen on the given port, or a rank has no GPU.
+            PeerFailed: rank 0 cannot be reached.
+            torch.distributed.DistError: another rank does not connect in time.
         """
         timeout = dt.timedelta(seconds=timeout_seconds)
         mine = RankHardware.of_this_process(launch.local_rank, os.environ)
@@ -66,7 +67,7 @@ class World:
             "MASTER_ADDR": launch.host,
             "MASTER_PORT": str(launch.port),
         }
-        store = _meet(launch, timeout)
+        store = _connect_store(launch, timeout)
         store.set_timeout(timeout)
         store = PrefixStore(f"landfall/{incarnation(os.environ)}", store)
         store.set(f"hardware/{launch.rank}", json.dumps(dataclasses.asdict(mine)))
@@ -92,7 +93,7 @@ class World:
 
     @property
     def is_first(self) -> bool:
-        """Whether this rank speaks and writes for all."""
+        """Whether this is rank 0, which logs and writes for all."""
         return self.rank == 0
 
     def alone(self) -> World:
@@ -115,8 +116,8 @@ class World:
     def disconnect(self) -> None:
         """Wait for all ranks and end the process group.
 
-        Over the store and not by a barrier of the group: nobody closes a connection that another
-        rank may still read from, and rank 0, which may be home to the store, leaves last.
+        The store serves as the barrier: no rank closes a connection that another may still read
+        from, and rank 0, whose process may hold the store, leaves last.
         """
         if self._store is None or not dist.is_initialized():
             return
@@ -127,24 +128,25 @@ class World:
         if self.is_first:
             self._store.wait([f"left/{rank}" for rank in range(self.size)])
 
-    def together(self, name: str, work: Callable[[], Result]) -> Result:
-        """Do `work` on every rank; if it fails on one, it fails on all of them, alike.
+    def run_on_all_ranks(self, name: str, work: Callable[[], Result]) -> Result:
+        """Run `work` on every rank. If it fails on one of them, all of them raise that failure.
 
-        Needs no process group, only the store: used for what may fail before there is one.
+        It needs the store and no process group, for work that may fail before there is one.
 
         Args:
-            name: what is done; once per run.
-            work: what each rank does by itself.
+            name: of the work; used once in a run.
+            work: runs without exchange between ranks.
 
         Raises:
-            TrainingError: what the lowest failing rank raised, or `PeerFailed`. On that rank
-                itself its own exception, whatever it is.
+            TrainingError: the failure of the lowest failing rank; `PeerFailed` if it has no class
+                here.
+            Exception: on the failing rank itself, its own exception.
         """
         result: Result | None = None
         mine: Exception | None = None
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001  # the edge: every failure is told to the others
+        except Exception as error:  # noqa: BLE001  # every failure goes to the other ranks
             mine = error
         failed_rank, failure = self._first_failure(name, mine)
         if failure is None:
@@ -156,7 +158,7 @@ class World:
             return 0, mine
         self._store.set(f"{name}/outcome/{self.rank}", encode_failure(mine))
         outcomes = [self._store.get(f"{name}/outcome/{rank}") for rank in range(self.size)]
-        # The store may live in rank 0: it must not leave before all have read.
+        # Rank 0 may hold the store: it waits until all have read.
         self._store.set(f"{name}/read/{self.rank}", "1")
         if self.is_first:
             self._store.wait([f"{name}/read/{rank}" for rank in range(self.size)])
@@ -171,7 +173,7 @@ class World:
         return self.sum_later(values)()
 
     def sum_later(self, values: Tensor) -> Callable[[], Tensor]:
-        """Begin `sum`; what is returned waits for it. `values` is not to be touched meanwhile."""
+        """Begin `sum`; the returned function waits for it. Do not change `values` before that."""
         if self.size == 1:
             return lambda: values
         work = cast("dist.Work", dist.all_reduce(values, async_op=True))
@@ -183,7 +185,7 @@ class World:
         return result
 
     def gather(self, value: Result) -> list[Result]:
-        """What each rank has, by rank, on each of them. It is pickled: for plain data."""
+        """The values of all ranks in their order, on each of them. They are pickled: plain data."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -191,9 +193,9 @@ class World:
         return values
 
     def from_first(self, content: bytes | None) -> bytes | None:
-        """What rank 0 has, on every rank.
+        """The content that rank 0 has, on every rank.
 
-        One reader for all: mounts of one folder on several machines may lag behind each other.
+        One rank reads for all: mounts of one folder on several machines may lag behind each other.
         """
         if self.size == 1:
             return content
@@ -210,13 +212,13 @@ class World:
         return buffer.cpu().numpy().tobytes()
 
 
-def _meet(launch: Launch, timeout: dt.timedelta) -> Store:
-    """The store of all ranks, which rank 0 is home to unless torchrun's agent is."""
+def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:
+    """The store of all ranks, in the process of rank 0 or of torchrun's agent."""
     where = f"{launch.host}:{launch.port} (MASTER_ADDR, MASTER_PORT)"
     try:
         store, _, _ = next(rendezvous("env://", timeout=timeout))
     except ValueError as error:
-        raise LaunchInvalid(f"ranks cannot meet at {where}: {error}") from error
+        raise LaunchInvalid(f"ranks cannot connect at {where}: {error}") from error
     except dist.DistNetworkError as error:
         reason = str(error).splitlines()[0]
         if "failed to listen" in reason:
@@ -232,7 +234,7 @@ def _meet(launch: Launch, timeout: dt.timedelta) -> Store:
 
 def is_loss_of_peer(error: Exception) -> bool:
     """Whether a collective or the store failed because a rank died or did not answer in time."""
-    # Gloo raises a plain RuntimeError, which only its text tells from others.
+    # Gloo raises a plain RuntimeError; only its text distinguishes it.
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and "gloo" in str(error)
     )
@@ -241,7 +243,7 @@ def is_loss_of_peer(error: Exception) -> bool:
 def incarnation(environment: Mapping[str, str]) -> str:
     """A name that differs each time torchrun restarts the ranks.
 
-    Its agent keeps the store over a restart, and new ranks would read the addresses of the dead
+    Its agent keeps the store over a restart, and new ranks would read the addresses of the old
     ones (pytorch issue 135712). On several machines the agents' counts may differ: there set
     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, which makes a store for each restart.
     """
@@ -250,7 +252,7 @@ def incarnation(environment: Mapping[str, str]) -> str:
 
 
 def encode_failure(failure: Exception | None) -> str:
-    """What a rank tells the others: a failure, or that there is none."""
+    """A rank's failure as JSON for the other ranks; empty without one."""
     if failure is None:
         return ""
     problems = failure.problems if isinstance(failure, TrainingError) else ()
@@ -265,7 +267,7 @@ def encode_failure(failure: Exception | None) -> str:
 
 
 def decode_failure(rank: int, outcome: bytes) -> TrainingError | None:
-    """The failure that `rank` told: of its own class if it is one of ours, else `PeerFailed`."""
+    """The failure of `rank`: of its class if it is one of `BY_NAME`, else `PeerFailed`."""
     if not outcome:
         return None
     value: dict[str, Any] = json.loads(outcome)

@@ -1,1 +1,1 @@
-"""What a run tells: numbers, pictures, and where they go."""
+"""Numbers and pictures of a run: files, TensorBoard, MLflow."""

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from trainers.evaluate import most_confused
 from trainers.reports.learning_curve import LearningCurve
 
 if TYPE_CHECKING:
@@ -68,12 +70,12 @@ def learning_curve_figure(curve: LearningCurve, *, title: str) -> Figure:
 
 
 def confusion_figure(confusion: Tensor, classes: Sequence[str], *, title: str) -> Figure:
-    """True classes by predicted ones, and beside them what is confused most.
+    """True classes by predicted ones, and beside them the most frequent confusions.
 
     Args:
         confusion: counts of shape (classes, classes).
         classes: their names, in the matrix's order.
-        title: what it is about.
+        title: of the picture.
     """
     counts = confusion.numpy()
     size = len(classes)
@@ -83,7 +85,7 @@ def confusion_figure(confusion: Tensor, classes: Sequence[str], *, title: str) -
     matrix, listed = figure.subplots(1, 2, width_ratios=[side + 1.4, 3.8])
     percent = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     each = _draw_matrix(figure, matrix, percent)
-    kind = "class" if size <= _NAMED_CLASSES else "class, by its place among the names"
+    kind = "class" if size <= _NAMED_CLASSES else "class, by its position among the names"
     if each > 1:
         kind += f" (a cell: the largest of {each} x {each})"
     matrix.set_xlabel(f"predicted {kind}")
@@ -189,18 +191,13 @@ def _write_counts(axes: Axes, counts: np.ndarray, percent: np.ndarray) -> None:
 
 def _list_confusions(axes: Axes, counts: np.ndarray, classes: Sequence[str]) -> None:
     axes.axis("off")
-    wrong = counts.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(wrong, axis=None, kind="stable")[::-1][:_CONFUSIONS]
     total = int(counts.sum())
     right = int(np.trace(counts))
     lines = [f"{total:,} images", f"{right:,} right ({right / max(total, 1):.1%})", ""]
-    found: list[str] = []
-    for place in order.tolist():
-        row, column = divmod(int(place), len(classes))
-        if wrong[row, column]:
-            names = f"{_short(classes[row])} → {_short(classes[column])}"
-            found.append(f"{int(wrong[row, column]):>6,}  {names}")
+    found = [
+        f"{images:>6,}  {_short(classes[row])} → {_short(classes[column])}"
+        for row, column, images in most_confused(torch.from_numpy(counts), _CONFUSIONS)
+    ]
     lines += ["most confused", "images  true → predicted", *found] if found else ["no confusion"]
     text = axes.text(
         *(0, 1, "\n".join(lines)),
@@ -214,8 +211,8 @@ def _list_confusions(axes: Axes, counts: np.ndarray, classes: Sequence[str]) -> 
 
 
 def _short(name: str) -> str:
-    """With its beginning and its end: that is where names differ."""
+    """The beginning and the end of a long name: names differ there."""
     if len(name) > _NAME_LENGTH:
         half = (_NAME_LENGTH - 1) // 2
         name = f"{name[:half]}…{name[-half:]}"
-    return name.replace("$", r"\$")  # matplotlib reads what is between two of them as a formula
+    return name.replace("$", r"\$")  # matplotlib reads text between two of them as a formula

@@ -1,4 +1,4 @@
-"""How a run's loss went, step by step, over all of its starts."""
+"""A run's losses by step, over all of its starts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class TrainPoint:
     learning_rate: float
 
     def numbers(self) -> dict[str, float]:
-        """By the names that they are tracked under."""
+        """By their names in TensorBoard and MLflow."""
         return {"train_loss": self.loss, "learning_rate": self.learning_rate}
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutPoint:
-    """After `step` steps: how the model does on the held-out images."""
+    """After `step` steps: the model's scores on the held-out images."""
 
     step: int
     loss: float
     accuracy: float
 
     def numbers(self) -> dict[str, float]:
-        """By the names that they are tracked under."""
+        """By their names in TensorBoard and MLflow."""
         return {"held_out_loss": self.loss, "held_out_accuracy": self.accuracy}
 
 
@@ -50,10 +50,10 @@ class LearningCurve:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> LearningCurve:
-        """What `to_bytes` gave.
+        """The inverse of `to_bytes`.
 
         Raises:
-            ValueError, KeyError, TypeError: it did not.
+            ValueError, KeyError, TypeError: `content` is not from there.
         """
         value = json.loads(content)
         return cls(

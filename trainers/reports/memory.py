@@ -1,4 +1,4 @@
-"""Out of memory: what to lower, with this run's values."""
+"""Peak memory, and the error of a run without enough of it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import sys
 import torch
 
 from trainers.errors import OutOfMemory
-from trainers.parallelism.mesh import place_of
+from trainers.parallelism.mesh import rank_coordinates
 from trainers.parallelism.world import World
 from trainers.settings import Settings
 
-# CPU allocators raise a plain RuntimeError, which only its text tells from others.
-_CPU_ALLOCATOR = re.compile("DefaultCPUAllocator: (can't allocate|not enough) memory")
+# The CPU allocator, CUDA's host and context allocations, and its libraries raise a plain
+# RuntimeError; only its text distinguishes it.
+_ALLOCATION_FAILED = re.compile(
+    "DefaultCPUAllocator: (can't allocate|not enough) memory"
+    "|CUDA error: out of memory|CU(BLAS|DNN|SOLVER)_STATUS_ALLOC_FAILED"
+)
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most memory that this rank has had: of its GPU's, tensors only; on a CPU, the process."""
+    """The largest memory of this rank: of tensors on its GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # getrusage(2): in bytes on macOS, in KiB elsewhere.
@@ -27,15 +31,15 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device, the CPU's allocator or Python itself had no memory to give."""
+    """Whether an allocation failed: on a device, in the CPU's allocator or in Python."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and _CPU_ALLOCATOR.search(str(error)) is not None
+    return isinstance(error, RuntimeError) and _ALLOCATION_FAILED.search(str(error)) is not None
 
 
 def out_of_memory(error: BaseException, settings: Settings, world: World) -> OutOfMemory:
-    """The error that says what to do: what keeps the result comes first, what does not last."""
-    on_device = -(-settings.batch_size // place_of(settings, world).data_ranks)
+    """The error with advice. Options that keep the result come first, those that change it last."""
+    on_device = -(-settings.batch_size // rank_coordinates(settings, world).data_ranks)
     at_once = -(-on_device // settings.accumulate)
     advice: list[str] = []
     if at_once > 1:

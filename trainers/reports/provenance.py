@@ -1,4 +1,4 @@
-"""What a model was made with, for its description."""
+"""Versions of packages and code, for a model's description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGES = ("torch", "numpy", "pillow", "safetensors")
 
 
 def versions(*further: str) -> dict[str, str]:
-    """Of Python and of the packages that decide what a model does, and of `further` ones."""
+    """Of Python, of the packages that a model's results depend on, and of `further` ones."""
     return {
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in (*_PACKAGES, *further)},

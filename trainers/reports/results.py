@@ -1,10 +1,10 @@
-"""What a run leaves in its output folder, each file whole or not there.
+"""The files of a run's output folder, each complete or absent.
 
 | file | holds |
 |---|---|
 | model/ | the model, see `trainers.serving.model_folder` |
 | metrics.json | flat: name → number |
-| report.json | for people: classes, confusion matrix, speed, learning curve, quarantined files |
+| report.json | for people: classes, confusions, speed, learning curve, quarantined files |
 | learning_curve.png, confusion_matrix.png | the same as pictures, see `trainers.reports.charts` |
 | error.json | on failure only: type, message, files (path and reason), files_total |
 | stacks-rank-<n>.txt | after a hang only, see `trainers.parallelism.watchdog` |
@@ -44,22 +44,26 @@ def write_report(
     evaluation: Evaluation | DetectionEvaluation,
     speed: Mapping[str, Any],
     curve: LearningCurve,
+    *,
+    initial_model: Mapping[str, Any] | None = None,
 ) -> None:
     """Write report.json.
 
     Args:
         output: the folder.
-        dataset: what was trained on.
+        dataset: of the training.
         evaluation: of the held-out images.
         speed: from `trainers.reports.scaling.figures`.
         curve: of all starts of the run.
+        initial_model: the lineage of a warm start.
     """
     write_json_atomically(
         output / REPORT_NAME,
         {
             "dataset_version": dataset.version,
             "classes": list(dataset.classes),
-            **evaluation.report(),
+            "initial_model": initial_model,
+            **evaluation.report(dataset.classes),
             "speed": dict(speed),
             "curve": curve.to_dict(),
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
@@ -91,7 +95,7 @@ def write_pictures(
 
 
 def clear_error(output: Path) -> None:
-    """Remove what an earlier start failed with: a requeued job has the same output folder."""
+    """Remove the error of an earlier start: a requeued job has the same output folder."""
     if not output.is_dir():
         return
     (output / ERROR_NAME).unlink(missing_ok=True)
@@ -100,7 +104,7 @@ def clear_error(output: Path) -> None:
 
 
 def write_error(output: Path, error: Exception) -> None:
-    """Write error.json, unless another rank has: the first failure is the cause of the others."""
+    """Write error.json unless it exists: the first rank's failure causes those of the others."""
     path = output / ERROR_NAME
     if path.exists():
         return

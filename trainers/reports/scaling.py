@@ -1,11 +1,11 @@
-"""What more devices bring: measured, since a belief in it is dear.
+"""What more devices bring, measured.
 
 `--measure-scaling STEPS` times the same kind of step in three windows before the training:
 
 | window | who trains | on |
 |---|---|---|
 | alone | rank 0; the others wait | its share of the batch, the whole model |
-| side by side | every rank, by itself | the same |
+| side by side | every rank, without exchange | the same |
 | together | all ranks, as the training will | the whole batch |
 
 Between the first two lies what devices of a machine take from each other (cores, memory bandwidth,
@@ -39,18 +39,18 @@ class Scaling:
     alone: float
     """One device while the others idle."""
     side_by_side: float
-    """The mean of the devices, each by itself at the same time."""
+    """The mean of the devices, each working alone at the same time."""
     together: float
     """All devices together."""
 
     @property
     def efficiency(self) -> float:
-        """Of what the devices would do if each were as fast as one that is alone; 1 is ideal."""
+        """The speed as a fraction of that of as many devices that work alone; 1 is ideal."""
         return self.together / (self.devices * self.alone)
 
     @property
     def communication_fraction(self) -> float:
-        """Of the time of a step: what the exchange adds that computing does not hide.
+        """The part of a step's time that the exchange adds and computing does not hide.
 
         Small ones are within the noise, and may come out below 0.
         """
@@ -58,7 +58,7 @@ class Scaling:
 
     @property
     def contention_fraction(self) -> float:
-        """Of the speed of one device: what the others take by working at the same time."""
+        """The part of a device's speed that is lost while the others work at the same time."""
         return 1 - self.side_by_side / self.alone
 
     def report(self) -> dict[str, float]:
@@ -74,7 +74,7 @@ class Scaling:
 
 
 def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] = Run) -> Scaling:
-    """Time the three windows, `settings.measure_scaling` steps each. All ranks do it together."""
+    """Time the three windows, `settings.measure_scaling` steps each. A collective call."""
     steps = settings.measure_scaling
     share = settings.batch_size // world.size
     unchanging = dataclasses.replace(settings, learning_rate=0.0)
@@ -88,15 +88,17 @@ def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] 
     )
 
     def seconds(settings: Settings, world: World) -> float:
-        return kind(settings, dataset, world, lambda _: None).rehearse(steps)
+        return kind(settings, dataset, world, lambda _: None).time_steps(steps)
 
-    def everywhere(value: float) -> float:
-        """The sum over the ranks; it also waits for all of them."""
+    def sum_over_ranks(value: float) -> float:
+        """The sum; it also waits for all ranks."""
         return float(world.sum(torch.tensor(value, device=world.device)))
 
-    alone = everywhere(steps * share / seconds(by_itself, world.alone()) if world.is_first else 0.0)
-    side_by_side = everywhere(steps * share / seconds(by_itself, world.alone())) / world.size
-    together = everywhere(steps * settings.batch_size / seconds(unchanging, world)) / world.size
+    alone = sum_over_ranks(
+        steps * share / seconds(by_itself, world.alone()) if world.is_first else 0.0
+    )
+    side_by_side = sum_over_ranks(steps * share / seconds(by_itself, world.alone())) / world.size
+    together = sum_over_ranks(steps * settings.batch_size / seconds(unchanging, world)) / world.size
     return Scaling(devices=world.size, alone=alone, side_by_side=side_by_side, together=together)
 
 
@@ -107,18 +109,18 @@ def figures(
     device: torch.device,
     scaling: Scaling | None,
 ) -> dict[str, Any]:
-    """The speed of a run as report.json has it. What was not measured is null, and says why."""
-    told: dict[str, Any] = {**speed.report(), "peak_device_memory_bytes": peak_bytes(device)}
+    """The speed of a run for report.json. Figures that were not measured are null, with reasons."""
+    found: dict[str, Any] = {**speed.report(), "peak_device_memory_bytes": peak_bytes(device)}
     per_image, why_not = _flops_per_image(settings, dataset)
-    told["flops_per_image"] = per_image
+    found["flops_per_image"] = per_image
     mfu, why_not = (None, why_not) if per_image is None else _utilisation(speed, per_image, device)
-    told["model_flops_utilisation"] = mfu
+    found["model_flops_utilisation"] = mfu
     if why_not is not None:
-        told["model_flops_utilisation_is_null_because"] = why_not
-    told["scaling"] = None if scaling is None else scaling.report()
+        found["model_flops_utilisation_is_null_because"] = why_not
+    found["scaling"] = None if scaling is None else scaling.report()
     if scaling is None:
-        told["scaling_is_null_because"] = "--measure-scaling was not given"
-    return told
+        found["scaling_is_null_because"] = "--measure-scaling was not given"
+    return found
 
 
 def _flops_per_image(settings: Settings, dataset: Dataset) -> tuple[float | None, str | None]:

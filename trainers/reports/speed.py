@@ -1,8 +1,8 @@
-"""How fast training is, and how long it waits for data.
+"""The speed of training, and the time that it waits for data.
 
-A CPU waits when the host does. A GPU works through what the host has queued: only the time counts
-in which it had nothing to do before its next images came. CUDA events measure that on the device,
-and nobody waits for them before a step that waits for the device anyway.
+A CPU waits while the host does. A GPU works on what the host has queued: only the time counts in
+which its queue was empty until the next images came. CUDA events measure that on the device; they
+are read in steps that wait for the device anyway.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Speed:
         self._asked = (0.0, 0)
 
     def count(self, images: int) -> None:
-        """A step over so many images, of all ranks together, is done."""
+        """A step over so many images, of all ranks, is done."""
         self.images += images
         self.seconds = self.clock() - self._started
 
     @contextlib.contextmanager
     def waiting_for_data(self) -> Generator[None]:
-        """Time that this rank's device waits for its share of a batch."""
+        """Measure how long this rank's device waits for data inside the block."""
         if self.device_type == "cuda":
             idle = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             idle[0].record()

@@ -1,4 +1,4 @@
-"""Numbers as they come, to whoever listens: TensorBoard and MLflow, where they are installed.
+"""Numbers of a run while it trains, to TensorBoard and MLflow where they are installed.
 
 | to | when | a resumed run |
 |---|---|---|
@@ -9,20 +9,22 @@ Both get the curve of before the checkpoint, too, if they do not have it: the ne
 job has an output folder and an MLflow run of its own. The run is MLFLOW_RUN_ID, as Azure ML sets
 it, or else found or made by the training's fingerprint in the experiment MLFLOW_EXPERIMENT_NAME.
 
-A listener that fails is told of once and left out: it never costs a step. MLflow's requests are
-made by a thread, in batches.
+A listener that fails is logged once and dropped: it never costs a step. MLflow's requests are made
+by a thread, in batches.
 
 Sources: docs.pytorch.org (torch.utils.tensorboard, `purge_step`), mlflow.org (MlflowClient).
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -31,6 +33,8 @@ from trainers.reports.learning_curve import LearningCurve
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
+
+    from trainers.loop import Run
 
 FOLDER_NAME = "tensorboard"
 _FLUSH_SECONDS = 5  # TensorBoard shows what is in the file
@@ -48,16 +52,16 @@ class _Listener(Protocol):
 
 
 class Tracking:
-    """Tells all listeners; of rank 0.
+    """Hands every number to all listeners, on rank 0.
 
     Args:
-        listeners: told of every number, until they fail.
-        say: told of those that fail.
+        listeners: get every number, until they fail.
+        log: gets a line about each one that fails.
     """
 
-    def __init__(self, listeners: Iterable[_Listener], say: Callable[[str], None]) -> None:
+    def __init__(self, listeners: Iterable[_Listener], log: Callable[[str], None]) -> None:
         self._listeners = list(listeners)
-        self._say = say
+        self._log = log
 
     @classmethod
     def begin(
@@ -67,18 +71,18 @@ class Tracking:
         fingerprint: str,
         resumed_from_step: int,
         curve: LearningCurve,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> Self:
-        """Find who listens, and tell them what they do not have of the curve so far.
+        """Find the listeners, and give them what they lack of the curve so far.
 
         Args:
             output: the run's output folder.
-            fingerprint: of what the run does: the same for each start of it.
-            resumed_from_step: what is to come is after this one.
-            curve: of before.
-            say: told of listeners that fail.
+            fingerprint: of the training: the same for each start of a run.
+            resumed_from_step: the steps done before this start.
+            curve: of the steps done before this start.
+            log: gets a line about each listener that fails.
         """
-        tracking = cls((), say)
+        tracking = cls((), log)
 
         def listen(make: Callable[[], _Listener]) -> None:
             try:
@@ -87,26 +91,26 @@ class Tracking:
                     listener.log(step, numbers)
                 tracking._listeners.append(listener)
             except Exception as error:  # noqa: BLE001  # see above: it never costs a step
-                tracking._lose(error)
+                tracking._log_loss(error)
 
         folder = output / FOLDER_NAME
         if importlib.util.find_spec("tensorboard") is not None:
             listen(lambda: _TensorBoard(folder, resumed_from_step))
         if "MLFLOW_TRACKING_URI" in os.environ:
             if importlib.util.find_spec("mlflow") is None:
-                say("MLFLOW_TRACKING_URI is set, but mlflow is not installed: nothing is logged")
+                log("MLFLOW_TRACKING_URI is set, but mlflow is not installed: nothing is logged")
             else:
-                listen(lambda: _MLflow(fingerprint, tracking._lose))
+                listen(lambda: _MLflow(fingerprint, tracking._log_loss))
         return tracking
 
     def log(self, step: int, numbers: Numbers) -> None:
-        """After `step` steps these are the numbers."""
+        """Hand on the numbers of after `step` steps."""
         for listener in list(self._listeners):
             try:
                 listener.log(step, numbers)
             except Exception as error:  # noqa: BLE001  # see above: it never costs a step
                 self._listeners.remove(listener)
-                self._lose(error)
+                self._log_loss(error)
 
     def __enter__(self) -> Self:
         return self
@@ -121,11 +125,26 @@ class Tracking:
             try:
                 listener.close()
             except Exception as failure:  # noqa: BLE001  # see above: it never costs a step
-                self._lose(failure)
+                self._log_loss(failure)
 
-    def _lose(self, error: Exception) -> None:
-        told = str(error).splitlines()[0] if str(error) else ""
-        self._say(f"warning: metrics are not tracked any more: {type(error).__name__}: {told}")
+    def _log_loss(self, error: Exception) -> None:
+        reason = str(error).splitlines()[0] if str(error) else ""
+        self._log(f"warning: metrics are not tracked any more: {type(error).__name__}: {reason}")
+
+
+def tracked(run: Run) -> AbstractContextManager[object]:
+    """While this is open, the numbers of rank 0 of a run go to its listeners."""
+    if not run.world.is_first:
+        return contextlib.nullcontext()
+    tracking = Tracking.begin(
+        run.settings.output_dir,
+        fingerprint=run.identity.fingerprint(),
+        resumed_from_step=run.resumed_from_step,
+        curve=run.curve,
+        log=run.log,
+    )
+    run.track = tracking.log
+    return tracking
 
 
 def _points(curve: LearningCurve) -> Iterable[tuple[int, Numbers]]:
@@ -139,8 +158,7 @@ class _TensorBoard:
     def __init__(self, folder: Path, resumed_from_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # optional
 
-        # What is there is of earlier starts with the same output folder: of it, the steps up to
-        # the checkpoint stay.
+        # Earlier starts with the same output folder wrote events: those up to the checkpoint stay.
         self._has = resumed_from_step if any(folder.glob("events.*")) else 0
         self._writer = SummaryWriter(
             str(folder), purge_step=self._has + 1, flush_secs=_FLUSH_SECONDS
@@ -156,9 +174,9 @@ class _TensorBoard:
 
 
 class _MLflow:
-    def __init__(self, fingerprint: str, lose: Callable[[Exception], None]) -> None:
+    def __init__(self, fingerprint: str, log_loss: Callable[[Exception], None]) -> None:
         self._fingerprint = fingerprint
-        self._lose = lose
+        self._log_loss = log_loss
         self._queue: queue.SimpleQueue[tuple[str, float, int, int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
         self._thread.start()
@@ -186,7 +204,7 @@ class _MLflow:
             if is_ours:
                 client.set_terminated(run)
         except Exception as error:  # noqa: BLE001  # see above: it never costs a step
-            self._lose(error)
+            self._log_loss(error)
 
     def _send(self, client: MlflowClient, run: str) -> None:
         from mlflow.entities import Metric  # noqa: PLC0415  # optional

@@ -1,4 +1,4 @@
-"""What a detector finds, in the pixels of the image as it was sent, as JSON values.
+"""Detections as JSON values, in pixels of the image that was sent.
 
 The network sees every image scaled to a square: width and height by factors of their own.
 """
@@ -17,7 +17,7 @@ from trainers.detection import run_length
 from trainers.detection.scores import MASK_FROM
 
 SCORE_THRESHOLD = 0.5
-"""Less sure detections are left out, if nobody asks for another threshold."""
+"""Detections with a lower score are left out by default."""
 
 Detection = dict[str, Any]
 """`{"label", "score", "box": [left, top, right, bottom]}` and, if the network draws masks, `"mask":
@@ -33,7 +33,7 @@ def describe(
     height: int,
     score_threshold: float,
 ) -> list[Detection]:
-    """The detections on one image that are sure enough, the surest first.
+    """The detections on one image with a sufficient score, the highest first.
 
     Args:
         detected: on the CPU as torchvision has them: boxes (O, 4), labels (O,) from 1, scores (O,),
@@ -47,16 +47,16 @@ def describe(
     labels, scores = detected["labels"].tolist(), detected["scores"].tolist()
     boxes = rescaled(detected["boxes"].numpy(), square=square, width=width, height=height).tolist()
     described: list[Detection] = []
-    for place in detected["scores"].argsort(descending=True, stable=True).tolist():
-        if scores[place] < score_threshold:
+    for position in detected["scores"].argsort(descending=True, stable=True).tolist():
+        if scores[position] < score_threshold:
             break
         detection = {
-            "label": classes[labels[place] - 1],
-            "score": scores[place],
-            "box": boxes[place],
+            "label": classes[labels[position] - 1],
+            "score": scores[position],
+            "box": boxes[position],
         }
         if "masks" in detected:
-            probabilities = detected["masks"][place, 0].float().numpy()
+            probabilities = detected["masks"][position, 0].float().numpy()
             detection["mask"] = rescaled_mask(probabilities, width=width, height=height)
         described.append(detection)
     return described

@@ -2,7 +2,8 @@
 
 model.json: `{"format": 1, "architecture", "classes": [label, …], "image": {"size", "mode"},
 "metrics": {name: number}, "dataset_version", "code_version", "seed", "versions": {package:
-version}}`. What `trainers.serving.pyfunc` adds is for MLflow.
+version}}`, and `initial_model` (null, or the model of a warm start). Further files, from
+`trainers.serving.pyfunc`, are for MLflow.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A network and what is needed to use it."""
+    """A network, its classes and its input format."""
 
     network: nn.Module
     architecture: str
@@ -54,8 +55,8 @@ def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
     """Write the folder, the description last: with it the model is complete.
 
     Args:
-        folder: made if need be.
-        model: what is saved.
+        folder: created if need be.
+        model: to save.
         about: further keys of model.json.
     """
     weights: dict[str, Tensor] = {
@@ -76,13 +77,13 @@ def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
 
 
 def load_model(folder: Path, device: torch.device, own_architecture: str | None = None) -> Model:
-    """Read what `save_model` wrote.
+    """Read a model that `save_model` wrote.
 
     Args:
         folder: holds the weights and the description.
-        device: where the network shall be.
-        own_architecture: the one dotted path that the description may name. A description comes
-            from outside: it does not choose which code is imported.
+        device: for the network.
+        own_architecture: the one dotted path that the description may name. A description is
+            external input: it does not choose which code is imported.
 
     Raises:
         ModelUnreadable: the folder is incomplete, damaged, or of another format.

@@ -99,7 +99,7 @@ def write_flavour(folder: Path, versions: Mapping[str, str], *, detects: bool) -
 
 
 class PyFunc:
-    """What `mlflow.pyfunc.load_model` wraps."""
+    """The model behind `mlflow.pyfunc.load_model`."""
 
     def __init__(self, folder: Path) -> None:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -108,10 +108,10 @@ class PyFunc:
     def predict(
         self, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Label images, or find what is on them; see the module.
+        """Label images, or detect objects; see the module.
 
         Raises:
-            RequestInvalid: something is no image, or the threshold is none.
+            RequestInvalid: a file is not an image, or the threshold is not a number from 0 to 1.
         """
         import pandas as pd  # noqa: PLC0415  # MLflow brings it; training does without
 

@@ -1,4 +1,4 @@
-"""What an endpoint is asked for, out of a request's body."""
+"""Parses the body of a scoring request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, cast
 
 
 class RequestInvalid(Exception):
-    """A request that cannot be answered; the message says which part of it and why."""
+    """A malformed request; the message says which part of it, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Image files, and how sure a detector has to be of what it tells (0 to 1)."""
+    """Image files, and the least score of detections (0 to 1)."""
 
     files: list[bytes]
     score_threshold: float | None = None
@@ -25,14 +25,14 @@ def read_request(body: str | bytes) -> Request:
     """A request from JSON `{"images": [base64, …], "score_threshold"?}`, or from an image file.
 
     Raises:
-        RequestInvalid: it is neither.
+        RequestInvalid: it is neither of them.
     """
     if isinstance(body, bytes) and not body.lstrip().startswith(b"{"):
         return Request(files=[body])
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RequestInvalid(f"the body is no valid JSON: {error}") from error
+        raise RequestInvalid(f"the body is not valid JSON: {error}") from error
     fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
     images = fields.get("images")
     if not isinstance(images, list):
@@ -48,21 +48,21 @@ def from_base64(number: int, image: object) -> bytes:
     """An image file from its base64 text.
 
     Raises:
-        RequestInvalid: it is none; the message names the image by `number`.
+        RequestInvalid: it is not base64; the message names the image by `number`.
     """
     if not isinstance(image, str):
         raise RequestInvalid(f"image {number} is a {type(image).__name__}, not base64 text")
     try:
         return base64.b64decode(image, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise RequestInvalid(f"image {number} is no base64: {error}") from error
+        raise RequestInvalid(f"image {number} is not base64: {error}") from error
 
 
 def as_threshold(value: object) -> float:
     """A score threshold.
 
     Raises:
-        RequestInvalid: it is no number from 0 to 1.
+        RequestInvalid: it is not a number from 0 to 1.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise RequestInvalid(f"score_threshold is {value!r}, not a number from 0 to 1")

@@ -1,4 +1,4 @@
-"""What a model folder says of image files: what endpoints and MLflow need of a model."""
+"""Predictions of a model folder for image files, for endpoints and MLflow."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ see `trainers.serving.detections.Detection`."""
 
 
 class Scorer:
-    """A model that is ready to label images, or to find what is on them.
+    """A loaded model that labels images or detects objects.
 
     Args:
         folder: a model folder.
-        device: where the network shall be.
+        device: for the network.
         own_architecture: as in `trainers.serving.model_folder.load_model`.
 
     Attributes:
@@ -63,8 +63,8 @@ class Scorer:
             score_threshold: how sure a detector has to be, 0 to 1; None for `SCORE_THRESHOLD`.
 
         Raises:
-            RequestInvalid: one of the files is no image, there are too many, or the threshold is
-                none or for a classifier.
+            RequestInvalid: a file is not an image, there are too many, or the threshold is not a
+                number from 0 to 1 or is given for a classifier.
         """
         if len(files) > MOST_IMAGES:
             raise RequestInvalid(f"{len(files)} images; at most {MOST_IMAGES} at once")

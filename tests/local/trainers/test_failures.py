@@ -39,7 +39,7 @@ HOLDS_THE_LOCK = """
 import ctypes, pathlib, sys
 from trainers.parallelism.watchdog import Watchdog
 folder = pathlib.Path(sys.argv[1])
-with Watchdog(limit_seconds=0.2, rank=3, output=folder, tell=print):
+with Watchdog(limit_seconds=0.2, rank=3, output=folder, report=print):
     ctypes.PyDLL(None).sleep(60)  # PyDLL: with the interpreter's lock
 """
 

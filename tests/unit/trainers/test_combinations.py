@@ -22,6 +22,8 @@ REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
         ("--measure-scaling 5 --batch-size 1", "raise the batch"),
         ("--measure-scaling 5 --batch-size 7 --accumulate 4", "raise the batch"),
         ("--compile magic", "inductor"),
+        ("--microbatches 4", "add --pipeline-parallel"),
+        ("--pipeline-schedule 1f1b", "add --pipeline-parallel"),
     ],
 )
 def test_options_that_make_no_sense_together_say_what_to_change(
@@ -45,6 +47,7 @@ def test_options_that_make_no_sense_together_say_what_to_change(
         "--step-timeout-seconds 59 --peer-timeout-seconds 60",
         "--measure-scaling 5 --batch-size 8 --accumulate 4",
         "--compile aot_eager",
+        "--microbatches 4 --pipeline-schedule gpipe --pipeline-parallel 2",
     ],
 )
 def test_others_do(options: str) -> None:

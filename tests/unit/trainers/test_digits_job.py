@@ -43,7 +43,8 @@ def test_the_job_is_a_command_job_of_two_ranks() -> None:
     assert job["distribution"] == {"distributionType": "PyTorch", "processCountPerInstance": 2}
     assert "resources" not in job  # the nodes are of the rung of the ladder
     assert job["limits"]["timeout"] == "PT1H"
-    assert job["inputs"]["champion"] == {"value": "none", "jobInputType": "literal"}
+    for name in ("champion", "initial_model"):
+        assert job["inputs"][name] == {"value": "none", "jobInputType": "literal"}
     assert job["outputs"]["results"]["mode"] == "ReadWriteMount"
 
 

@@ -22,7 +22,7 @@ from trainers.serving.model_folder import Model, new_model, save_model
 
 
 class Oracle(nn.Module):
-    """Tells the class that the image's only pixel spells: its place among `classes`."""
+    """Predicts the class whose number is the image's only pixel."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -64,6 +64,28 @@ def test_accuracy_loss_and_confusion(world: World) -> None:
     assert evaluation.accuracy == 0.75
     assert evaluation.loss == pytest.approx(100 / 4)
     assert evaluation.confusion.tolist() == [[1, 0, 0], [1, 2, 0]]
+
+
+def test_the_report_lists_confusions_and_bounds_the_matrix() -> None:
+    confusion = torch.zeros(3, 4, dtype=torch.int64)
+    confusion[0, 0], confusion[1, 2], confusion[2, 1], confusion[2, 3] = 5, 2, 7, 9
+    report = Evaluation(accuracy=0, loss=0, confusion=confusion).report(["a", "b", "c"])
+    assert report == {
+        "confusion": [[5, 0, 0], [0, 0, 2], [0, 7, 0]],
+        "most_confused": [
+            {"true": "c", "predicted": "b", "images": 7},
+            {"true": "b", "predicted": "c", "images": 2},
+        ],
+    }
+
+
+def test_the_report_of_many_classes_is_small() -> None:
+    names = [f"class-{number:05d}" for number in range(3000)]
+    confusion = torch.ones(3000, 3001, dtype=torch.int64)
+    report = Evaluation(accuracy=0, loss=0, confusion=confusion).report(names)
+    assert report["confusion"] is None
+    assert len(report["most_confused"]) == 100
+    assert len(json.dumps(report, indent=2)) < 20_000
 
 
 def test_classes_are_matched_by_name_not_by_place(world: World) -> None:

@@ -18,6 +18,8 @@ def test_the_champion_may_be_none() -> None:
     assert settings_of().champion is None
     assert settings_of("--champion", "none").champion is None
     assert settings_of("--champion", "models/1").champion == Path("models/1")
+    assert settings_of("--initial-model", "none").initial_model is None
+    assert settings_of("--initial-model", "models/1").initial_model == Path("models/1")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "output_dir": Path("x"),
         "checkpoint_dir": Path("x"),
         "champion": Path("x"),
+        "initial_model": Path("x"),
         "dataset_version": "x",
         "cache_dir": Path("x"),
         "cache_gib": 7.0,
@@ -108,6 +111,12 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
     for name, value in other.items():
         changed = dataclasses.replace(settings, **{name: value})
         assert changed.fingerprint() != settings.fingerprint(), name
+
+
+def test_a_pipeline_has_defaults_of_its_own() -> None:
+    assert (settings_of().chosen_schedule, settings_of().chosen_microbatches) == ("1f1b", 4)
+    chosen = settings_of("--pipeline-schedule", "gpipe", "--microbatches", "8")
+    assert (chosen.chosen_schedule, chosen.chosen_microbatches) == ("gpipe", 8)
 
 
 def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:

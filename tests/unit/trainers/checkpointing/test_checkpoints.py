@@ -48,7 +48,7 @@ def newest(folder: CheckpointFolder) -> int | None:
         if damages == [None, None]:
             return checkpoint.step
         for damage in filter(None, damages):
-            folder.pass_over(checkpoint, damage)
+            folder.skip(checkpoint, damage)
     return None
 
 
@@ -90,7 +90,7 @@ def test_every_flipped_or_cut_byte_is_noticed(
             assert newest(folder) == 20
         payload.write_bytes(content[:-1])
         assert newest(folder) == 20
-        assert f"corrupt: {payload.name} is not what its record says" in said.lines[-1]
+        assert f"corrupt: {payload.name} differs from its record" in said.lines[-1]
         payload.unlink()
         assert newest(folder) == 20
         payload.write_bytes(content)
@@ -116,7 +116,7 @@ def test_a_record_under_another_name_is_corrupt(
     record = next(tmp_path.glob("step-00000020-*.json"))
     record.rename(record.with_name(record.name.replace("20", "40")))
     assert newest(folder) is None
-    assert "it says that it is of step 20" in said.lines[-1]
+    assert "its record has step 20" in said.lines[-1]
 
 
 def test_a_death_before_the_record_is_there_leaves_the_one_before(

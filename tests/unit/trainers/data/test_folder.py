@@ -165,7 +165,7 @@ def test_a_folder_that_is_not_there_is_no_folder_of_deleted_files(tmp_path: Path
     request = DatasetRequest(
         image_format=GREY_4, data=tmp_path / "unmounted", manifest=manifest, max_bad_fraction=1
     )
-    with pytest.raises(LaunchInvalid, match="unmounted is no folder"):
+    with pytest.raises(LaunchInvalid, match="unmounted is not a folder"):
         load_folder(request)
     with pytest.raises(LaunchInvalid, match=r"--manifest .* cannot be read"):
         load_folder(dataclasses.replace(request, data=tmp_path, manifest=tmp_path / "none"))

@@ -60,7 +60,10 @@ def test_damage_is_told(storage: str, tmp_path: Path) -> None:
     ("features", "reason"),
     [
         ({"image/encoded": b"", "label": 3}, r"an Example of \['image/encoded', 'label'\], which"),
-        ({"image/encoded": 3}, r"an Example of \['image/encoded'\], which is no sample of ours"),
+        (
+            {"image/encoded": 3},
+            r"an Example of \['image/encoded'\], which has not the features of a sample",
+        ),
         (
             {
                 "image/encoded": b"",

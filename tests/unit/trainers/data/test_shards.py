@@ -119,9 +119,9 @@ def test_without_an_index_there_are_no_shards(
     ("change", "reason"),
     [
         ({"storage": "tar"}, "tar is none of parquet"),
-        ({"storage": []}, "is no text"),
-        ({"files": "many"}, "'many' is no count"),
-        ({"classes": {"0": None}}, "None is no count"),
+        ({"storage": []}, "is not text"),
+        ({"files": "many"}, "'many' is not a count"),
+        ({"classes": {"0": None}}, "None is not a count"),
         ({"shards": [{"train": -1}]}, "not an index"),
     ],
 )

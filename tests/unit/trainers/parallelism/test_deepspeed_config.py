@@ -59,7 +59,7 @@ def test_what_is_left_to_us_is_left_to_deepspeed_and_the_rest_is_kept() -> None:
         ({"zero_optimization": {"stage": True}}, "stage is True"),
         ({"zero_optimization": {"stage": "2"}}, "stage is '2'"),
         ({"zero_optimization": {"offload_optimizer": {}}}, r"zero_optimization\.offload_optimizer"),
-        ({"zero_optimization": 2}, "no object"),
+        ({"zero_optimization": 2}, "not an object"),
     ],
     ids=str,
 )

@@ -9,42 +9,48 @@ from hypothesis import strategies as st
 
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.launch import Launch
-from trainers.parallelism.mesh import Place, place_of
+from trainers.parallelism.mesh import RankCoordinates, rank_coordinates
 from trainers.parallelism.world import World
 from trainers.settings import parse_settings
 
 COUNT = st.integers(1, 4)
 
 
-def all_places(stages: int, data_ranks: int, tensor_ranks: int) -> list[Place]:
+def coordinates_of_all(stages: int, data_ranks: int, tensor_ranks: int) -> list[RankCoordinates]:
     size = stages * data_ranks * tensor_ranks
-    return [Place.of(rank, size, stages=stages, tensor_ranks=tensor_ranks) for rank in range(size)]
+    return [
+        RankCoordinates.of_rank(rank, size, stages=stages, tensor_ranks=tensor_ranks)
+        for rank in range(size)
+    ]
 
 
 def test_parts_of_a_layer_are_neighbours_and_stages_are_far_apart() -> None:
-    places = all_places(2, 2, 2)
-    assert [place.tensor_rank for place in places] == [0, 1, 0, 1, 0, 1, 0, 1]
-    assert [place.data_rank for place in places] == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert [place.stage for place in places] == [0, 0, 0, 0, 1, 1, 1, 1]
+    all_ranks = coordinates_of_all(2, 2, 2)
+    assert [coordinates.tensor_rank for coordinates in all_ranks] == [0, 1, 0, 1, 0, 1, 0, 1]
+    assert [coordinates.data_rank for coordinates in all_ranks] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert [coordinates.stage for coordinates in all_ranks] == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
 @given(COUNT, COUNT, COUNT, st.integers(0, 50))
 def test_every_image_is_counted_once_and_seen_by_every_part_of_the_network(
     stages: int, data_ranks: int, tensor_ranks: int, images: int
 ) -> None:
-    places = all_places(stages, data_ranks, tensor_ranks)
-    assert len({(place.stage, place.data_rank, place.tensor_rank) for place in places}) == len(
-        places
-    )
+    all_ranks = coordinates_of_all(stages, data_ranks, tensor_ranks)
+    assert len(
+        {
+            (coordinates.stage, coordinates.data_rank, coordinates.tensor_rank)
+            for coordinates in all_ranks
+        }
+    ) == len(all_ranks)
     batch = torch.arange(images)
-    counted = [place.share(batch) for place in places if place.is_counted]
+    counted = [coordinates.share(batch) for coordinates in all_ranks if coordinates.is_counted]
     assert sorted(torch.cat(counted).tolist()) == batch.tolist()
-    for place in places:
-        alike = [other for other in places if other.data_rank == place.data_rank]
+    for coordinates in all_ranks:
+        alike = [other for other in all_ranks if other.data_rank == coordinates.data_rank]
         assert len(alike) == stages * tensor_ranks
-    assert sum(place.is_first_of_stage for place in places) == stages
+    assert sum(coordinates.is_first_of_stage for coordinates in all_ranks) == stages
     # Parts of one layer draw alike, all others do not.
-    assert len({place.random_stream for place in places}) == stages * data_ranks
+    assert len({coordinates.random_stream for coordinates in all_ranks}) == stages * data_ranks
 
 
 @given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 6))
@@ -52,7 +58,7 @@ def test_every_rank_has_as_many_passes_and_each_item_is_in_one(
     ranks: int, items: int, at_once: int
 ) -> None:
     of_ranks = [
-        Place(data_rank=rank, data_ranks=ranks).passes(items, at_once=at_once)
+        RankCoordinates(data_rank=rank, data_ranks=ranks).passes(items, at_once=at_once)
         for rank in range(ranks)
     ]
     assert len({len(passes) for passes in of_ranks}) == 1
@@ -62,9 +68,9 @@ def test_every_rank_has_as_many_passes_and_each_item_is_in_one(
 
 
 def test_plain_ranks_are_data_ranks() -> None:
-    place = Place.of(3, 5, stages=1, tensor_ranks=1)
-    assert (place.data_rank, place.data_ranks, place.random_stream) == (3, 5, 3)
-    assert (place.ranks_with_loss, place.is_counted) == (5, True)
+    coordinates = RankCoordinates.of_rank(3, 5, stages=1, tensor_ranks=1)
+    assert (coordinates.data_rank, coordinates.data_ranks, coordinates.random_stream) == (3, 5, 3)
+    assert (coordinates.ranks_with_loss, coordinates.is_counted) == (5, True)
 
 
 @pytest.mark.parametrize(
@@ -88,4 +94,4 @@ def test_what_does_not_fit_is_told(size: int, options: str, said: str) -> None:
         launch=Launch(size=size), device=torch.device("cpu"), timeout=dt.timedelta(seconds=1)
     )
     with pytest.raises(LaunchInvalid, match=said):
-        place_of(settings, world)
+        rank_coordinates(settings, world)

@@ -98,11 +98,11 @@ def test_a_world_of_one_does_the_work_of_one() -> None:
     values = torch.arange(5)
     assert torch.equal(world.sum(values), values)
     assert world.from_first(b"x") == b"x"
-    assert world.together("work", lambda: 7) == 7
+    assert world.run_on_all_ranks("work", lambda: 7) == 7
 
     def fail() -> None:
         raise OSError("disk")
 
     with pytest.raises(OSError, match="disk"):
-        world.together("work", fail)
+        world.run_on_all_ranks("work", fail)
     world.disconnect()

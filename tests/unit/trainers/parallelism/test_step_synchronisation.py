@@ -9,8 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.parallelism.agreement import MOST_STEPS_BETWEEN, Agreed, Agreement
 from trainers.parallelism.launch import Launch
+from trainers.parallelism.step_synchronisation import (
+    MOST_STEPS_BETWEEN,
+    StepStatus,
+    StepSynchronisation,
+)
 from trainers.parallelism.world import World
 
 
@@ -24,33 +28,35 @@ class Clock:
         return self.now
 
 
-def agree(agreement: Agreement, step: int, *, loss: float = 1.0, stop: bool = False) -> Agreed:
-    return agreement.begin(step, torch.tensor(loss), stop=stop)()
+def synchronise(
+    synchronisation: StepSynchronisation, step: int, *, loss: float = 1.0, stop: bool = False
+) -> StepStatus:
+    return synchronisation.begin(step, torch.tensor(loss), stop=stop)()
 
 
-def agreed_steps(seconds_per_step: float, steps: int) -> list[int]:
+def synchronised_steps(seconds_per_step: float, steps: int) -> list[int]:
     clock = Clock()
-    agreement = Agreement(World.join(Launch(), timeout_seconds=1), clock=clock)
+    synchronisation = StepSynchronisation(World.join(Launch(), timeout_seconds=1), clock=clock)
     found: list[int] = []
     for step in range(1, steps + 1):
         clock.now += seconds_per_step
-        if agreement.is_due(step):
-            agree(agreement, step)
+        if synchronisation.is_due(step):
+            synchronise(synchronisation, step)
             found.append(step)
     return found
 
 
 def test_long_steps_are_agreed_on_one_by_one() -> None:
-    assert agreed_steps(0.2, 5) == [1, 2, 3, 4, 5]
+    assert synchronised_steps(0.2, 5) == [1, 2, 3, 4, 5]
 
 
 def test_short_steps_are_agreed_on_ten_times_a_second() -> None:
     # Ten a second is what is assumed before the first time is known.
-    assert agreed_steps(0.01, 40) == [1, 2, 12, 22, 32]
+    assert synchronised_steps(0.01, 40) == [1, 2, 12, 22, 32]
 
 
 def test_however_short_they_are_not_many_steps_pass() -> None:
-    assert agreed_steps(0.0, 2 + 2 * MOST_STEPS_BETWEEN) == [
+    assert synchronised_steps(0.0, 2 + 2 * MOST_STEPS_BETWEEN) == [
         1,
         2,
         2 + MOST_STEPS_BETWEEN,
@@ -60,17 +66,19 @@ def test_however_short_they_are_not_many_steps_pass() -> None:
 
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_rank_alone_agrees_with_itself(*, stop: bool) -> None:
-    agreement = Agreement(World.join(Launch(), timeout_seconds=1), clock=Clock())
-    assert agree(agreement, 1, loss=0.25, stop=stop) == Agreed(0.25, is_stopping=stop)
+    synchronisation = StepSynchronisation(World.join(Launch(), timeout_seconds=1), clock=Clock())
+    assert synchronise(synchronisation, 1, loss=0.25, stop=stop) == StepStatus(
+        0.25, is_stopping=stop
+    )
 
 
 def test_a_loss_that_is_not_finite_is_handed_on() -> None:
-    agreement = Agreement(World.join(Launch(), timeout_seconds=1), clock=Clock())
-    assert math.isnan(agree(agreement, 1, loss=math.nan).mean_loss)
-    assert agreement.is_due(2)
+    synchronisation = StepSynchronisation(World.join(Launch(), timeout_seconds=1), clock=Clock())
+    assert math.isnan(synchronise(synchronisation, 1, loss=math.nan).mean_loss)
+    assert synchronisation.is_due(2)
 
 
-class Together:
+class LocalRanks:
     """Ranks that add up as a collective does: whoever asks for the sum waits for all of them."""
 
     def __init__(self, size: int) -> None:
@@ -98,8 +106,8 @@ def test_ranks_of_any_speed_agree_at_the_same_steps_on_the_same(
     seconds: list[list[float]], told_every: int, resumed_from: int
 ) -> None:
     clocks = [Clock(), Clock(), Clock()]
-    world = Together(3)
-    ranks = [Agreement(cast("World", world), clock=clock) for clock in clocks]
+    world = LocalRanks(3)
+    ranks = [StepSynchronisation(cast("World", world), clock=clock) for clock in clocks]
     for step, durations in enumerate(seconds, start=resumed_from + 1):
         for clock, duration in zip(clocks, durations, strict=True):
             clock.now += duration

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import signal
 
-from trainers.train import StopRequest
+from trainers.signals import StopRequest
 
 
 def test_sigterm_is_noted_inside_the_block_and_ends_the_process_outside() -> None:

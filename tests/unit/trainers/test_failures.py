@@ -1,0 +1,82 @@
+"""From exceptions to typed failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from trainers.errors import DataRejected
+from trainers.failures import report_failure, typed_failure, write_failure
+from trainers.parallelism.launch import Launch
+from trainers.parallelism.world import World
+from trainers.settings import Settings, parse_settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return parse_settings("", ["--output-dir", str(tmp_path), "--checkpoint-dir", str(tmp_path)])
+
+
+@pytest.fixture
+def world() -> World:
+    return World.join(Launch(), timeout_seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("error", "type_"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "OutOfMemory"),
+        (RuntimeError("CUDA error: out of memory"), "OutOfMemory"),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), "OutOfMemory"),
+        (RuntimeError("put_ does not have a deterministic implementation"), "LaunchInvalid"),
+        (dist.DistNetworkError("the client socket has timed out"), "PeerFailed"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer"), "PeerFailed"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "RuntimeError"),
+    ],
+)
+def test_exceptions_of_torch_become_typed(
+    error: Exception, type_: str, settings: Settings, world: World
+) -> None:
+    assert type(typed_failure(error, settings, world)).__name__ == type_
+
+
+def test_a_rank_that_never_connects_is_a_failure_of_a_peer(settings: Settings) -> None:
+    error = dist.DistStoreError("Timed out after 2 seconds waiting for clients")
+    assert type(typed_failure(error, settings, None)).__name__ == "PeerFailed"
+
+
+def test_the_traceback_of_an_unknown_exception_is_on_stderr(
+    settings: Settings, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("by zero")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        fail()
+    assert report_failure(caught.value, settings, world) == 1
+    written = capsys.readouterr().err
+    assert "in fail" in written
+    assert written.endswith("ZeroDivisionError: by zero\n")
+    assert json.loads((settings.output_dir / "error.json").read_bytes())["type"] == (
+        "ZeroDivisionError"
+    )
+
+
+def test_the_exit_code_is_that_of_the_typed_failure(
+    settings: Settings, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report_failure(DataRejected("bad"), settings, world) == 65
+    assert capsys.readouterr().err == "DataRejected: bad\n"
+
+
+def test_an_output_folder_that_cannot_be_written_does_not_hide_the_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_failure(Path("/dev/null/below"), DataRejected("bad"))
+    written = capsys.readouterr().err
+    assert written.startswith("DataRejected: bad\n")
+    assert "NotADirectoryError" in written

@@ -1,0 +1,86 @@
+"""The order of work within a step, and the identity of a run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainers.data import synthetic
+from trainers.data.image_file import ImageFormat
+from trainers.loop import Run
+from trainers.parallelism.launch import Launch
+from trainers.parallelism.world import World
+from trainers.serving.model_folder import new_model, save_model
+from trainers.settings import parse_settings
+from trainers.warm_start import read_initial_model
+
+
+class NeverStop:
+    requested = False
+
+
+def a_run(folder: Path, *options: str) -> Run:
+    settings = parse_settings(
+        "",
+        [
+            *("--output-dir", str(folder), "--checkpoint-dir", str(folder)),
+            *("--dataset", "synthetic", "--synthetic-images", "32", "--synthetic-classes", "4"),
+            *("--batch-size", "16", "--image-size", "8", "--epochs", "1", "--log-every", "1"),
+            *options,
+        ],
+    )
+    world = World.join(Launch(), timeout_seconds=1)
+    dataset = synthetic.make(settings.dataset_request)
+    initial = read_initial_model(settings)
+    return Run(settings, dataset, world, lambda _: None, initial_model=initial)
+
+
+def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the host waits there until the share is read, and all work has to be queued."""
+    run = a_run(tmp_path)
+    events: list[str] = []
+
+    @contextlib.contextmanager
+    def waiting_for_data() -> Generator[None]:
+        events.append("begin to count")
+        yield
+        events.append("end of count")
+
+    def update(*_: Any) -> None:
+        events.append("update")
+
+    def prefetch(step: int) -> None:
+        events.append(f"fetch {step}")
+
+    monkeypatch.setattr(run.speed, "waiting_for_data", waiting_for_data)
+    monkeypatch.setattr(run.parallel, "step", update)
+    monkeypatch.setattr(run.feed, "prefetch", prefetch)
+    run.fit(NeverStop())
+    step = [
+        "begin to count",
+        "end of count",
+        "update",
+        "begin to count",
+        "fetch {}",
+        "end of count",
+    ]
+    assert events == [event.format(number) for number in (1, 2) for event in step]
+
+
+def test_a_run_begins_with_the_weights_of_its_initial_model(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    classes = ("0000", "0001", "0002", "0003")
+    model = new_model("resnet8", classes, ImageFormat(size=8, mode="rgb"))
+    save_model(tmp_path / "model", model, {})
+    random, warm = a_run(tmp_path), a_run(tmp_path, "--initial-model", str(tmp_path / "model"))
+    weights = warm.parallel.network.state_dict()
+    assert all(torch.equal(weights[n], w) for n, w in model.network.state_dict().items())
+    # No checkpoint of one is resumed by the other.
+    assert random.identity.fingerprint() != warm.identity.fingerprint()
