@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def alone(train: Any) -> Any:
     return train(*TRANSFORMER, *EVERY_4, ranks=1)
 
 
+@pytest.fixture(scope="session")
+def tensor_and_shards(train: Any, alone: Any) -> Any:
+    """Four ranks: tensor parallelism and FSDP."""
+    done = train(*TENSOR, *FSDP, *EVERY_4, ranks=4)
+    assert done.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
+    return done
+
+
 def test_losses_are_the_golden_ones(alone: Any) -> None:
     golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
     assert alone.losses == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
@@ -35,7 +44,6 @@ def test_losses_are_the_golden_ones(alone: Any) -> None:
 @pytest.mark.parametrize(
     ("ranks", "options"),
     [
-        (2, TRANSFORMER),
         (2, (*TENSOR, "--accumulate", "2", "--checkpoint-activations")),
         (2, (*PIPELINE, "--pipeline-schedule", "gpipe", "--checkpoint-activations")),
         (4, PIPELINE),
@@ -63,8 +71,9 @@ def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, alone: 
 def test_a_checkpoint_resumes_to_the_same_bits_and_loads_in_one_plain_process(
     options: tuple[str, ...], train: Any, alone: Any
 ) -> None:
-    undisturbed = train(*options, *EVERY_4)
+    undisturbed = train(*options, *EVERY_4, "--measure-scaling", "2")
     weights = undisturbed.weights
+    assert undisturbed.result("report")["speed"]["scaling"]["efficiency"] > 0
     assert undisturbed.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
 
     again = train(*options, *EVERY_4, folder=_back_to_step_4(undisturbed.folder))
@@ -78,16 +87,21 @@ def test_a_checkpoint_resumes_to_the_same_bits_and_loads_in_one_plain_process(
 
 
 @pytest.mark.parametrize(
-    ("saved_with", "ranks", "resumed_with"),
-    [(TRANSFORMER, 1, TENSOR), ((*TENSOR, *FSDP), 4, PIPELINE)],
+    ("saved_by", "resumed_with"),
+    [("alone", TENSOR), ("tensor_and_shards", PIPELINE)],
     ids=["1 to tensor", "4 fsdp x tensor to pipeline"],
 )
 def test_a_checkpoint_loads_whatever_saved_it(
-    saved_with: tuple[str, ...], ranks: int, resumed_with: tuple[str, ...], train: Any, alone: Any
+    saved_by: str,
+    resumed_with: tuple[str, ...],
+    train: Any,
+    alone: Any,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
-    saved = train(*saved_with, *EVERY_4, ranks=ranks)
-    assert saved.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
-    done = train(*resumed_with, folder=_back_to_step_4(saved.folder))
+    saved = request.getfixturevalue(saved_by)
+    shutil.copytree(saved.folder / "checkpoints", tmp_path / "checkpoints")
+    done = train(*resumed_with, folder=_back_to_step_4(tmp_path))
     assert "resumed from step 4\n" in done.seen
     late = {step: loss for step, loss in alone.losses.items() if step > 4}
     assert done.losses == pytest.approx(late, rel=SAME_BUT_FOR_ROUNDING)
@@ -102,9 +116,3 @@ def _back_to_step_4(folder: Path) -> Path:
 def test_a_convolutional_network_can_be_cut_too(train: Any) -> None:
     done, whole = train("--pipeline-parallel", "2"), train(ranks=1)
     assert done.losses == pytest.approx(whole.losses, rel=SAME_BUT_FOR_ROUNDING)
-
-
-@pytest.mark.parametrize("options", [TENSOR, PIPELINE], ids=["tensor", "pipeline"])
-def test_scaling_is_measured_against_one_device(options: tuple[str, ...], train: Any) -> None:
-    report = train(*options, "--measure-scaling", "2").result("report")
-    assert report["speed"]["scaling"]["efficiency"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
+
+from trainers.schedule import learning_rate
 
 # The losses of the run without options, as one x86-64 machine had them with torch 2.13; see
 # test_train.py about the tolerance and about renewing the file.
@@ -30,6 +33,20 @@ def plain(train: Any) -> Any:
     return train(*EVERY_4, pictures=True)
 
 
+@pytest.fixture(scope="session")
+def sharded(train: Any) -> Any:
+    """The same with FSDP."""
+    return train(*FSDP, *EVERY_4)
+
+
+def before_the_last_step(done: Any, folder: Path) -> Path:
+    """A copy of a run's checkpoints without the one of step 8."""
+    shutil.copytree(done.folder / "checkpoints", folder / "checkpoints")
+    for record in (folder / "checkpoints").glob("step-00000008-*.json"):
+        record.unlink()
+    return folder
+
+
 def test_losses_are_the_golden_ones(plain: Any) -> None:
     golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
     assert plain.losses == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
@@ -38,12 +55,8 @@ def test_losses_are_the_golden_ones(plain: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        FSDP,
-        (*FSDP, "--keep-gathered"),
-        ("--accumulate", "3"),
-        (*FSDP, "--accumulate", "2"),
-        ("--channels-last",),
-        ("--checkpoint-activations",),
+        (*FSDP, "--keep-gathered", "--accumulate", "2"),
+        ("--accumulate", "3", "--channels-last", "--checkpoint-activations"),
         (*FSDP, "--checkpoint-activations", "--channels-last"),
         ("--compile", "eager"),
         (*FSDP, "--compile", "aot_eager"),
@@ -58,9 +71,11 @@ def test_what_changes_speed_or_memory_does_not_change_the_loss(
     assert done.result("metrics")["accuracy"] == plain.result("metrics")["accuracy"]
 
 
-def test_fsdp_leaves_the_same_plain_weights_as_ddp(train: Any, plain: Any) -> None:
+def test_fsdp_leaves_the_same_plain_weights_as_ddp(sharded: Any, plain: Any) -> None:
     """Sums of two do not depend on their order, so that here not a bit differs."""
-    assert train(*FSDP).weights == plain.weights
+    assert sharded.losses == plain.losses
+    assert sharded.weights == plain.weights
+    assert sharded.result("metrics")["accuracy"] == plain.result("metrics")["accuracy"]
 
 
 @pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
@@ -70,28 +85,30 @@ def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, plain: 
     assert done.losses == pytest.approx(plain.losses, rel=BF16_TOLERANCE)
 
 
-def test_a_scaled_rate_is_the_rate_that_is_said(train: Any, plain: Any) -> None:
-    """0.0125 for a batch of 4 is 0.05 for one of 16; 0.2 epochs of warm-up are the default step."""
+def test_a_rate_is_scaled_and_warms_up_as_the_options_say(train: Any) -> None:
+    """0.0125 for a batch of 4 is 0.05 for one of 16; an epoch has four steps."""
     scaled = ("--learning-rate", "0.0125", "--scale-learning-rate-from", "4")
-    done = train(*scaled, "--warm-up-epochs", "0.2")
-    assert done.weights == plain.weights
-    slower = train(*scaled, "--warm-up-epochs", "1")
-    assert slower.losses[1] == plain.losses[1]
-    assert slower.losses[8] != plain.losses[8]
+    curve = train(*scaled, "--warm-up-epochs", "1").result("report")["curve"]["train"]
+    expected = [learning_rate(step, steps=8, peak=0.05, warm_up=4) for step in range(8)]
+    assert [point["learning_rate"] for point in curve] == expected
 
 
 @pytest.mark.parametrize(
     ("saved_with", "ranks", "resumed_with"),
-    [((), 2, FSDP), (FSDP, 3, ()), (FSDP, 1, FSDP), ((), 3, FSDP)],
+    [("plain", 2, FSDP), ("sharded", 3, ()), ("sharded", 1, FSDP), ("plain", 3, FSDP)],
     ids=["ddp to fsdp", "2 fsdp to 3 ddp", "2 fsdp to 1", "2 ddp to 3 fsdp"],
 )
 def test_a_checkpoint_loads_whatever_saved_it(
-    saved_with: tuple[str, ...], ranks: int, resumed_with: tuple[str, ...], train: Any, plain: Any
+    saved_with: str,
+    ranks: int,
+    resumed_with: tuple[str, ...],
+    train: Any,
+    plain: Any,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
-    saved = train(*saved_with, *EVERY_4)
-    for record in (saved.folder / "checkpoints").glob("step-00000008-*.json"):
-        record.unlink()
-    done = train(*resumed_with, ranks=ranks, folder=saved.folder)
+    folder = before_the_last_step(request.getfixturevalue(saved_with), tmp_path)
+    done = train(*resumed_with, ranks=ranks, folder=folder)
     assert "resumed from step 4\n" in done.seen
     late = {step: loss for step, loss in plain.losses.items() if step > 4}
     assert done.losses == pytest.approx(late, rel=SAME_BUT_FOR_ROUNDING)
@@ -124,9 +141,25 @@ def test_a_resumed_run_ends_in_the_same_bits_buffers_and_all(
     assert again.weights == weights
 
 
-def test_a_batch_too_small_for_its_passes_is_refused(train: Any) -> None:
-    failed = train("--accumulate", "9", code=1)
-    assert "2 ranks and 9 passes" in failed.result("error")["message"]
+def test_a_warm_start_begins_with_the_weights_of_a_model(train: Any, plain: Any) -> None:
+    """With a rate that changes no weight, what is left is what the run began with."""
+    model = str(plain.folder / "results" / "model")
+    done = train("--initial-model", model, "--epochs", "1", "--learning-rate", "1e-30")
+    assert done.weights == plain.weights
+    assert plain.result("metrics")["warm_start"] == 0
+    assert done.result("metrics")["warm_start"] == 1
+    lineage = done.result("report")["initial_model"]
+    assert lineage == done.result("model/model")["initial_model"]
+    assert lineage["dataset_version"] == plain.result("report")["dataset_version"]
+    assert lineage["weights_sha256"] == hashlib.sha256(plain.weights).hexdigest()
+
+
+def test_an_initial_model_of_other_classes_ends_all_ranks(train: Any, plain: Any) -> None:
+    model = str(plain.folder / "results" / "model")
+    failed = train("--initial-model", model, "--synthetic-classes", "5", code=1)
+    error = failed.result("error")
+    assert error["type"] == "InitialModelMismatch"
+    assert "only in the data: 0004" in error["message"]
 
 
 def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
@@ -141,19 +174,6 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     held_out = report["curve"]["held_out"]
     metrics = plain.result("metrics")
     assert [(p["step"], p["accuracy"]) for p in held_out] == [(8, metrics["accuracy"])]
-
-
-@pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
-def test_scaling_is_measured_without_a_trace_in_the_training(
-    options: tuple[str, ...], train: Any, plain: Any
-) -> None:
-    done = train(*options, "--measure-scaling", "2")
-    assert done.weights == plain.weights
-    scaling = done.result("report")["speed"]["scaling"]
-    alone, together = scaling["images_per_second_alone"], scaling["images_per_second_together"]
-    assert alone > 0
-    assert scaling["images_per_second_side_by_side_per_device"] > 0
-    assert scaling["efficiency"] == pytest.approx(together / (2 * alone))
 
 
 def test_what_was_not_measured_is_null_and_says_why(plain: Any) -> None:
@@ -171,17 +191,20 @@ def test_the_pictures_are_there(plain: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
-def test_a_curve_goes_on_where_it_was_and_evaluating_changes_no_bit(
-    options: tuple[str, ...], train: Any, plain: Any
+def test_measuring_and_evaluating_change_no_bit_and_a_resumed_curve_goes_on(
+    options: tuple[str, ...], train: Any, plain: Any, tmp_path: Path
 ) -> None:
     often = (*options, *EVERY_4, "--evaluate-every", "1")
-    done = train(*often)
+    done = train(*often, "--measure-scaling", "2")
     assert done.weights == plain.weights
+    scaling = done.result("report")["speed"]["scaling"]
+    alone, together = scaling["images_per_second_alone"], scaling["images_per_second_together"]
+    assert alone > 0
+    assert scaling["images_per_second_side_by_side_per_device"] > 0
+    assert scaling["efficiency"] == pytest.approx(together / (2 * alone))
     curve = done.result("report")["curve"]
     assert [point["step"] for point in curve["held_out"]] == [4, 8]
-    for record in (done.folder / "checkpoints").glob("step-00000008-*.json"):
-        record.unlink()
-    again = train(*often, folder=done.folder)
+    again = train(*often, folder=before_the_last_step(done, tmp_path))
     assert "resumed from step 4\n" in again.seen
     assert min(again.losses) == 5
     assert again.result("report")["curve"] == curve

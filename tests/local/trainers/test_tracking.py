@@ -45,7 +45,7 @@ def begin(
         fingerprint="f1",
         resumed_from_step=resumed_from_step,
         curve=curve or LearningCurve(),
-        say=said.append,
+        log=said.append,
     )
 
 

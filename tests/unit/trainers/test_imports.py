@@ -21,7 +21,9 @@ from importlib.machinery import PathFinder
 allowed = {{*{(*NEEDED, *OF_TORCH, *OURS)!r}, *sys.stdlib_module_names}}
 find_spec = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *further: (
-    find_spec(name, *further) if name.partition(".")[0] in allowed else None
+    find_spec(name, *further)
+    if name.partition(".")[0] in allowed or name.startswith("_sysconfigdata")
+    else None
 )
 try:
     import yaml
