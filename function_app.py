@@ -170,8 +170,9 @@ async def cancel_run(
 
 @app.route("redrive", methods=["POST"])
 async def redrive(req: func.HttpRequest) -> func.HttpResponse:
-    """Start what was dead-lettered again, after its cause was mended."""
-    return (await http_api.redrive(clients, body=req.get_body())).to_response()
+    """Start what was dead-lettered again, as it was or with changes."""
+    answer = await http_api.redrive(clients, body=req.get_body(), now=datetime.now(UTC))
+    return answer.to_response()
 
 
 @app.route("pipelines/{name}/release", methods=["POST"])

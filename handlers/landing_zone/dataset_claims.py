@@ -32,7 +32,7 @@ def _name(pipeline: str, version: str) -> str:
 
 @activity
 def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
-    """DatasetClaim a dataset version, or learn whose it is. The answer never changes afterwards."""
+    """Claim a dataset version, or learn whose it is. The answer never changes afterwards."""
     claim = DatasetClaim(run=request.run, batch=request.batch)
     document = {"claim": claim.to_dict(), "request": request.request.to_dict()}
     dataset = request.request.dataset
@@ -60,6 +60,12 @@ def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
     if newest is None or _frozen_at(newest) <= request.dataset.frozen_at:
         return Superseded(by=None)
     return Superseded(by=newest.metadata["run"])
+
+
+def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | None:
+    """The claim on a dataset version, if there is one."""
+    document = record_store.read(clients.records, _name(pipeline, version))
+    return None if document is None else DatasetClaim.from_dict(document["claim"])
 
 
 def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | None:

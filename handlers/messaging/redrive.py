@@ -1,13 +1,19 @@
-"""Take back what was dead-lettered, after somebody mended its cause."""
+"""Take back what was dead-lettered, after somebody mended its cause, or with changed input."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.landing_zone.dataset_claims import claim_dataset, find_claim
+from handlers.landing_zone.reduced_datasets import quarantine_left_out
 from handlers.messaging.dead_letter_queue import body_text, dead_letters, text_property
-from handlers.messaging.retry_queue import retry_message
+from handlers.messaging.redrive_changes import Changes, RedriveRefused, changed_request
+from handlers.messaging.retry_queue import retry_message, run_of
 from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     REJECTED_RUNS,
@@ -17,8 +23,12 @@ from handlers.messaging.service_bus import (
     parse_body,
 )
 from handlers.notifications.outbox import Delivery
+from orchestrations.contracts.base import Contract
+from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
+from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidRequest
+from orchestrations.names import batch_id
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -28,37 +38,81 @@ logger = logging.getLogger("landfall")
 MAXIMUM = 100
 
 
-def redrive(clients: Clients, run: str | None, maximum: int) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class RedriveOrder:
+    """What is to be sent again, and how."""
+
+    run: str | None
+    """Only what belongs to this run (its id as it failed); everything when None."""
+    maximum: int
+    """How many messages at most."""
+    changes: Changes
+    """Empty, unless a run is named."""
+    by: str
+    reason: str
+    at: datetime
+    """UTC."""
+
+
+class RedrivenRun(Contract):
+    """The record of a redrive: it decides, once, what a dead-lettered run is sent again as."""
+
+    changes: Changes
+    by: str
+    reason: str
+    at: datetime
+    request: RunRequest
+
+    @property
+    def following(self) -> str:
+        """The id of the run that it starts."""
+        return run_of(self.request)
+
+
+def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
     """Put what was dead-lettered back on its queue, as its next attempt.
 
     A run goes to `retries` and a notification's delivery to `notifications`, each with the attempt
     number after the one that failed, so that the ids of runs and messages stay unique. What nobody
-    could read stays where it is, for people.
+    could read stays where it is, for people. For each run:
 
-    If the process dies between the sending and the removal, the letter stays, and the next redrive
-    sends a message of the same id: the queue drops it, or `start_attempt` finds the run there.
+    1. Derive the next attempt, with the changes.
+    2. Record it. The first record counts: of two redrives at once, or a later one, each sends what
+       is on record.
+    3. Where files are left out: claim the smaller dataset, and leave the files out from now on.
+    4. Send the message, then remove the letter.
+
+    If the process dies on the way, the letter stays, and the next redrive goes on from the record
+    and sends a message of the same id: the queue drops it, or `start_attempt` finds the run there.
+    A message that was sent waits on its queue until the run has started.
 
     Args:
-        clients: for Service Bus.
-        run: only what belongs to this run (its id as it failed); everything when None.
-        maximum: how many at most.
+        clients: for Service Bus and the records.
+        order: what is to be sent again.
 
     Returns:
-        The ids of the messages sent: of a run, the id of the run that it starts.
+        The ids of the messages sent: of a run, the id of the run that it starts. The same order
+        again gets the same answer.
 
     Raises:
+        RedriveRefused: the changes are wrong, the run was redriven with others before, or what is
+            left of its dataset is another run's.
         azure.servicebus.exceptions.ServiceBusError: some may have been redriven; call it again.
     """
     sent: list[str] = []
+    refusal: RedriveRefused | None = None
     with dead_letters(clients, REJECTED_RUNS) as letters:
         for letter in letters:
-            if len(sent) == maximum:
+            if len(sent) == order.maximum:
                 break
-            if run is not None and text_property(letter, "run") != run:
+            # What this very call sent may have failed again already.
+            if not _is_asked_for(letter, order) or letter.message_id in sent:
                 continue
-            if letter.message_id in sent:
-                continue  # what this very call sent has failed again already
-            following = _following(letter)
+            try:
+                following = _following(clients, letter, order)
+            except RedriveRefused as error:
+                refusal = error  # raised below: the letters are given back first
+                break
             if following is None:
                 continue
             queue, message = following
@@ -67,21 +121,138 @@ def redrive(clients: Clients, run: str | None, maximum: int) -> list[str]:
                 message_queues(clients).send(queue, message)
                 sent.append(message.message_id)
             letters.take(letter)
-    return sent
+    if refusal is not None:
+        raise refusal
+    done = None if order.run is None else _read(clients, order.run)
+    if done is None:
+        return sent
+    _check_same(done, order)
+    return sent or [done.following]
 
 
-def _following(letter: ServiceBusReceivedMessage) -> tuple[str, Message] | None:
+def _is_asked_for(letter: ServiceBusReceivedMessage, order: RedriveOrder) -> bool:
+    return order.run is None or text_property(letter, "run") == order.run
+
+
+def _following(
+    clients: Clients, letter: ServiceBusReceivedMessage, order: RedriveOrder
+) -> tuple[str, Message] | None:
     """The queue to put it on, and the message of the next attempt."""
     kind = text_property(letter, "kind")
     try:
         if kind == "run":
             request = parse_body(RunRequest, body_text(letter), queue=REJECTED_RUNS)
-            return RETRIES, retry_message(
-                request.model_copy(update={"attempt": request.attempt + 1})
-            )
-        if kind == "delivery":
+            return RETRIES, retry_message(_redriven(clients, request, order).request)
+        if kind == "delivery" and not order.changes.to_document():
             delivery = parse_body(Delivery, body_text(letter), queue=REJECTED_RUNS)
             return NOTIFICATIONS, delivery.following().to_message()
     except InvalidRequest as error:
         logger.warning("%s stays dead-lettered: %s", letter.message_id, error)
     return None
+
+
+def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> RedrivenRun:
+    """What a run is sent again as: steps 1 to 3."""
+    run = run_of(request)
+    redriven = _read(clients, run)
+    if redriven is None:
+        derived = RedrivenRun(
+            changes=order.changes,
+            by=order.by,
+            reason=order.reason,
+            at=order.at,
+            request=_derive(clients, request, order),
+        )
+        _check_unclaimed(clients, request, derived)
+        is_first = record_store.create(clients.records, _record(run), derived.to_dict())
+        redriven = derived if is_first else _read(clients, run)
+        assert redriven is not None, f"{_record(run)} is never deleted"
+    paths = redriven.changes.without_files
+    if paths is not None:
+        _claim(clients, redriven, run)
+        quarantine_left_out(
+            clients,
+            request.pipeline.name,
+            run,
+            request.dataset,
+            paths,
+            f"left out by {redriven.by}: {redriven.reason}",
+        )
+    return redriven
+
+
+def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRequest:
+    if not order.changes.to_document():
+        return request.model_copy(update={"attempt": request.attempt + 1})
+    run = run_of(request)
+    lineage = Redrive(run=run, by=order.by, reason=order.reason, at=order.at, record=_record(run))
+    return changed_request(clients, request, order.changes, lineage)
+
+
+def _check_unclaimed(clients: Clients, request: RunRequest, derived: RedrivenRun) -> None:
+    """Return unless what is left of the dataset is another run's already.
+
+    Raises:
+        RedriveRefused: it is.
+    """
+    pipeline, version = request.pipeline.name, derived.request.dataset.version
+    if derived.changes.without_files is None:
+        return
+    claim = find_claim(clients, pipeline, version)
+    if claim is not None and claim.run != derived.following:
+        raise _claimed_by_other(version, claim)
+
+
+def _claim(clients: Clients, redriven: RedrivenRun, run: str) -> None:
+    """Claim what is left of the dataset, as a landing would.
+
+    Raises:
+        RedriveRefused: a landing claimed it a moment ago. The record is gone then: the caller can
+            leave out other files.
+    """
+    claim = claim_dataset(
+        clients,
+        ClaimDataset(
+            request=redriven.request,
+            run=redriven.following,
+            batch=batch_id(f"redrive-{run}", redriven.at),
+        ),
+    )
+    if claim.run != redriven.following:
+        clients.records.delete_blob(_record(run))
+        raise _claimed_by_other(redriven.request.dataset.version, claim)
+
+
+def _claimed_by_other(version: str, claim: DatasetClaim) -> RedriveRefused:
+    return RedriveRefused(
+        f"without these files it is dataset version {version}, which run {claim.run} has trained "
+        "on or is about to: redrive that run if it has failed, or leave out other files",
+        kind="content-claimed",
+        where="changes.without_files",
+    )
+
+
+def _check_same(done: RedrivenRun, order: RedriveOrder) -> None:
+    """Return when an order asks for nothing else than what was done.
+
+    Raises:
+        RedriveRefused: it asks for other changes.
+    """
+    asked = order.changes.to_document()
+    if asked and asked != done.changes.to_document():
+        with_what = ", ".join(sorted(done.changes.to_document())) or "nothing"
+        raise RedriveRefused(
+            f"run {order.run} was redriven as {done.following} by {done.by} at "
+            f"{done.at.isoformat()}, with changes of {with_what}: if that run fails, redrive it",
+            kind="already-redriven",
+            where="changes",
+        )
+
+
+def _record(run: str) -> str:
+    return f"runs/{run}/redrive.json"
+
+
+def _read(clients: Clients, run: str) -> RedrivenRun | None:
+    document = record_store.read(clients.records, _record(run))
+    return None if document is None else RedrivenRun.from_dict(document)

@@ -31,8 +31,9 @@ from handlers.configuration.settings import Settings
 from handlers.durable.instances import LIVE, exists, find_instances, is_live, wake_up
 from handlers.durable.starting import start_once
 from handlers.durable.status_documents import landing_document, run_document
-from handlers.messaging.redrive import MAXIMUM
+from handlers.messaging.redrive import MAXIMUM, RedriveOrder
 from handlers.messaging.redrive import redrive as redrive_letters
+from handlers.messaging.redrive_changes import Changes, RedriveRefused
 from handlers.notifications.receiver_addresses import ReceiverRefused, check_literal, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.triggers.problem_details import Answer, Problem
@@ -52,6 +53,8 @@ INBOUND_SECRET_SETTING = "INBOUND_WEBHOOK_SECRET"  # noqa: S105 - the name of a 
 IDEMPOTENCY_HEADER = "idempotency-key"
 IDEMPOTENCY_KEY_LIMIT_CHARACTERS = 255
 BODY_LIMIT_BYTES = 20_000
+# Holds the paths of so many files as may be left out.
+REDRIVE_LIMIT_BYTES = 1_000_000
 STATES: frozenset[str] = frozenset(get_args(RunState))
 # Instance ids go into the durable client's URLs as they are.
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
@@ -94,6 +97,9 @@ class Redrive(Body):
 
     run: str | None = None
     maximum: int = Field(default=10, ge=1, le=MAXIMUM)
+    changes: Changes = Changes()
+    by: str = Field(default="a caller of the HTTP API", min_length=1, max_length=100)
+    reason: str = Field(default="no reason was given", min_length=1, max_length=300)
 
 
 async def start_run(
@@ -277,13 +283,31 @@ async def cancel_run(
     return _accepted(run)
 
 
-async def redrive(clients: Clients, *, body: bytes = b"") -> Answer:
-    """Start what was dead-lettered again: one run's, or up to `maximum` messages."""
+async def redrive(clients: Clients, *, body: bytes = b"", now: datetime) -> Answer:
+    """Start what was dead-lettered again: one run's, or up to `maximum` messages.
+
+    A run can be started with changes. The same request again gets the same answer.
+    """
     try:
-        asked = _parse(Redrive, body)
+        asked = _parse(Redrive, body, limit_bytes=REDRIVE_LIMIT_BYTES)
+        if asked.run is None and asked.changes.to_document():
+            raise Problem(  # noqa: TRY301 - one exit for all problems
+                400, "invalid-request", "changes are for one run: name it", where="run"
+            )
+        order = RedriveOrder(
+            run=asked.run,
+            maximum=asked.maximum,
+            changes=asked.changes,
+            by=asked.by,
+            reason=asked.reason,
+            at=now,
+        )
+        redriven = await asyncio.to_thread(redrive_letters, clients, order)
     except Problem as problem:
         return problem.to_answer()
-    redriven = await asyncio.to_thread(redrive_letters, clients, asked.run, asked.maximum)
+    except RedriveRefused as refusal:
+        status = 400 if refusal.kind == "invalid-request" else 409
+        return Problem(status, refusal.kind, str(refusal), where=refusal.where).to_answer()
     if asked.run is not None and not redriven:
         return Problem(
             404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
@@ -332,24 +356,34 @@ def _not_found(instance: str) -> Problem:
     return Problem(404, "unknown-run", f"there is no run {instance!r}; see GET /api/runs")
 
 
-def _check_length(body: bytes) -> None:
-    if len(body) > BODY_LIMIT_BYTES:
-        raise Problem(
-            413, "invalid-request", f"a body of {len(body)} bytes is over {BODY_LIMIT_BYTES}"
-        )
+def _check_length(body: bytes, limit_bytes: int = BODY_LIMIT_BYTES) -> None:
+    if len(body) > limit_bytes:
+        raise Problem(413, "invalid-request", f"a body of {len(body)} bytes is over {limit_bytes}")
 
 
-def _parse(kind: type[Parsed], body: bytes) -> Parsed:
-    _check_length(body)
+def _parse(kind: type[Parsed], body: bytes, *, limit_bytes: int = BODY_LIMIT_BYTES) -> Parsed:
+    _check_length(body, limit_bytes)
     try:
         return kind.model_validate_json(body.strip() or b"{}")
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
-        known = ", ".join(kind.model_fields)
+        known = ", ".join(_model_at(kind, first["loc"]).model_fields)
         raise Problem(
             400, "invalid-request", f"{where}: {first['msg']}; keys are: {known}", where=where
         ) from None
+
+
+def _model_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The innermost model on the way to a place in a body."""
+    for part in location:
+        field = kind.model_fields.get(str(part))
+        types = () if field is None else (field.annotation, *get_args(field.annotation))
+        inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
+        if not inner:
+            break
+        kind = inner[0]
+    return kind
 
 
 def _check_callback(url: str, settings: Settings) -> None:

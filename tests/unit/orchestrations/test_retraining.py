@@ -29,6 +29,7 @@ from orchestrations.contracts.jobs import (
     Results,
     SubmitJob,
 )
+from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.notifications import PublishNotification
 from orchestrations.contracts.retraining import RunInput
@@ -525,3 +526,31 @@ def test_the_types_of_errors_survive_the_durable_boundary() -> None:
         error = parse_fault(text)
         assert type(error) is TransientError
         assert "Stack" not in str(error)
+
+
+def test_a_redriven_run_tells_what_was_changed_and_has_its_own_number_of_attempts() -> None:
+    redrive = Redrive(
+        run=run_id("digits", DATASET.version, 3),
+        by="ada" * 30,
+        reason="\N{SNOWMAN}" * 300,  # twelve bytes each, as the extension counts them
+        at=START,
+        last_attempt=5,
+        record="runs/r/redrive.json",
+    )
+    request = run_request(4).model_copy(update={"redrive": redrive})
+    cluster = Cluster([(0, "running"), (60, "failed")])
+    name = run_id("digits", DATASET.version, 4)
+    given = RunInput(request=request).to_dict()
+    instance = cluster.simulation.start("retraining", name, given)
+    cluster.simulation.run()
+    # The pipeline allows three attempts, the redrive a fifth.
+    (scheduled,) = cluster.requests("schedule_retry")
+    assert scheduled.request == request.model_copy(update={"attempt": 5})
+    for status in instance.statuses:
+        assert 2 * len(json.dumps(status)) <= STATUS_LIMIT_BYTES
+        told = RunStatus.from_dict(status).redrive
+        assert told is not None
+        assert (told.run, told.last_attempt) == (redrive.run, 5)
+    notified = [each.notification for each in cluster.requests("publish_notification")]
+    assert [each.kind for each in notified] == ["started", "retrying"]
+    assert all(each.status.redrive is not None for each in notified)

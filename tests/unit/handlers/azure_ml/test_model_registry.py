@@ -15,6 +15,7 @@ from handlers.azure_ml.model_registry import (
     find_champion,
     register_model,
 )
+from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import results_record
@@ -67,6 +68,35 @@ def test_registers_the_jobs_model_with_its_lineage(world: World) -> None:
         "landfall.results": results_record(RUN),
         "metrics.accuracy": "0.9",
         "metrics.loss": "1.0",
+    }
+
+
+def test_a_redriven_runs_model_says_what_was_changed(world: World) -> None:
+    redrive = Redrive(
+        run="digits-aa-3",
+        by="ada",
+        reason="out of memory",
+        at=FROZEN_AT,
+        compute=PIPELINE.compute[1],
+        files_left_out=2,
+        record="runs/digits-aa-3/redrive.json",
+    )
+    register_model(world.clients, REQUEST.model_copy(update={"redrive": redrive}))
+    kept = world.workspace.models.get("digits", str(FIRST))
+    assert kept.tags["landfall.redriven-from"] == "digits-aa-3"
+    changes = {
+        name.removeprefix("landfall.redrive."): value
+        for name, value in kept.properties.items()
+        if name.startswith("landfall.redrive.")
+    }
+    assert json.loads(changes.pop("compute"))["cluster"] == "dedicated"
+    assert changes == {
+        "run": "digits-aa-3",
+        "by": "ada",
+        "reason": "out of memory",
+        "at": "2026-11-21T09:30:00Z",
+        "files_left_out": "2",
+        "record": "runs/digits-aa-3/redrive.json",
     }
 
 

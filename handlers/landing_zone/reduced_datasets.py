@@ -1,0 +1,93 @@
+"""A frozen dataset without some of its files, which a person names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from azure.core.exceptions import ResourceExistsError
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.errors import InvalidRequest
+from orchestrations.manifest import MLTABLE, encode_manifest
+from orchestrations.names import dataset_version
+
+NAMED_LIMIT = 3
+
+
+class FilesUnknown(InvalidRequest):
+    """Files that a dataset does not hold, or that are all it holds."""
+
+
+def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence[str]) -> Dataset:
+    """Freeze what a dataset holds without some files, as a dataset of its own.
+
+    The same files again give the same version and the same manifest.
+
+    Args:
+        clients: for the records.
+        pipeline: whose dataset.
+        dataset: frozen before.
+        paths: as its manifest has them.
+
+    Raises:
+        FilesUnknown: the dataset lacks one of them, or nothing would be left.
+    """
+    left_out = frozenset(paths)
+    lines = list(read_manifest(clients, dataset))
+    unknown = sorted(left_out - {line.path for line in lines})
+    if unknown:
+        named = ", ".join(repr(path) for path in unknown[:NAMED_LIMIT])
+        raise FilesUnknown(
+            f"dataset version {dataset.version} has no {named}"
+            + (f" and {len(unknown) - NAMED_LIMIT} more" if len(unknown) > NAMED_LIMIT else "")
+            + f": give paths as {dataset.manifest_path}/{MANIFEST_FILE} has them, relative to the "
+            "pipeline's prefix"
+        )
+    kept = [line for line in lines if line.path not in left_out]
+    if not kept:
+        raise FilesUnknown(f"nothing would be left of dataset version {dataset.version}")
+    version = dataset_version(kept)
+    folder = f"manifests/{pipeline}/{version}"
+    # The manifest last: a folder that has it is whole.
+    for name, content in (
+        ("MLTable", MLTABLE.encode()),
+        (MANIFEST_FILE, "".join(encode_manifest(kept)).encode()),
+    ):
+        with contextlib.suppress(ResourceExistsError):
+            clients.records.upload_blob(f"{folder}/{name}", content, overwrite=False)
+    return dataset.model_copy(
+        update={
+            "version": version,
+            "blobs": len(kept),
+            "bytes": sum(line.size for line in kept),
+            "quarantined": dataset.quarantined + len(left_out),
+            "manifest_path": folder,
+        }
+    )
+
+
+def quarantine_left_out(
+    clients: Clients, pipeline: str, run: str, dataset: Dataset, paths: Sequence[str], reason: str
+) -> None:
+    """Leave files out of later manifests, too, until they are written again.
+
+    Args:
+        clients: for the records.
+        pipeline: whose dataset.
+        run: the run that was dead-lettered.
+        dataset: the one that holds them.
+        paths: of the files.
+        reason: who left them out, and why.
+    """
+    left_out = frozenset(paths)
+    entries = [
+        {"path": line.path, "etag": line.etag, "reason": reason, "run": run}
+        for line in read_manifest(clients, dataset)
+        if line.path in left_out
+    ]
+    # Beside what the run's trainer refused, which has the run's own name.
+    record_store.replace(clients.records, f"quarantine/{pipeline}/{run}_left-out.json", entries)

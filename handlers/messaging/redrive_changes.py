@@ -1,0 +1,124 @@
+"""What a caller may change when a dead-lettered run is sent again, and the run that comes of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.configurations import resolve_configuration
+from handlers.landing_zone.reduced_datasets import FilesUnknown, leave_out
+from orchestrations.contracts.configurations import ResolveConfiguration
+from orchestrations.contracts.lineage import Redrive
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.errors import InvalidPipeline, PermanentError
+from orchestrations.pipeline import ComputeOption, Limits
+
+ATTEMPTS_LIMIT = 20
+FILES_LIMIT = 1_000
+# What an earlier redrive has changed stays changed.
+CARRIED_ON = ("compute", "limits", "last_attempt", "job", "files_left_out")
+
+RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed"]
+
+
+class RedriveRefused(PermanentError):
+    """A redrive that is not done; the message says how to mend it."""
+
+    def __init__(self, message: str, *, kind: RefusalKind, where: str) -> None:
+        super().__init__(message)
+        self.kind: RefusalKind = kind
+        self.where = where
+        """The key of the request that is wrong."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LimitChanges(_Body):
+    """Limits that replace those of the pipeline; one that is left out stays."""
+
+    queued_seconds: float | None = Field(default=None, gt=0)
+    running_seconds: float | None = Field(default=None, gt=0, le=21 * 86_400)
+
+
+class Changes(_Body):
+    """What is changed; what is left out stays as it was when the run failed."""
+
+    compute: ComputeOption | None = None
+    """The only compute option, with the keys of `compute` in `pipeline.yml`."""
+    limits: LimitChanges | None = None
+    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_LIMIT)
+    """So many attempts, the next one included."""
+    job: Literal["deployed"] | None = None
+    """`job.yml` as it is deployed now, instead of the one that was frozen with the run."""
+    without_files: list[str] | None = Field(default=None, min_length=1, max_length=FILES_LIMIT)
+    """Paths below the pipeline's prefix, as manifests have them."""
+
+    @field_validator("without_files")
+    @classmethod
+    def _distinct(cls, paths: list[str] | None) -> list[str] | None:
+        return None if paths is None else sorted(set(paths))
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain JSON types, without what is left out; empty when nothing is changed."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def changed_request(
+    clients: Clients, request: RunRequest, changes: Changes, redrive: Redrive
+) -> RunRequest:
+    """The next attempt at a run, with changes.
+
+    Nothing comes of it but records that are named by their content: it may be called again.
+
+    Args:
+        clients: for the records.
+        request: of the run that was dead-lettered.
+        changes: what the caller asked for.
+        redrive: who changes it, and why; what is changed is added.
+
+    Raises:
+        RedriveRefused: the dataset has no such file, or no other one, or the pipeline is not
+            deployed any more.
+    """
+    pipeline, dataset, before = request.pipeline, request.dataset, request.redrive
+    lineage: dict[str, Any] = {}
+    if before is not None:
+        lineage = {name: getattr(before, name) for name in CARRIED_ON}
+    if changes.compute is not None:
+        lineage["compute"] = changes.compute
+        pipeline = pipeline.model_copy(update={"compute": [changes.compute]})
+    if changes.limits is not None:
+        asked = changes.limits.model_dump(exclude_none=True)
+        lineage["limits"] = Limits(**pipeline.limits.model_dump() | asked)
+        pipeline = pipeline.model_copy(update={"limits": lineage["limits"]})
+    if changes.attempts is not None:
+        lineage["last_attempt"] = request.attempt + changes.attempts
+    if changes.job is not None:
+        lineage["job"] = _deployed_configuration(clients, pipeline.name)
+    if changes.without_files is not None:
+        try:
+            dataset = leave_out(clients, pipeline.name, dataset, changes.without_files)
+        except FilesUnknown as error:
+            raise RedriveRefused(
+                str(error), kind="invalid-request", where="changes.without_files"
+            ) from error
+        lineage["files_left_out"] = lineage.get("files_left_out", 0) + len(changes.without_files)
+    return request.model_copy(
+        update={
+            "pipeline": pipeline,
+            "dataset": dataset,
+            "attempt": request.attempt + 1,
+            "redrive": redrive.model_copy(update=lineage),
+        }
+    )
+
+
+def _deployed_configuration(clients: Clients, pipeline: str) -> str:
+    try:
+        return resolve_configuration(clients, ResolveConfiguration(pipeline=pipeline)).hash
+    except InvalidPipeline as error:
+        raise RedriveRefused(str(error), kind="invalid-request", where="changes.job") from error

@@ -1,0 +1,220 @@
+"""Dead letters are sent again, as they were or with changes, twice, and after dying on the way."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusReceivedMessage
+
+from handlers.configuration import record_store
+from handlers.landing_zone.dataset_claims import claim_dataset, find_claim
+from handlers.landing_zone.manifests import read_quarantine
+from handlers.messaging.dead_letter_queue import DeadLetters, Rejected, sweep
+from handlers.messaging.redrive import RedriveOrder, redrive
+from handlers.messaging.redrive_changes import Changes, RedriveRefused
+from handlers.messaging.retry_queue import handle_retry, parse_retry
+from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queues
+from orchestrations.contracts.landing import ClaimDataset
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.manifest import ManifestLine, encode_manifest
+from orchestrations.names import dataset_version
+from tests.local.handlers.world_with_messaging import Namespace, World
+from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import DATASET, run_request
+
+PREFIX = f"digits-{DATASET.version}"
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+LINES = [ManifestLine(path=path, size=100, md5="0" * 32, etag=path) for path in ("a", "b", "c")]
+
+
+def dead_letter_runs(world: World, *attempts: int) -> None:
+    """As `dead_letter` does for each; at once, for the SDK takes a second to close a receiver."""
+    letters = [
+        Rejected(
+            message_id=f"{PREFIX}-{attempt}",
+            kind="run",
+            body=run_request(attempt).model_dump_json(),
+            reason="JobFailed",
+            description="out of attempts",
+            run=f"{PREFIX}-{attempt}",
+        ).to_message()
+        for attempt in attempts
+    ]
+    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    assert sweep(world.clients) >= len(letters)
+
+
+def send_again(world: World, run: str | None, maximum: int = 10, **changes: Any) -> list[str]:
+    order = RedriveOrder(
+        run=run,
+        maximum=maximum,
+        changes=Changes.model_validate(changes),
+        by="ada",
+        reason="mended",
+        at=NOW,
+    )
+    return redrive(world.clients, order)
+
+
+def requests(namespace: Namespace) -> list[RunRequest]:
+    return [parse_retry(str(each)) for each in namespace.take(RETRIES)]
+
+
+@pytest.fixture
+def manifest(world: World) -> None:
+    world.clients.records.upload_blob(
+        f"{DATASET.manifest_path}/manifest.jsonl", "".join(encode_manifest(LINES)), overwrite=True
+    )
+
+
+def die(letters: DeadLetters, message: ServiceBusReceivedMessage) -> None:
+    """In the place of `DeadLetters.take`: the process dies between sending and removing."""
+    del message
+    letters.release()  # as the broker does when the dead process's lock has expired
+    raise KeyboardInterrupt
+
+
+def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
+    world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable = Rejected(
+        message_id="unreadable", kind="message", body="?", reason="InvalidRequest", description=""
+    )
+    message_queues(world.clients).send(REJECTED_RUNS, unreadable.to_message())
+    dead_letter_runs(world, 40, 42, 44)
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "take", die)
+        with pytest.raises(KeyboardInterrupt):
+            send_again(world, f"{PREFIX}-42")
+
+    assert send_again(world, f"{PREFIX}-42") == [f"{PREFIX}-43"]
+    # The others were given back: nobody has to wait for a lock.
+    assert send_again(world, None, 1) == [f"{PREFIX}-41"]
+    assert [each.attempt for each in requests(namespace)] == [43, 41]
+    left = [str(each.message_id) for each in namespace.take_dead(REJECTED_RUNS)]
+    assert left == ["unreadable", f"{PREFIX}-44"]
+
+
+def test_a_run_that_was_dead_lettered_twice_is_redriven_once(
+    world: World, namespace: Namespace
+) -> None:
+    letters = [
+        Rejected(
+            message_id=f"copy-{copy}",  # as if the second came when the first's id was forgotten
+            kind="run",
+            body=run_request(50).model_dump_json(),
+            reason="JobFailed",
+            description="out of attempts",
+            run=f"{PREFIX}-50",
+        ).to_message()
+        for copy in range(2)
+    ]
+    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    assert sweep(world.clients) >= 2
+    assert send_again(world, f"{PREFIX}-50") == [f"{PREFIX}-51"]
+    assert [each.attempt for each in requests(namespace)] == [51]
+    left = [each.body for each in namespace.take_dead(REJECTED_RUNS)]
+    assert not any(run_request(50).model_dump_json().encode() in b"".join(body) for body in left)
+
+
+async def test_the_first_redrive_of_a_run_decides_and_can_be_repeated(
+    world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letter_runs(world, 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "take", die)
+        with pytest.raises(KeyboardInterrupt):
+            send_again(world, f"{PREFIX}-60", attempts=2)
+    # It goes on as recorded, whoever calls: the caller with other changes is told.
+    with pytest.raises(RedriveRefused, match=f"redriven as {PREFIX}-61 by ada") as refused:
+        send_again(world, f"{PREFIX}-60", attempts=3)
+    assert (refused.value.kind, refused.value.where) == ("already-redriven", "changes")
+    for _ in range(2):
+        assert send_again(world, f"{PREFIX}-60", attempts=2) == [f"{PREFIX}-61"]
+    (request,) = requests(namespace)
+    assert (request.attempt, request.retry.attempts) == (61, 62)
+    assert namespace.take_dead(REJECTED_RUNS) == []
+
+    # The message stays on its queue until the run is started, however often that fails.
+    hub: Any = TaskHub()
+
+    async def refuse(*_: Any) -> str:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hub, "start_new", refuse)
+        with pytest.raises(ConnectionError):
+            await handle_retry(world.clients, hub, request.model_dump_json())
+    for _ in range(2):
+        await handle_retry(world.clients, hub, request.model_dump_json())
+    assert hub.started == [f"{PREFIX}-61"]
+
+
+def test_of_two_redrives_at_once_one_decides(world: World, namespace: Namespace) -> None:
+    dead_letter_runs(world, 65)
+
+    def try_with(attempts: int) -> list[str] | str:
+        try:
+            return send_again(world, f"{PREFIX}-65", attempts=attempts)
+        except RedriveRefused as refusal:
+            return refusal.kind
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(try_with, (2, 3)))
+    # One may not have seen the letter, which the other had in its hand: asked again, it is told.
+    answers = [try_with(2), try_with(3)]
+    assert sorted(answers, key=str) == sorted([[f"{PREFIX}-66"], "already-redriven"], key=str)
+    (request,) = requests(namespace)
+    assert request.retry.attempts == (67 if answers[0] == [f"{PREFIX}-66"] else 68)
+
+
+@pytest.mark.usefixtures("manifest")
+def test_without_files_it_is_claimed_trained_on_and_stays_without_them(
+    world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letter_runs(world, 70)
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "take", die)
+        with pytest.raises(KeyboardInterrupt):
+            send_again(world, f"{PREFIX}-70", without_files=["a"])
+    # A redrive of everything sends the same smaller dataset, and not the whole one.
+    (following,) = send_again(world, None, 1)
+    (request,) = requests(namespace)
+    version = request.dataset.version
+    assert (following, request.dataset.blobs) == (f"digits-{version}-71", 2)
+    claim = find_claim(world.clients, "digits", version)
+    assert claim is not None
+    assert claim.run == following
+    left_out = read_quarantine(world.clients, "digits")
+    assert left_out["a", "a"] == f"left out by ada: mended (run {PREFIX}-70)"
+    kept = record_store.read(world.clients.records, f"runs/{PREFIX}-70/redrive.json")
+    assert kept["changes"]["without_files"] == ["a"]
+    assert request.redrive is not None
+    assert request.redrive.record == f"runs/{PREFIX}-70/redrive.json"
+
+
+@pytest.mark.usefixtures("manifest")
+def test_what_is_left_may_be_trained_on_already(world: World, namespace: Namespace) -> None:
+    dead_letter_runs(world, 80)
+    with pytest.raises(RedriveRefused, match="has no 'x'"):
+        send_again(world, f"{PREFIX}-80", without_files=["x"])
+    smaller = DATASET.model_copy(update={"version": without("b")})
+    other = run_request().model_copy(update={"dataset": smaller})
+    claim_dataset(world.clients, ClaimDataset(request=other, run="other-run", batch="b@t"))
+    with pytest.raises(RedriveRefused, match="run other-run has trained") as refused:
+        send_again(world, f"{PREFIX}-80", without_files=["b"])
+    assert (refused.value.kind, refused.value.where) == (
+        "content-claimed",
+        "changes.without_files",
+    )
+    # Nothing was decided, and nobody has to wait for a lock.
+    (following,) = send_again(world, f"{PREFIX}-80", without_files=["c"])
+    assert [each.dataset.blobs for each in requests(namespace)] == [2]
+    assert following.endswith("-81")
+
+
+def without(path: str) -> str:
+    return dataset_version(line for line in LINES if line.path != path)
