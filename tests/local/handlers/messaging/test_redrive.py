@@ -191,6 +191,7 @@ def test_without_files_it_is_claimed_trained_on_and_stays_without_them(
     left_out = read_quarantine(world.clients, "digits")
     assert left_out["a", "a"] == f"left out by ada: mended (run {PREFIX}-70)"
     kept = record_store.read(world.clients.records, f"runs/{PREFIX}-70/redrive.json")
+    assert kept is not None
     assert kept["changes"]["without_files"] == ["a"]
     assert request.redrive is not None
     assert request.redrive.record == f"runs/{PREFIX}-70/redrive.json"
