@@ -15,9 +15,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from localazure.servicebus import contents, store
-from localazure.servicebus.configuration import NamespaceConfig, QueueConfig
+from localazure.servicebus.configuration import NamespaceConfiguration, Topic
 from localazure.servicebus.contents import SentMessage
-from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue, paths
+from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue
 from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import (
     Action,
@@ -61,16 +61,16 @@ class Broker:
 
     @classmethod
     async def start(
-        cls, config: NamespaceConfig, database: Database, clock: Clock = system_clock
+        cls, configuration: NamespaceConfiguration, database: Database, clock: Clock = system_clock
     ) -> Broker:
         """Load every configured entity with its messages; all are unlocked."""
-        configured = paths(config)
+        paths = [path for path, _ in configuration.entities()]
         numbers = await database.write(
-            lambda connection: {path: store.entity_id(connection, path) for path in configured}
+            lambda connection: {path: store.entity_id(connection, path) for path in paths}
         )
         for path, count in store.unconfigured_entities(database, list(numbers.values())):
             logger.warning("%s holds %d messages and is not configured", path, count)
-        broker = cls(Namespace(config, numbers), database, clock)
+        broker = cls(Namespace(configuration, numbers), database, clock)
         for entity in broker.namespace.entities:
             for sub_queue in entity.sub_queues():
                 for entry in store.entries(
@@ -95,7 +95,6 @@ class Broker:
 
     async def send(self, entity: Entity, messages: Sequence[SentMessage]) -> list[int]:
         """Accept all messages or none. Returns their sequence numbers once they are durable."""
-        config = entity.config
         messages = [contents.with_message_id(message) for message in messages]
         submissions = [
             Submission(
@@ -107,7 +106,7 @@ class Broker:
                 delivery_annotations=message.delivery_annotations,
                 annotations=message.annotations,
                 bare=message.bare,
-                duplicate_window_ms=config.duplicate_window_ms,
+                duplicate_window_ms=entity.configured.properties.duplicate_window_ms,
                 destinations=self.namespace.route(
                     entity, MessageFacts(message.properties, message.bare)
                 ),
@@ -336,16 +335,17 @@ class Broker:
         self, sub_queue: SubQueue, transition: Transition
     ) -> tuple[tuple[Destination, ...], str | None] | None:
         """Destinations of a message that leaves its entity, and the source of a dead letter."""
-        entity, config = sub_queue.entity, sub_queue.entity.config
+        entity, configured = sub_queue.entity, sub_queue.entity.configured
         if transition.action is Action.ROUTE:
             target, source = entity, None
         elif (
             transition.action is Action.DEAD_LETTER
-            and isinstance(config, QueueConfig)
-            and config.forward_dead_letters_to is not None
+            and not isinstance(configured, Topic)
+            and configured.properties.forward_dead_lettered_messages_to
             and not sub_queue.is_dead_letter
         ):
-            found = self.namespace.find(config.forward_dead_letters_to.lower())
+            path = configured.properties.forward_dead_lettered_messages_to
+            found = self.namespace.find(path.lower())
             assert found is not None  # the configuration is validated
             target, source = found, entity.path
         else:

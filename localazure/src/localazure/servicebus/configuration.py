@@ -9,8 +9,8 @@ implement are errors, so that no program runs against half of a feature.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,68 +46,16 @@ MAX_FORWARD_HOPS = 4
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CorrelationFilter:
-    """Equality conditions on a message, all of which must hold."""
-
-    system: dict[str, str] = field(default_factory=dict[str, str])
-    """Field of the AMQP properties section to expected value."""
-    application: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Application property to expected value."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueConfig:
-    """A queue or a subscription. Durations in ms."""
-
-    path: str
-    """`queue` or `topic/Subscriptions/name`, in the case of the file."""
-    lock_ms: int = DEFAULT_LOCK // _MILLISECOND
-    max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
-    default_ttl_ms: int | None = None
-    dead_letters_expired: bool = False
-    duplicate_window_ms: int | None = None
-    """None without duplicate detection."""
-    forward_to: str | None = None
-    forward_dead_letters_to: str | None = None
-    rules: tuple[CorrelationFilter, ...] = (CorrelationFilter(),)
-    """Of a subscription: it gets messages that match any rule. The default rule matches all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicConfig:
-    """A topic with its subscriptions."""
-
-    path: str
-    subscriptions: tuple[QueueConfig, ...]
-    default_ttl_ms: int | None = None
-    duplicate_window_ms: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamespaceConfig:
-    """All entities of the file."""
-
-    queues: tuple[QueueConfig, ...] = ()
-    topics: tuple[TopicConfig, ...] = ()
-
-
-def load(file: Path) -> NamespaceConfig:
+def load(file: Path) -> NamespaceConfiguration:
     """Read the file. A missing file declares no entities.
 
     Raises:
         ConfigurationError: the file is not valid, or needs a feature that this broker lacks.
     """
     if not file.exists():
-        return NamespaceConfig()
+        return NamespaceConfiguration()
     (namespace,) = read_configuration(file, _Document).user_config.namespaces
-    return NamespaceConfig(
-        queues=tuple(item.config(item.name) for item in namespace.queues),
-        topics=tuple(item.config() for item in namespace.topics),
-    )
-
-
-# --- the file -------------------------------------------------------------------------------------
+    return namespace
 
 
 class _Model(ConfigurationModel):
@@ -143,20 +91,26 @@ _Name = Annotated[
 ]
 
 
-class _Properties(_Model):
+class Properties(_Model):
+    """Properties of queues, topics and subscriptions."""
+
     default_message_time_to_live: _Duration | None = None
 
     @property
     def default_ttl_ms(self) -> int | None:
+        """Time to live of a message that sets none; None without limit."""
         ttl = self.default_message_time_to_live
         return None if ttl is None else ttl // _MILLISECOND
 
     @property
     def duplicate_window_ms(self) -> int | None:
+        """None without duplicate detection."""
         return None
 
 
-class _DuplicateDetection(_Properties):
+class TopicProperties(Properties):
+    """Properties of topics, which queues have, too."""
+
     requires_duplicate_detection: StrictBool = False
     duplicate_detection_history_time_window: Annotated[
         _Duration, _at_most(MAX_DUPLICATE_WINDOW)
@@ -164,11 +118,14 @@ class _DuplicateDetection(_Properties):
 
     @property
     def duplicate_window_ms(self) -> int | None:
+        """None without duplicate detection."""
         window = self.duplicate_detection_history_time_window
         return window // _MILLISECOND if self.requires_duplicate_detection else None
 
 
-class _SubscriptionProperties(_Properties):
+class SubscriptionProperties(Properties):
+    """Properties of subscriptions, which queues have, too."""
+
     dead_lettering_on_message_expiration: StrictBool = False
     forward_dead_lettered_messages_to: str = ""
     forward_to: str = ""
@@ -183,25 +140,19 @@ class _SubscriptionProperties(_Properties):
             raise ValueError("sessions are not covered by this broker")
         return value
 
-    def config(self, path: str, rules: tuple[CorrelationFilter, ...]) -> QueueConfig:
-        return QueueConfig(
-            path=path,
-            lock_ms=self.lock_duration // _MILLISECOND,
-            max_delivery_count=self.max_delivery_count,
-            default_ttl_ms=self.default_ttl_ms,
-            dead_letters_expired=self.dead_lettering_on_message_expiration,
-            duplicate_window_ms=self.duplicate_window_ms,
-            forward_to=self.forward_to or None,
-            forward_dead_letters_to=self.forward_dead_lettered_messages_to or None,
-            rules=rules,
-        )
+    @property
+    def lock_ms(self) -> int:
+        """How long a received message is locked."""
+        return self.lock_duration // _MILLISECOND
 
 
-class _QueueProperties(_SubscriptionProperties, _DuplicateDetection):
-    pass
+class QueueProperties(SubscriptionProperties, TopicProperties):
+    """Properties of queues."""
 
 
-class _CorrelationFilter(_Model):
+class CorrelationFilter(_Model):
+    """Equality conditions on a message, all of which must hold."""
+
     content_type: str | None = None
     correlation_id: str | None = None
     subject: str | None = Field(default=None, alias="Label")
@@ -211,11 +162,18 @@ class _CorrelationFilter(_Model):
     group_id: str | None = Field(default=None, alias="SessionId")
     to: str | None = None
     properties: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Application property to expected value."""
+
+    @cached_property
+    def system(self) -> dict[str, str]:
+        """Field of the AMQP properties section to expected value."""
+        fields = self.model_dump(exclude={"properties"})
+        return {name: value for name, value in fields.items() if value}
 
 
 class _RuleProperties(_Model):
     filter_type: str
-    correlation_filter: _CorrelationFilter = Field(default_factory=_CorrelationFilter)
+    correlation_filter: CorrelationFilter = CorrelationFilter()
     sql_filter: Any = None
     action: Any = None
 
@@ -232,71 +190,72 @@ class _RuleProperties(_Model):
         raise ValueError("rule actions are not covered by this broker")
 
 
-class _Rule(_Model):
+class Rule(_Model):
+    """A rule of a subscription."""
+
     name: _Name
     properties: _RuleProperties
 
-    def config(self) -> CorrelationFilter:
-        conditions = self.properties.correlation_filter
-        system = conditions.model_dump(exclude={"properties"}, exclude_none=True)
-        return CorrelationFilter(
-            system={name: value for name, value in system.items() if value},
-            application=conditions.properties,
-        )
 
+class Queue(_Model):
+    """A queue."""
 
-class _Queue(_Model):
     name: _Name
-    properties: _QueueProperties = _QueueProperties()
-
-    def config(self, path: str) -> QueueConfig:
-        return self.properties.config(path, (CorrelationFilter(),))
+    properties: QueueProperties = QueueProperties()
 
 
-class _Subscription(_Model):
+class Subscription(_Model):
+    """A subscription of a topic. It gets messages that match any rule; all, if it has no rules."""
+
     name: _Name
-    properties: _SubscriptionProperties = _SubscriptionProperties()
-    rules: tuple[_Rule, ...] = ()
+    properties: SubscriptionProperties = SubscriptionProperties()
+    rules: tuple[Rule, ...] = ()
 
-    def config(self, path: str) -> QueueConfig:
-        rules = tuple(rule.config() for rule in self.rules)
-        return self.properties.config(path, rules or (CorrelationFilter(),))
+    @cached_property
+    def filters(self) -> tuple[CorrelationFilter, ...]:
+        """The filters of the rules."""
+        filters = tuple(rule.properties.correlation_filter for rule in self.rules)
+        return filters or (CorrelationFilter(),)
 
 
-class _Topic(_Model):
+class Topic(_Model):
+    """A topic with its subscriptions."""
+
     name: _Name
-    properties: _DuplicateDetection = _DuplicateDetection()
-    subscriptions: tuple[_Subscription, ...] = ()
+    properties: TopicProperties = TopicProperties()
+    subscriptions: tuple[Subscription, ...] = ()
 
-    def config(self) -> TopicConfig:
-        return TopicConfig(
-            path=self.name,
-            subscriptions=tuple(
-                item.config(f"{self.name}/Subscriptions/{item.name}") for item in self.subscriptions
-            ),
-            default_ttl_ms=self.properties.default_ttl_ms,
-            duplicate_window_ms=self.properties.duplicate_window_ms,
-        )
+    def path_of(self, subscription: Subscription) -> str:
+        """The path of one of its subscriptions, in the case of the file."""
+        return f"{self.name}/Subscriptions/{subscription.name}"
 
 
-class _Namespace(_Model):
+class NamespaceConfiguration(_Model):
+    """All entities of the file."""
+
     name: Any = None
-    queues: tuple[_Queue, ...] = ()
-    topics: tuple[_Topic, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    topics: tuple[Topic, ...] = ()
+
+    def entities(self) -> Iterator[tuple[str, Queue | Topic | Subscription]]:
+        """All entities with their paths, in the case of the file."""
+        for _, path, entity in self._located():
+            yield path, entity
 
     @model_validator(mode="after")
-    def _valid_references(self) -> _Namespace:
+    def _valid_references(self) -> NamespaceConfiguration:
         """Paths are unique in any case; messages are forwarded to entities, not in circles."""
         paths: set[str] = set()
-        for location, path, _ in self._entities():
+        for location, path, _ in self._located():
             if path.lower() in paths:
                 raise error_at((*location, "Name"), f"there are two entities {path!r}")
             paths.add(path.lower())
         forwards = {item.name.lower(): item.properties.forward_to.lower() for item in self.queues}
         destinations = {item.name.lower() for item in (*self.queues, *self.topics)}
-        for location, _, properties in self._entities():
-            if not isinstance(properties, _SubscriptionProperties):
+        for location, _, entity in self._located():
+            if isinstance(entity, Topic):
                 continue
+            properties = entity.properties
             for key, target in (
                 ("ForwardTo", properties.forward_to),
                 ("ForwardDeadLetteredMessagesTo", properties.forward_dead_lettered_messages_to),
@@ -310,15 +269,14 @@ class _Namespace(_Model):
                 )
         return self
 
-    def _entities(self) -> Iterator[tuple[Sequence[Step], str, _Properties]]:
+    def _located(self) -> Iterator[tuple[Sequence[Step], str, Queue | Topic | Subscription]]:
         for number, queue in enumerate(self.queues):
-            yield ("Queues", number), queue.name, queue.properties
+            yield ("Queues", number), queue.name, queue
         for number, topic in enumerate(self.topics):
             location = ("Topics", number)
-            yield location, topic.name, topic.properties
+            yield location, topic.name, topic
             for index, item in enumerate(topic.subscriptions):
-                path = f"{topic.name}/Subscriptions/{item.name}"
-                yield (*location, "Subscriptions", index), path, item.properties
+                yield (*location, "Subscriptions", index), topic.path_of(item), item
 
 
 def _hops(target: str, forwards: dict[str, str]) -> int:
@@ -330,7 +288,7 @@ def _hops(target: str, forwards: dict[str, str]) -> int:
 
 
 class _UserConfig(_Model):
-    namespaces: tuple[_Namespace]  # one, as in Microsoft's emulator
+    namespaces: tuple[NamespaceConfiguration]  # one, as in Microsoft's emulator
     logging: Any = None
 
 

@@ -6,7 +6,13 @@ import uuid
 from collections import deque
 from typing import Protocol
 
-from localazure.servicebus.configuration import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.configuration import (
+    NamespaceConfiguration,
+    Queue,
+    Subscription,
+    SubscriptionProperties,
+    Topic,
+)
 from localazure.servicebus.filters import MessageFacts, matches
 from localazure.servicebus.queues import MessageQueue
 from localazure.servicebus.store import Destination
@@ -57,67 +63,63 @@ class SubQueue:
 
 
 class Entity:
-    """A queue, topic or subscription with its number in the store."""
+    """A queue, topic or subscription with its number in the store.
 
-    def __init__(
-        self, number: int, config: QueueConfig | TopicConfig, *, is_subscription: bool
-    ) -> None:
+    Args:
+        path: in the case of the configuration file.
+    """
+
+    def __init__(self, number: int, path: str, configured: Queue | Topic | Subscription) -> None:
         self.number = number
-        self.config = config
-        self.is_subscription = is_subscription
-        """Whether it gets messages from its topic only."""
+        self.path = path
+        self.configured = configured
+        properties = configured.properties
         # A topic holds scheduled messages only: the settings of a queue have no effect on them.
-        holder = config if isinstance(config, QueueConfig) else QueueConfig(path=config.path)
-        self.active = SubQueue(self, _message_queue(holder), is_dead_letter=False)
+        if not isinstance(properties, SubscriptionProperties):
+            properties = SubscriptionProperties()
+        self.active = SubQueue(self, _message_queue(properties), is_dead_letter=False)
         self.dead_letters = SubQueue(
-            self, _message_queue(holder, is_dead_letter_queue=True), is_dead_letter=True
+            self, _message_queue(properties, is_dead_letter_queue=True), is_dead_letter=True
         )
-
-    @property
-    def path(self) -> str:
-        """The path in the case of the configuration file."""
-        return self.config.path
 
     @property
     def is_topic(self) -> bool:
         """Whether it passes its messages to subscriptions."""
-        return isinstance(self.config, TopicConfig)
+        return isinstance(self.configured, Topic)
+
+    @property
+    def is_subscription(self) -> bool:
+        """Whether it gets messages from its topic only."""
+        return isinstance(self.configured, Subscription)
 
     def sub_queues(self) -> tuple[SubQueue, SubQueue]:
         """The entity's own messages and its dead letters."""
         return self.active, self.dead_letters
 
 
-def _message_queue(config: QueueConfig, *, is_dead_letter_queue: bool = False) -> MessageQueue:
+def _message_queue(
+    properties: SubscriptionProperties, *, is_dead_letter_queue: bool = False
+) -> MessageQueue:
     return MessageQueue(
-        lock_ms=config.lock_ms,
-        max_delivery_count=config.max_delivery_count,
-        dead_letters_expired=config.dead_letters_expired,
+        lock_ms=properties.lock_ms,
+        max_delivery_count=properties.max_delivery_count,
+        dead_letters_expired=properties.dead_lettering_on_message_expiration,
         is_dead_letter_queue=is_dead_letter_queue,
     )
 
 
 class Namespace:
-    """All entities by path. Paths are case-insensitive."""
+    """All entities by path. Paths are case-insensitive.
 
-    def __init__(self, config: NamespaceConfig, numbers: dict[str, int]) -> None:
-        self._by_path: dict[str, Entity] = {}
-        for queue in config.queues:
-            self._add(queue, numbers)
-        for topic in config.topics:
-            self._add(topic, numbers)
-            for subscription in topic.subscriptions:
-                self._add(subscription, numbers, is_subscription=True)
+    Args:
+        numbers: path → number in the store.
+    """
 
-    def _add(
-        self,
-        config: QueueConfig | TopicConfig,
-        numbers: dict[str, int],
-        *,
-        is_subscription: bool = False,
-    ) -> None:
-        entity = Entity(numbers[config.path], config, is_subscription=is_subscription)
-        self._by_path[config.path.lower()] = entity
+    def __init__(self, configuration: NamespaceConfiguration, numbers: dict[str, int]) -> None:
+        self._by_path = {
+            path.lower(): Entity(numbers[path], path, configured)
+            for path, configured in configuration.entities()
+        }
 
     @property
     def entities(self) -> list[Entity]:
@@ -130,27 +132,21 @@ class Namespace:
 
     def route(self, entity: Entity, facts: MessageFacts) -> tuple[Destination, ...]:
         """The entities that get a message which is sent to this entity."""
-        config = entity.config
-        if isinstance(config, QueueConfig):
-            if config.forward_to is not None:
-                return self.route(self._by_path[config.forward_to.lower()], facts)
-            return (Destination(entity.number, config.default_ttl_ms),)
+        configured, ttl_ms = entity.configured, entity.configured.properties.default_ttl_ms
+        if not isinstance(configured, Topic):
+            if configured.properties.forward_to:
+                return self.route(self._by_path[configured.properties.forward_to.lower()], facts)
+            return (Destination(entity.number, ttl_ms),)
         destinations: list[Destination] = []
-        for subscription in config.subscriptions:
-            if matches(subscription.rules, facts):
-                destinations += self.route(self._by_path[subscription.path.lower()], facts)
+        for subscription in configured.subscriptions:
+            if matches(subscription.filters, facts):
+                path = configured.path_of(subscription).lower()
+                destinations += self.route(self._by_path[path], facts)
         return tuple(
-            Destination(item.entity, _shorter(item.default_ttl_ms, config.default_ttl_ms))
-            for item in destinations
+            Destination(item.entity, _shorter(item.default_ttl_ms, ttl_ms)) for item in destinations
         )
 
 
 def _shorter(one: int | None, other: int | None) -> int | None:
     known = [ttl for ttl in (one, other) if ttl is not None]
     return min(known) if known else None
-
-
-def paths(config: NamespaceConfig) -> list[str]:
-    """The paths of everything configured."""
-    topics = [(topic.path, *(item.path for item in topic.subscriptions)) for topic in config.topics]
-    return [queue.path for queue in config.queues] + [path for group in topics for path in group]

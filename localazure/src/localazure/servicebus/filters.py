@@ -29,18 +29,18 @@ class MessageFacts:
         return self._application.get(name)
 
 
-def matches(rules: tuple[CorrelationFilter, ...], facts: MessageFacts) -> bool:
-    """Whether any rule selects the message.
+def matches(filters: tuple[CorrelationFilter, ...], facts: MessageFacts) -> bool:
+    """Whether any filter selects the message.
 
     Strings are compared case-sensitively, as in Azure Service Bus:
     https://learn.microsoft.com/azure/service-bus-messaging/topic-filters
     """
-    return any(_matches(rule, facts) for rule in rules)
+    return any(_matches(each, facts) for each in filters)
 
 
-def _matches(rule: CorrelationFilter, facts: MessageFacts) -> bool:
-    return all(facts.system(name) == value for name, value in rule.system.items()) and all(
-        _equal(facts.application(name), value) for name, value in rule.application.items()
+def _matches(correlation: CorrelationFilter, facts: MessageFacts) -> bool:
+    return all(facts.system(name) == value for name, value in correlation.system.items()) and all(
+        _equal(facts.application(name), value) for name, value in correlation.properties.items()
     )
 
 

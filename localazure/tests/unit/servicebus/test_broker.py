@@ -17,27 +17,52 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.configuration import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.configuration import NamespaceConfiguration
 from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.entities import Entity
 from localazure.servicebus.queues import Event, LockLostError
 from localazure.sqlite.database import Database
 
-CONFIG = NamespaceConfig(
-    queues=(
-        QueueConfig(path="q", lock_ms=1000, max_delivery_count=2, duplicate_window_ms=5000),
-        QueueConfig(path="forwarding", forward_to="q", forward_dead_letters_to="q"),
-        QueueConfig(path="short", default_ttl_ms=100, forward_dead_letters_to="t"),
-    ),
-    topics=(
-        TopicConfig(
-            path="t",
-            subscriptions=(
-                QueueConfig(path="t/Subscriptions/a"),
-                QueueConfig(path="t/Subscriptions/b", forward_to="q", default_ttl_ms=500),
-            ),
-        ),
-    ),
+CONFIGURATION = NamespaceConfiguration.model_validate(
+    {
+        "queues": [
+            {
+                "name": "q",
+                "properties": {
+                    "lock_duration": "PT1S",
+                    "max_delivery_count": 2,
+                    "requires_duplicate_detection": True,
+                    "duplicate_detection_history_time_window": "PT5S",
+                },
+            },
+            {
+                "name": "forwarding",
+                "properties": {"forward_to": "q", "forward_dead_lettered_messages_to": "q"},
+            },
+            {
+                "name": "short",
+                "properties": {
+                    "default_message_time_to_live": "PT0.1S",
+                    "forward_dead_lettered_messages_to": "t",
+                },
+            },
+        ],
+        "topics": [
+            {
+                "name": "t",
+                "subscriptions": [
+                    {"name": "a"},
+                    {
+                        "name": "b",
+                        "properties": {
+                            "forward_to": "q",
+                            "default_message_time_to_live": "PT0.5S",
+                        },
+                    },
+                ],
+            }
+        ],
+    }
 )
 
 
@@ -85,7 +110,7 @@ class World:
 
     async def start(self) -> None:
         self.database = Database(self._file, store.MIGRATIONS)
-        self.broker = await Broker.start(CONFIG, self.database, lambda: self.now_ms)
+        self.broker = await Broker.start(CONFIGURATION, self.database, lambda: self.now_ms)
 
     async def stop(self) -> None:
         await self.broker.stop()

@@ -10,12 +10,7 @@ import pytest
 
 from localazure.errors import ConfigurationError
 from localazure.servicebus import configuration
-from localazure.servicebus.configuration import (
-    CorrelationFilter,
-    NamespaceConfig,
-    QueueConfig,
-    TopicConfig,
-)
+from localazure.servicebus.configuration import CorrelationFilter, NamespaceConfiguration
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -32,7 +27,7 @@ def queue(**properties: Any) -> dict[str, Any]:
 
 
 def test_a_missing_file_declares_nothing(tmp_path: Path) -> None:
-    assert configuration.load(tmp_path / "none.json") == NamespaceConfig()
+    assert configuration.load(tmp_path / "none.json") == NamespaceConfiguration()
 
 
 def test_every_property_is_read(tmp_path: Path) -> None:
@@ -74,29 +69,37 @@ def test_every_property_is_read(tmp_path: Path) -> None:
         ],
     )
     loaded = configuration.load(file)
-    assert loaded.queues == (
-        QueueConfig(
-            path="q",
-            lock_ms=90_500,
-            max_delivery_count=3,
-            default_ttl_ms=3_600_000,
-            dead_letters_expired=True,
-            duplicate_window_ms=20_000,
-            forward_dead_letters_to="t",
-        ),
-    )
-    rule = CorrelationFilter(system={"subject": "l"}, application={"a": 1})
-    subscription = QueueConfig(path="t/Subscriptions/s", forward_to="Q", rules=(rule,))
-    assert loaded.topics == (
-        TopicConfig(path="t", subscriptions=(subscription,), default_ttl_ms=90_000_000),
-    )
+    (queue_,), (topic,) = loaded.queues, loaded.topics
+    properties = queue_.properties
+    assert queue_.name == "q"
+    assert properties.lock_ms == 90_500
+    assert properties.max_delivery_count == 3
+    assert properties.default_ttl_ms == 3_600_000
+    assert properties.dead_lettering_on_message_expiration
+    assert properties.duplicate_window_ms == 20_000
+    assert (properties.forward_to, properties.forward_dead_lettered_messages_to) == ("", "t")
+    assert topic.properties.default_ttl_ms == 90_000_000
+    (subscription,) = topic.subscriptions
+    assert topic.path_of(subscription) == "t/Subscriptions/s"
+    assert subscription.properties.forward_to == "Q"
+    (only,) = subscription.filters
+    assert (only.system, only.properties) == ({"subject": "l"}, {"a": 1})
 
 
 def test_defaults_are_those_of_the_service(tmp_path: Path) -> None:
-    (only,) = configuration.load(write(tmp_path, Queues=[{"Name": "q"}])).queues
-    assert only == QueueConfig(path="q", lock_ms=60_000, max_delivery_count=10)
-    assert only.duplicate_window_ms is None
-    assert only.rules == (CorrelationFilter(),)
+    file = write(
+        tmp_path,
+        Queues=[{"Name": "q"}],
+        Topics=[{"Name": "t", "Subscriptions": [{"Name": "s"}]}],
+    )
+    loaded = configuration.load(file)
+    (queue_,), ((subscription,),) = loaded.queues, (loaded.topics[0].subscriptions,)
+    for properties in (queue_.properties, subscription.properties):
+        assert (properties.lock_ms, properties.max_delivery_count) == (60_000, 10)
+        assert properties.default_ttl_ms is None
+        assert properties.duplicate_window_ms is None
+        assert not properties.dead_lettering_on_message_expiration
+    assert subscription.filters == (CorrelationFilter(),)
 
 
 SQL_RULE = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}
@@ -161,10 +164,8 @@ def test_a_file_without_a_namespace_is_refused(tmp_path: Path, text: str) -> Non
 
 
 def test_dead_letters_may_be_forwarded_to_the_queue_itself(tmp_path: Path) -> None:
-    (only,) = configuration.load(write(tmp_path, Queues=[queue(ForwardTo="")])).queues
-    assert only.forward_to is None
     file = write(tmp_path, Queues=[queue(ForwardDeadLetteredMessagesTo="q")])
-    assert configuration.load(file).queues[0].forward_dead_letters_to == "q"
+    assert configuration.load(file).queues[0].properties.forward_dead_lettered_messages_to == "q"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_dead_letters_may_be_forwarded_to_the_queue_itself(tmp_path: Path) -> No
 )
 def test_durations(tmp_path: Path, text: str, milliseconds: int) -> None:
     file = write(tmp_path, Queues=[queue(DefaultMessageTimeToLive=text)])
-    assert configuration.load(file).queues[0].default_ttl_ms == milliseconds
+    assert configuration.load(file).queues[0].properties.default_ttl_ms == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "-PT1S", "60", "1:00:00"])
@@ -194,10 +195,11 @@ def test_the_apps_own_entities_load() -> None:
         ["blob-events", "job-events"],
         ["retries", "notifications", "rejected-runs"],
     )
-    assert [item.path for item in loaded.queues] == [*of_events, *of_runs]
-    assert [item.path for item in loaded.queues if item.duplicate_window_ms] == of_runs
+    assert [item.name for item in loaded.queues] == [*of_events, *of_runs]
+    detecting = [item.name for item in loaded.queues if item.properties.duplicate_window_ms]
+    assert detecting == of_runs
     (topic,) = loaded.topics
-    assert [item.path for item in topic.subscriptions] == [
+    assert [topic.path_of(item) for item in topic.subscriptions] == [
         "ops-alerts/Subscriptions/on-call",
         "ops-alerts/Subscriptions/audit",
     ]

@@ -19,13 +19,18 @@ from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID
 from localazure.servicebus.amqp.types import Described, Symbol, ULong
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import SharedKey
-from localazure.servicebus.configuration import NamespaceConfig, QueueConfig, TopicConfig
+from localazure.servicebus.configuration import (
+    NamespaceConfiguration,
+    Queue,
+    Subscription,
+    Topic,
+)
 from localazure.servicebus.server import ClientProtocol
 from localazure.sqlite.database import Database
 
-CONFIG = NamespaceConfig(
-    queues=(QueueConfig(path="q"),),
-    topics=(TopicConfig(path="t", subscriptions=(QueueConfig(path="t/Subscriptions/s"),)),),
+CONFIGURATION = NamespaceConfiguration(
+    queues=(Queue(name="q"),),
+    topics=(Topic(name="t", subscriptions=(Subscription(name="s"),)),),
 )
 
 
@@ -108,7 +113,7 @@ async def clock() -> list[int]:
 @pytest.fixture
 async def client(tmp_path: Path, clock: list[int]) -> AsyncIterator[Session]:
     database = Database(tmp_path / "servicebus.db", store.MIGRATIONS)
-    broker = await Broker.start(CONFIG, database, lambda: clock[0])
+    broker = await Broker.start(CONFIGURATION, database, lambda: clock[0])
     clients: set[ClientProtocol] = set()
     session = Session(broker, clients)
     assert clients == {session.protocol}
@@ -255,15 +260,15 @@ async def test_messages_of_an_entity_that_is_configured_no_more_are_kept_and_tol
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database(tmp_path / "servicebus.db", store.MIGRATIONS)
-    broker = await Broker.start(CONFIG, database, lambda: 0)
+    broker = await Broker.start(CONFIGURATION, database, lambda: 0)
     queue = broker.namespace.find("q")
     assert queue is not None
     await broker.send(queue, [contents.parse(p.Properties(message_id="m").encode())])
     await broker.stop()
-    broker = await Broker.start(NamespaceConfig(), database, lambda: 0)
+    broker = await Broker.start(NamespaceConfiguration(), database, lambda: 0)
     assert "q holds 1 messages and is not configured" in caplog.text
     await broker.stop()
-    broker = await Broker.start(CONFIG, database, lambda: 0)
+    broker = await Broker.start(CONFIGURATION, database, lambda: 0)
     queue = broker.namespace.find("q")
     assert queue is not None
     assert len(broker.peek(queue.active, 1, 10)) == 1
