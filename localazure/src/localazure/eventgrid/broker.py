@@ -17,16 +17,19 @@ from localazure.errors import ConfigurationError
 from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import (
     Configuration,
-    ServiceBusEntity,
-    StorageQueueEntity,
     Subscription,
     Topic,
-    WebHook,
     parse_subscription,
 )
 from localazure.eventgrid.delivery import DeliveryWorker
+from localazure.eventgrid.destinations import (
+    ServiceBusQueueDestination,
+    ServiceBusTopicDestination,
+    StorageQueueDestination,
+    WebHookDestination,
+)
 from localazure.eventgrid.http_endpoint import HttpEndpoint
-from localazure.eventgrid.schemas import Event
+from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
 from localazure.eventgrid.store import Delivery, Store
@@ -78,7 +81,7 @@ class Broker:
 
     async def start(self) -> None:
         """Run the subscriptions of the file, and those put at run time under other names."""
-        for subscription in self._configuration.subscriptions.values():
+        for subscription in self._configuration.event_subscriptions:
             self._run(subscription)
         for name, body in self._store.put_subscriptions():
             if name in self._running:
@@ -100,7 +103,11 @@ class Broker:
 
     def topic(self, name: str) -> Topic | None:
         """The topic of that name."""
-        return self._configuration.topics.get(name)
+        return self._configuration.topics_by_name.get(name)
+
+    def resource_id(self, topic: Topic) -> str:
+        """The `topic` of a topic's events; empty for system topics, whose publishers set it."""
+        return topic.resource_id(self._environment)
 
     async def publish(self, topic: Topic, events: Sequence[Event]) -> None:
         """Accept valid events. They are durable on return, and delivered afterwards."""
@@ -115,7 +122,7 @@ class Broker:
                 [
                     worker.subscription.name
                     for worker in workers
-                    if worker.subscription.filter.matches(event, topic.input_schema)
+                    if worker.subscription.properties.filter.matches(event, topic.input_schema)
                 ],
             )
             for event in events
@@ -183,39 +190,47 @@ class Broker:
         return True
 
     def _check_not_in_file(self, name: str) -> None:
-        if name in self._configuration.subscriptions:
+        if any(item.name == name for item in self._configuration.event_subscriptions):
             file = self._environment.event_grid_config
             raise ConfigurationError(f"subscription {name!r} is defined in {file}: change it there")
 
     def _parse(self, body: Mapping[str, Any]) -> Subscription:
-        return parse_subscription(body, PUT_SOURCE, self._configuration, self._environment)
+        return parse_subscription(body, PUT_SOURCE, self._configuration)
 
     def _run(self, subscription: Subscription) -> None:
-        endpoint = self._endpoint(subscription)
+        schema = self._configuration.delivery_schema(subscription)
+        endpoint = self._endpoint(subscription, schema)
 
         async def write_dead_letter(container: str, name: str, delivery: Delivery) -> None:
-            await dead_letters.write(self._blobs, container, name, delivery, subscription.schema)
+            await dead_letters.write(self._blobs, container, name, delivery, schema)
 
-        worker = DeliveryWorker(subscription, self._store, endpoint, write_dead_letter)
+        worker = DeliveryWorker(
+            subscription,
+            self._store,
+            endpoint,
+            write_dead_letter,
+            schema=schema,
+            schedule=self._configuration.retry_schedule,
+        )
         running = _Running(worker, str(uuid.uuid4()))
         self._running[subscription.name] = running
         running.task = asyncio.create_task(self._run_worker(running, endpoint))
 
-    def _endpoint(self, subscription: Subscription) -> _Endpoint:
-        destination = subscription.destination
-        if isinstance(destination, ServiceBusEntity):
+    def _endpoint(self, subscription: Subscription, schema: Schema) -> _Endpoint:
+        destination = subscription.properties.destination.properties
+        if isinstance(destination, ServiceBusQueueDestination | ServiceBusTopicDestination):
             return ServiceBusEndpoint(
                 self._environment.service_bus_connection_string, subscription.name, destination
             )
-        if isinstance(destination, StorageQueueEntity):
+        if isinstance(destination, StorageQueueDestination):
             return StorageQueueEndpoint(self._environment, destination)
         return HttpEndpoint(
             self._session,
             subscription.name,
-            destination.url,
-            subscription.schema,
-            webhook=isinstance(destination, WebHook),
-            batched=subscription.max_events_per_batch > 1,
+            destination.url(self._environment),
+            schema,
+            webhook=isinstance(destination, WebHookDestination),
+            batched=destination.max_events_per_batch > 1,
         )
 
     async def _run_worker(self, running: _Running, endpoint: _Endpoint) -> None:
@@ -233,7 +248,7 @@ class Broker:
         subscription = running.worker.subscription
         if self._store.validated_url(subscription.name) == endpoint.url:
             return
-        topic = self._configuration.topics[subscription.topic].resource_id
+        topic = self.resource_id(self._configuration.topics_by_name[subscription.topic])
         server = self._environment.topic_endpoint(subscription.topic).partition("/topics/")[0]
         url = f"{server}/subscriptions/{subscription.name}/validate?code={running.validation_code}"
         retry_s = HANDSHAKE_RETRY_S

@@ -16,8 +16,8 @@ from azure.core.exceptions import AzureError
 
 from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import Subscription
-from localazure.eventgrid.retry import Outcome, Verdict
-from localazure.eventgrid.schemas import Event, convert
+from localazure.eventgrid.retry import Outcome, RetrySchedule, Verdict
+from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery, Postponement, Store
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class DeliveryWorker:
 
     Args:
         write_dead_letter: writes to a container (first argument) for a subscription (second).
+        schema: in which events are delivered.
         clock: Unix time.
     """
 
@@ -59,6 +60,8 @@ class DeliveryWorker:
         endpoint: Endpoint,
         write_dead_letter: WriteDeadLetter,
         *,
+        schema: Schema,
+        schedule: RetrySchedule,
         clock: Callable[[], float] = time.time,
         source: random.Random | None = None,
     ) -> None:
@@ -66,6 +69,8 @@ class DeliveryWorker:
         self._store = store
         self._endpoint = endpoint
         self._write_dead_letter = write_dead_letter
+        self._schema = schema
+        self._schedule = schedule
         self._clock = clock
         self._random = source or random.Random()  # noqa: S311 - jitter
         self._waiting: deque[Delivery] = deque()
@@ -119,14 +124,15 @@ class DeliveryWorker:
 
     def _next_batch(self) -> list[Delivery]:
         """The next deliveries of one request. A dead letter is alone."""
+        batching = self.subscription.batching
         batch = [self._waiting.popleft()]
         size = _size(batch[0])
         while (
-            len(batch) < self.subscription.max_events_per_batch
+            len(batch) < batching.max_events_per_batch
             and batch[0].dead_letter_reason is None
             and self._waiting
             and self._waiting[0].dead_letter_reason is None
-            and size + _size(self._waiting[0]) <= self.subscription.preferred_batch_bytes
+            and size + _size(self._waiting[0]) <= 1024 * batching.preferred_batch_size_in_kilobytes
         ):
             batch.append(self._waiting.popleft())
             size += _size(batch[-1])
@@ -145,7 +151,7 @@ class DeliveryWorker:
 
     async def _deliver(self, batch: Sequence[Delivery]) -> None:
         now_s = self._clock()
-        policy = self.subscription.retry
+        policy = self.subscription.properties.retry_policy
         live: list[Delivery] = []
         for delivery in batch:
             if delivery.dead_letter_reason is not None:
@@ -162,7 +168,7 @@ class DeliveryWorker:
             convert(
                 delivery.event,
                 delivery.schema,
-                self.subscription.schema,
+                self._schema,
                 published=datetime.fromtimestamp(delivery.published_s, UTC),
             )
             for delivery in batch
@@ -195,18 +201,18 @@ class DeliveryWorker:
         self._waiting.extendleft(reversed(batch))
 
     async def _postpone(self, batch: list[Delivery], outcome: Outcome, now_s: float) -> None:
-        policy = self.subscription.retry
+        policy = self.subscription.properties.retry_policy
         later: list[Postponement] = []
         for delivery in batch:
             attempts = delivery.attempts + 1
             reason = None
             if outcome.verdict is Verdict.FINAL:
                 reason = dead_letters.UNDELIVERABLE
-            elif attempts >= policy.max_attempts:
+            elif attempts >= policy.max_delivery_attempts:
                 reason = dead_letters.MAX_ATTEMPTS
             due_s = self._clock()
             if reason is None:
-                due_s += policy.delay_s(attempts, outcome, self._random)
+                due_s += self._schedule.delay_s(attempts, outcome, self._random)
                 due_s = min(due_s, delivery.published_s + policy.time_to_live_s)
             later.append(
                 Postponement(delivery.event_id, due_s, attempts, outcome.text, now_s, reason)

@@ -1,4 +1,4 @@
-"""Filters of event subscriptions. Pure: no I/O.
+"""The `filter` of an event subscription, as ARM and `event-grid.json` write it. Pure: no I/O.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-filtering.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
+
+from localazure.configuration_file import ConfigurationModel, error_at
 from localazure.eventgrid.schemas import Event, Schema
 
 # "Limitations" of the page above.
@@ -74,36 +77,123 @@ OPERATORS: Mapping[str, Operator] = {
 }
 
 
-@dataclass(frozen=True)
-class AdvancedFilter:
-    """One condition: the value of `key` matches any of `operands` (none of them, if negated)."""
-
-    operator: Operator
-    key: str
-    operands: tuple[Any, ...]
-
-    def matches(self, event: Event, *, arrays: bool) -> bool:
-        """Whether the event meets the condition. Of an array, any element may match."""
-        value = lookup(event, self.key)
-        values = [value]
-        if isinstance(value, list) and not self.operator.tests_presence:
-            values = value if arrays else []
-        met = any(
-            self.operator.test(value, operand) for value in values for operand in self.operands
-        )
-        return met != self.operator.negated
+Text = Annotated[str, StringConstraints(min_length=1)]
+_LowerCase = Annotated[Text, AfterValidator(str.lower)]
+_Number = Annotated[float, Field(strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """The filter of a subscription: an event must meet all conditions."""
+class _Condition(ConfigurationModel):
+    key: Text
 
-    event_types: frozenset[str] | None = None
+
+class _NumberCondition(_Condition):
+    operator_type: Literal[
+        "NumberLessThan",
+        "NumberLessThanOrEquals",
+        "NumberGreaterThan",
+        "NumberGreaterThanOrEquals",
+    ]
+    value: _Number
+
+
+class _NumbersCondition(_Condition):
+    operator_type: Literal["NumberIn", "NumberNotIn"]
+    values: tuple[_Number, ...]
+
+
+def _low_to_high(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError("must be [low, high]")
+    return value
+
+
+class _RangesCondition(_Condition):
+    operator_type: Literal["NumberInRange", "NumberNotInRange"]
+    values: tuple[Annotated[tuple[_Number, _Number], AfterValidator(_low_to_high)], ...]
+
+
+class _BoolCondition(_Condition):
+    operator_type: Literal["BoolEquals"]
+    value: StrictBool
+
+
+class _StringsCondition(_Condition):
+    operator_type: Literal[
+        "StringIn",
+        "StringNotIn",
+        "StringBeginsWith",
+        "StringNotBeginsWith",
+        "StringEndsWith",
+        "StringNotEndsWith",
+        "StringContains",
+        "StringNotContains",
+    ]
+    values: tuple[_LowerCase, ...]
+
+
+class _PresenceCondition(_Condition):
+    operator_type: Literal["IsNullOrUndefined", "IsNotNull"]
+
+
+AdvancedFilter = Annotated[
+    _NumberCondition
+    | _NumbersCondition
+    | _RangesCondition
+    | _BoolCondition
+    | _StringsCondition
+    | _PresenceCondition,
+    Field(discriminator="operator_type"),
+]
+
+
+def operands(condition: AdvancedFilter) -> tuple[Any, ...]:
+    """What the value of the condition's key is compared with."""
+    match condition:
+        case _NumberCondition(value=value) | _BoolCondition(value=value):
+            return (value,)
+        case _PresenceCondition():
+            return (None,)
+        case _:
+            return condition.values
+
+
+def meets(event: Event, condition: AdvancedFilter, *, arrays: bool) -> bool:
+    """Whether the value of the condition's key matches any operand (none, if it is negated).
+
+    Args:
+        event: as it was published.
+        condition: one of a filter.
+        arrays: any element of an array may match; otherwise an array does not match.
+    """
+    operator = OPERATORS[condition.operator_type]
+    value = lookup(event, condition.key)
+    values = [value]
+    if isinstance(value, list) and not operator.tests_presence:
+        values = value if arrays else []
+    met = any(operator.test(value, operand) for value in values for operand in operands(condition))
+    return met != operator.negated
+
+
+class Filter(ConfigurationModel):
+    """An event must meet all conditions."""
+
+    included_event_types: tuple[_LowerCase, ...] | None = None
     subject_begins_with: str = ""
     subject_ends_with: str = ""
-    case_sensitive: bool = False
-    advanced: tuple[AdvancedFilter, ...] = ()
-    arrays: bool = False
+    is_subject_case_sensitive: StrictBool = False
+    enable_advanced_filtering_on_arrays: StrictBool = False
+    advanced_filters: tuple[AdvancedFilter, ...] = ()
+
+    @model_validator(mode="after")
+    def _within_limits(self) -> Filter:
+        filters = self.advanced_filters
+        values = sum(len(operands(item)) for item in filters)
+        if len(filters) > MAX_ADVANCED_FILTERS or values > MAX_VALUES:
+            raise error_at(
+                ("advancedFilters",),
+                f"must be at most {MAX_ADVANCED_FILTERS} filters with {MAX_VALUES} values in all",
+            )
+        return self
 
     def matches(self, event: Event, schema: Schema) -> bool:
         """Whether the event passes the filter.
@@ -113,16 +203,18 @@ class Filter:
             schema: of the event.
         """
         event_type = event["type" if schema is Schema.CLOUD_EVENTS else "eventType"]
-        if self.event_types is not None and event_type.lower() not in self.event_types:
+        types = self.included_event_types
+        if types is not None and event_type.lower() not in types:
             return False
         subject: str = event.get("subject") or ""
         begin, end = self.subject_begins_with, self.subject_ends_with
-        if not self.case_sensitive:
+        if not self.is_subject_case_sensitive:
             subject, begin, end = subject.lower(), begin.lower(), end.lower()
+        arrays = self.enable_advanced_filtering_on_arrays
         return (
             subject.startswith(begin)
             and subject.endswith(end)
-            and all(condition.matches(event, arrays=self.arrays) for condition in self.advanced)
+            and all(meets(event, condition, arrays=arrays) for condition in self.advanced_filters)
         )
 
 

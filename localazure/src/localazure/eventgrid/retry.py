@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
+from typing import Annotated
+
+from pydantic import Field, StrictInt
+
+from localazure.configuration_file import ConfigurationModel
 
 # Seconds after the first, second, … attempt; the last one repeats.
 SCHEDULE_S: tuple[float, ...] = (
@@ -80,24 +85,38 @@ def judge(status: int, *, webhook: bool) -> Outcome:
     return Outcome(Verdict.RETRY, text, _AT_LEAST_S.get(status, 0.0))
 
 
+class RetryPolicy(ConfigurationModel):
+    """The `retryPolicy` of a subscription. The first limit that is reached ends the attempts."""
+
+    max_delivery_attempts: Annotated[StrictInt, Field(ge=1, le=DEFAULT_MAX_ATTEMPTS)] = (
+        DEFAULT_MAX_ATTEMPTS
+    )
+    event_time_to_live_in_minutes: Annotated[StrictInt, Field(ge=1, le=MAX_TIME_TO_LIVE_MIN)] = (
+        DEFAULT_TIME_TO_LIVE_MIN
+    )
+
+    @property
+    def time_to_live_s(self) -> int:
+        """From the publication of an event."""
+        return self.event_time_to_live_in_minutes * 60
+
+
 @dataclass(frozen=True)
-class RetryPolicy:
-    """Limits of one subscription. The first one that is reached ends its attempts.
+class RetrySchedule:
+    """The delays between attempts.
 
     Attributes:
-        schedule_s: seconds after each attempt, the last repeats.
+        delays_s: seconds after each attempt, the last repeats.
         scaled: the schedule was set for local tests: minimum delays of single statuses, which
             belong to Azure's own schedule, do not apply.
     """
 
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    time_to_live_s: float = DEFAULT_TIME_TO_LIVE_MIN * 60
-    schedule_s: Sequence[float] = SCHEDULE_S
+    delays_s: Sequence[float] = SCHEDULE_S
     scaled: bool = False
 
     def delay_s(self, attempts: int, outcome: Outcome, source: random.Random) -> float:
         """Seconds until the next attempt after `attempts` have been made."""
-        base_s = self.schedule_s[min(attempts, len(self.schedule_s)) - 1]
+        base_s = self.delays_s[min(attempts, len(self.delays_s)) - 1]
         if not self.scaled:
             base_s = max(base_s, outcome.at_least_s)
         return base_s * (1 + JITTER * source.random())

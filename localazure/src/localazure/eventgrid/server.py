@@ -81,7 +81,9 @@ class Server:
                 "BadRequest",
                 f"api-version must be {API_VERSION}, found {version!r}",
             )
-        await self._broker.publish(topic, _parse_events(await _json(request), request, topic))
+        resource_id = self._broker.resource_id(topic)
+        events = _parse_events(await _json(request), request, topic, resource_id)
+        await self._broker.publish(topic, events)
         return web.Response()
 
     async def _list_subscriptions(self, request: web.Request) -> web.Response:
@@ -160,7 +162,9 @@ async def _json(request: web.Request) -> Any:
         ) from error
 
 
-def _parse_events(body: object, request: web.Request, topic: Topic) -> list[Event]:
+def _parse_events(
+    body: object, request: web.Request, topic: Topic, resource_id: str
+) -> list[Event]:
     """The valid events of a request, with the topic's resource id filled in.
 
     Raises:
@@ -178,19 +182,19 @@ def _parse_events(body: object, request: web.Request, topic: Topic) -> list[Even
         raise InvalidEvent("the body must be an array of events")
     events = [CHECKS[schema](event, index) for index, event in enumerate(body)]
     if schema is Schema.EVENT_GRID:
-        return [_with_topic(event, index, topic) for index, event in enumerate(events)]
+        return [_with_topic(event, index, topic, resource_id) for index, event in enumerate(events)]
     return events
 
 
-def _with_topic(event: Event, index: int, topic: Topic) -> Event:
+def _with_topic(event: Event, index: int, topic: Topic, resource_id: str) -> Event:
     given = event.get("topic") or ""
-    if topic.resource_id and given not in {"", topic.resource_id}:
+    if resource_id and given not in {"", resource_id}:
         raise InvalidEvent(
-            f"event {index}: topic must be absent or {topic.resource_id!r}, found {given!r}"
+            f"event {index}: topic must be absent or {resource_id!r}, found {given!r}"
         )
     return {
         **event,
-        "topic": given or topic.resource_id or topic.name,
+        "topic": given or resource_id or topic.name,
         "dataVersion": event.get("dataVersion") or "",
         "metadataVersion": "1",
     }

@@ -18,7 +18,10 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from localazure.eventgrid.configuration import ServiceBusEntity
+from localazure.eventgrid.destinations import (
+    ServiceBusQueueDestination,
+    ServiceBusTopicDestination,
+)
 from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_S, Outcome, Verdict
 from localazure.eventgrid.schemas import METADATA_VERSION, Event
 
@@ -28,10 +31,15 @@ class ServiceBusEndpoint:
 
     needs_handshake = False
 
-    def __init__(self, connection_string: str, subscription: str, entity: ServiceBusEntity) -> None:
+    def __init__(
+        self,
+        connection_string: str,
+        subscription: str,
+        destination: ServiceBusQueueDestination | ServiceBusTopicDestination,
+    ) -> None:
         self._connection_string = connection_string
         self._subscription = subscription
-        self._entity = entity
+        self._destination = destination
         self._lock = asyncio.Lock()
         self._client: ServiceBusClient | None = None
         self._sender: ServiceBusSender | None = None
@@ -75,9 +83,9 @@ class ServiceBusEndpoint:
         # The retry policy of the subscription applies.
         client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
         self._client = client
-        name = self._entity.name
-        open_sender = client.get_topic_sender if self._entity.is_topic else client.get_queue_sender
-        self._sender = open_sender(name)
+        is_topic = isinstance(self._destination, ServiceBusTopicDestination)
+        open_sender = client.get_topic_sender if is_topic else client.get_queue_sender
+        self._sender = open_sender(self._destination.name)
         return self._sender
 
     async def close(self) -> None:

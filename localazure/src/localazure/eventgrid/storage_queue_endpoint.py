@@ -10,7 +10,7 @@ import json
 from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
 from azure.storage.queue.aio import QueueServiceClient
 
-from localazure.eventgrid.configuration import StorageQueueEntity
+from localazure.eventgrid.destinations import StorageQueueDestination
 from localazure.eventgrid.retry import Outcome, Verdict, judge
 from localazure.eventgrid.schemas import Event
 from localazure.runtime.environment import Environment
@@ -20,12 +20,12 @@ from localazure.storage_client.queue import CLIENT_OPTIONS, StorageQueue, encode
 class StorageQueueEndpoint:
     """Puts events into a queue of the local storage, and creates the queue if it is missing."""
 
-    def __init__(self, environment: Environment, entity: StorageQueueEntity) -> None:
+    def __init__(self, environment: Environment, destination: StorageQueueDestination) -> None:
         self._service = QueueServiceClient.from_connection_string(
             environment.storage_connection_string(), **CLIENT_OPTIONS
         )
-        self._queue = StorageQueue(self._service, entity.name)
-        self._time_to_live_s = entity.time_to_live_s
+        self._queue = StorageQueue(self._service, destination.queue_name)
+        self._time_to_live_s = destination.queue_message_time_to_live_in_seconds
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:  # noqa: ARG002 - the messages do not contain it
         """Send each event as base64 of its JSON, as Azure does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from localazure.eventgrid.configuration import load
-from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment, has_app
+from localazure.runtime.environment import Environment, has_app
 
 
 def describe_endpoints(environment: Environment) -> dict[str, Any]:
@@ -13,9 +13,8 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
     keys = environment.keys
     storage = environment.storage_connection_string()
     topics = {
-        name: {"endpoint": environment.topic_endpoint(name), "key": keys.event_grid}
-        for name in load(environment).topics
-        if name not in (STORAGE_TOPIC, AZURE_ML_TOPIC)
+        topic.name: {"endpoint": environment.topic_endpoint(topic.name), "key": keys.event_grid}
+        for topic in load(environment).topics
     }
     functions = {
         "functions": {

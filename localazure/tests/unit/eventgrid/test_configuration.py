@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from localazure.errors import ConfigurationError
-from localazure.eventgrid.configuration import (
-    Configuration,
-    ServiceBusEntity,
-    StorageQueueEntity,
-    WebHook,
-    load,
+from localazure.eventgrid.configuration import Configuration, Subscription, load
+from localazure.eventgrid.destinations import (
+    ServiceBusQueueDestination,
+    ServiceBusTopicDestination,
+    StorageQueueDestination,
+    WebHookDestination,
 )
-from localazure.eventgrid.filters import OPERATORS
+from localazure.eventgrid.filters import OPERATORS, operands
 from localazure.eventgrid.schemas import Schema
 from localazure.runtime.environment import Environment, Ports
 
@@ -69,6 +69,15 @@ def read(tmp_path: Path, document: object) -> Configuration:
     return load(environment(tmp_path))
 
 
+def only(configuration: Configuration) -> Subscription:
+    (subscription,) = configuration.event_subscriptions
+    return subscription
+
+
+def destination_of(subscription: Subscription) -> Any:
+    return subscription.properties.destination.properties
+
+
 def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
     document = copy.deepcopy(FULL)
     webhook = document["eventSubscriptions"][0]["properties"]["destination"]["properties"]
@@ -78,7 +87,9 @@ def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
     )
     there = environment(tmp_path)
     there.event_grid_config.write_text(json.dumps(document))
-    assert load(there).subscriptions["one"].destination == WebHook(
+    destination = destination_of(only(load(there)))
+    assert isinstance(destination, WebHookDestination)
+    assert destination.url(there) == (
         f"{there.functions_url}/runtime/webhooks/blobs"
         f"?functionName=Host.Functions.x&code={there.keys.functions_system}"
     )
@@ -87,37 +98,44 @@ def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
 def test_file_of_this_repository() -> None:
     there = environment(ROOT / "infra" / "local")
     configuration = load(there)
-    assert set(configuration.topics) == {"storage", "azure-ml", "landfall"}
-    assert configuration.topics["landfall"].input_schema is Schema.CLOUD_EVENTS
-    new_data = configuration.subscriptions["new-data"]
+    assert set(configuration.topics_by_name) == {"storage", "azure-ml", "landfall"}
+    assert configuration.topics_by_name["landfall"].input_schema is Schema.CLOUD_EVENTS
+    (new_data,) = [item for item in configuration.event_subscriptions if item.name == "new-data"]
     assert new_data.dead_letter_container == "dead-letter-events"
-    assert new_data.destination == ServiceBusEntity(name="blob-events", is_topic=False)
+    assert isinstance(destination_of(new_data), ServiceBusQueueDestination)
+    assert destination_of(new_data).name == "blob-events"
     event = {
         "eventType": "Microsoft.Storage.BlobCreated",
         "subject": "/blobServices/default/containers/landing/blobs/digits/1.png",
     }
-    assert new_data.filter.matches(event, Schema.EVENT_GRID)
+    assert new_data.properties.filter.matches(event, Schema.EVENT_GRID)
     elsewhere = {**event, "subject": "/blobServices/default/containers/landfall/blobs/x"}
-    assert not new_data.filter.matches(elsewhere, Schema.EVENT_GRID)
+    assert not new_data.properties.filter.matches(elsewhere, Schema.EVENT_GRID)
 
 
 def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:
     configuration = load(environment(tmp_path / "absent"))
-    assert set(configuration.topics) == {"storage", "azure-ml"}
-    assert configuration.subscriptions == {}
+    assert set(configuration.topics_by_name) == {"storage", "azure-ml"}
+    assert configuration.event_subscriptions == ()
 
 
 def test_every_setting_is_read(tmp_path: Path) -> None:
-    subscription = read(tmp_path, FULL).subscriptions["one"]
-    assert subscription.destination == WebHook("http://127.0.0.1:7071/api/hook")
-    assert subscription.schema is Schema.CLOUD_EVENTS
-    assert (subscription.max_events_per_batch, subscription.preferred_batch_bytes) == (5, 8192)
-    assert (subscription.retry.max_attempts, subscription.retry.time_to_live_s) == (3, 300)
-    assert not subscription.retry.scaled
+    configuration = read(tmp_path, FULL)
+    subscription, retry_schedule = only(configuration), configuration.retry_schedule
+    properties, batching = subscription.properties, subscription.batching
+    assert destination_of(subscription).url(environment(tmp_path)) == (
+        "http://127.0.0.1:7071/api/hook"
+    )
+    assert configuration.delivery_schema(subscription) is Schema.CLOUD_EVENTS
+    assert batching.max_events_per_batch == 5
+    assert batching.preferred_batch_size_in_kilobytes == 8
+    assert properties.retry_policy.max_delivery_attempts == 3
+    assert properties.retry_policy.time_to_live_s == 300
+    assert not retry_schedule.scaled
     assert subscription.dead_letter_container == "dead"
-    assert subscription.filter.case_sensitive
-    assert subscription.filter.arrays
-    assert [condition.operands for condition in subscription.filter.advanced] == [
+    assert properties.filter.is_subject_case_sensitive
+    assert properties.filter.enable_advanced_filtering_on_arrays
+    assert [operands(condition) for condition in properties.filter.advanced_filters] == [
         ((1, 2),),
         ("up",),
         (True,),
@@ -127,21 +145,25 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
 
 def test_retry_schedule_of_local_tests(tmp_path: Path) -> None:
     document = {**FULL, "retryScheduleSeconds": [0.1, 2]}
-    retry = read(tmp_path, document).subscriptions["one"].retry
-    assert retry.schedule_s == (0.1, 2)
-    assert retry.scaled
+    schedule = read(tmp_path, document).retry_schedule
+    assert schedule.delays_s == (0.1, 2)
+    assert schedule.scaled
 
 
 def test_service_bus_destination(tmp_path: Path) -> None:
     document = copy.deepcopy(FULL)
     resource = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/n/"
-    for kind, collection in (("ServiceBusQueue", "queues"), ("ServiceBusTopic", "topics")):
+    for kind, collection, type_ in (
+        ("ServiceBusQueue", "queues", ServiceBusQueueDestination),
+        ("ServiceBusTopic", "topics", ServiceBusTopicDestination),
+    ):
         document["eventSubscriptions"][0]["properties"]["destination"] = {
             "endpointType": kind,
             "properties": {"resourceId": f"{resource}{collection}/q"},
         }
-        found = read(tmp_path, document).subscriptions["one"].destination
-        assert found == ServiceBusEntity("q", is_topic=kind == "ServiceBusTopic")
+        found = destination_of(only(read(tmp_path, document)))
+        assert isinstance(found, type_)
+        assert found.name == "q"
 
 
 def test_storage_queue_destination(tmp_path: Path) -> None:
@@ -149,11 +171,13 @@ def test_storage_queue_destination(tmp_path: Path) -> None:
     body: dict[str, Any] = {"resourceId": "/subscriptions/s", "queueName": "in-box"}
     destination = {"endpointType": "StorageQueue", "properties": body}
     document["eventSubscriptions"][0]["properties"]["destination"] = destination
-    found = read(tmp_path, document).subscriptions["one"].destination
-    assert found == StorageQueueEntity("in-box", None)
+    found = destination_of(only(read(tmp_path, document)))
+    assert isinstance(found, StorageQueueDestination)
+    assert found.queue_name == "in-box"
+    assert found.queue_message_time_to_live_in_seconds is None
     body["queueMessageTimeToLiveInSeconds"] = -1
-    found = read(tmp_path, document).subscriptions["one"].destination
-    assert found == StorageQueueEntity("in-box", -1)
+    found = destination_of(only(read(tmp_path, document)))
+    assert found.queue_message_time_to_live_in_seconds == -1
     for name in ("In", "a--b", "-ab", "ab"):
         body["queueName"] = name
         with pytest.raises(ConfigurationError, match="queueName: string should"):
@@ -261,8 +285,8 @@ def test_every_operator_has_a_form_in_the_file(tmp_path: Path) -> None:
                 condition
             ]
             with contextlib.suppress(ConfigurationError):
-                (found,) = read(tmp_path, document).subscriptions["one"].filter.advanced
-                assert found.operator is OPERATORS[operator]
+                (found,) = only(read(tmp_path, document)).properties.filter.advanced_filters
+                assert found.operator_type == operator
                 accepted += 1
         assert accepted == 1
 

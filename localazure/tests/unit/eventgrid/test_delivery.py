@@ -6,7 +6,7 @@ The clock is the test's: days of the retry schedule pass in no time.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,10 +16,9 @@ import pytest
 from azure.core.exceptions import ServiceRequestError
 
 from localazure.eventgrid import delivery as module
-from localazure.eventgrid.configuration import Subscription, WebHook
+from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.delivery import MAX_CONCURRENT_DELIVERIES, DeliveryWorker
-from localazure.eventgrid.filters import Filter
-from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetryPolicy, Verdict, judge
+from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetrySchedule, Verdict, judge
 from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.store import Delivery, Store
 
@@ -27,14 +26,8 @@ START_S = 1_800_000_000.0
 NOT_LISTENING = Outcome(Verdict.NOT_LISTENING, "SocketError")
 
 
-SUBSCRIPTION = Subscription(
-    name="sub",
-    topic="t",
-    destination=WebHook("http://127.0.0.1:1/"),
-    schema=Schema.EVENT_GRID,
-    filter=Filter(),
-    retry=RetryPolicy(),
-)
+WEBHOOK = {"endpointUrl": "http://127.0.0.1:1/"}
+TO_DEAD = {"endpointType": "StorageBlob", "properties": {"blobContainerName": "dead"}}
 
 
 class Clock:
@@ -70,18 +63,28 @@ class ScriptedEndpoint:
 class Bench:
     """A worker, its store, its endpoint, its clock."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, *, webhook: dict[str, Any] | None = None, **properties: Any
+    ) -> None:
         self.clock = Clock()
         self.store = Store(folder / "events.db")
         self.endpoint = ScriptedEndpoint(self.clock)
         self.letters: list[tuple[str, Delivery]] = []
         self.letter_errors = 0
-        self.subscription = dataclasses.replace(SUBSCRIPTION, **settings)
+        destination = {"endpointType": "WebHook", "properties": webhook or WEBHOOK}
         self.worker = DeliveryWorker(
-            self.subscription,
+            Subscription.model_validate(
+                {
+                    "name": "sub",
+                    "topic": "t",
+                    "properties": {"destination": destination, **properties},
+                }
+            ),
             self.store,
             self.endpoint,
             self._write_dead_letter,
+            schema=Schema.EVENT_GRID,
+            schedule=RetrySchedule(),
             clock=self.clock,
             source=random.Random(1),
         )
@@ -143,9 +146,7 @@ async def test_delivers_each_event_once_with_bounded_concurrency(make_bench: Any
 
 
 async def test_schedule_is_kept_until_the_attempts_are_used_up(make_bench: Any) -> None:
-    bench = make_bench(
-        dead_letter_container="dead", retry=RetryPolicy(max_attempts=6, time_to_live_s=1e9)
-    )
+    bench = make_bench(dead_letter_destination=TO_DEAD, retry_policy={"maxDeliveryAttempts": 6})
     bench.endpoint.default = judge(500, webhook=True)
     await bench.publish()
     counts = await bench.run_until_done()
@@ -163,7 +164,9 @@ async def test_schedule_is_kept_until_the_attempts_are_used_up(make_bench: Any) 
 
 
 async def test_time_to_live_ends_before_the_attempts_do(make_bench: Any) -> None:
-    bench = make_bench(dead_letter_container="dead", retry=RetryPolicy(time_to_live_s=60))
+    bench = make_bench(
+        dead_letter_destination=TO_DEAD, retry_policy={"eventTimeToLiveInMinutes": 1}
+    )
     bench.endpoint.default = judge(500, webhook=True)
     await bench.publish()
     await bench.run_until_done()
@@ -186,7 +189,7 @@ async def test_final_answer_is_not_repeated_and_dropped_without_a_container(
 
 
 async def test_dead_letter_is_written_again_until_it_is_there(make_bench: Any) -> None:
-    bench = make_bench(dead_letter_container="dead")
+    bench = make_bench(dead_letter_destination=TO_DEAD)
     bench.endpoint.answers = [judge(413, webhook=True)]
     bench.letter_errors = 3
     await bench.publish()
@@ -209,13 +212,18 @@ async def test_absent_listener_costs_no_attempt(
     assert bench.clock() == START_S
 
 
-async def test_batches_have_a_bounded_number_and_size(make_bench: Any) -> None:
-    bench = make_bench(max_events_per_batch=10, preferred_batch_bytes=100)
-    await bench.publish(20)
+@pytest.mark.parametrize(("number", "most"), [(3, 3), (50, 35)])
+async def test_batches_have_a_bounded_number_and_size(
+    make_bench: Any, number: int, most: int
+) -> None:
+    limits = {"maxEventsPerBatch": number, "preferredBatchSizeInKilobytes": 1}
+    bench = make_bench(webhook=WEBHOOK | limits)
+    await bench.publish(200)
     await bench.run_until_done()
-    sizes = [len(events) for _, _, events in bench.endpoint.attempts]
-    assert sum(sizes) == 20
-    assert set(sizes) <= {2, 3}  # 30 bytes an event
+    batches = [events for _, _, events in bench.endpoint.attempts]
+    assert sum(len(events) for events in batches) == 200
+    assert all(sum(len(json.dumps(event)) for event in events) <= 1024 for events in batches)
+    assert most - 3 < max(len(events) for events in batches) <= most
 
 
 async def test_undelivered_events_go_on_after_a_restart(make_bench: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetryPolicy, Verdict, judge
+from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetrySchedule, Verdict, judge
 
 GENERIC = Outcome(Verdict.RETRY, "GenericError")
 
@@ -16,7 +16,7 @@ def test_schedule_is_the_documented_one_jittered(attempts: int, seed: int) -> No
     documented_s = [10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200]
     assert list(SCHEDULE_S) == documented_s
     base_s = documented_s[min(attempts, 10) - 1]
-    delay_s = RetryPolicy().delay_s(attempts, GENERIC, random.Random(seed))
+    delay_s = RetrySchedule().delay_s(attempts, GENERIC, random.Random(seed))
     assert base_s <= delay_s <= base_s * (1 + JITTER)
 
 
@@ -24,10 +24,10 @@ def test_schedule_is_the_documented_one_jittered(attempts: int, seed: int) -> No
 def test_any_schedule_repeats_its_last_step(
     schedule_s: list[float], attempts: int, seed: int
 ) -> None:
-    policy = RetryPolicy(schedule_s=schedule_s, scaled=True)
+    schedule = RetrySchedule(schedule_s, scaled=True)
     base_s = schedule_s[min(attempts, len(schedule_s)) - 1]
     busy = Outcome(Verdict.RETRY, "Busy", 30.0)
-    assert base_s <= policy.delay_s(attempts, busy, random.Random(seed)) <= base_s * (1 + JITTER)
+    assert base_s <= schedule.delay_s(attempts, busy, random.Random(seed)) <= base_s * (1 + JITTER)
 
 
 @pytest.mark.parametrize("status", range(200, 600))
@@ -44,6 +44,6 @@ def test_verdicts(status: int) -> None:
 
 
 def test_busy_endpoints_are_given_time() -> None:
-    policy, source = RetryPolicy(), random.Random(1)
-    assert policy.delay_s(1, judge(503, webhook=True), source) >= 30
-    assert policy.delay_s(1, judge(408, webhook=True), source) >= 120
+    schedule, source = RetrySchedule(), random.Random(1)
+    assert schedule.delay_s(1, judge(503, webhook=True), source) >= 30
+    assert schedule.delay_s(1, judge(408, webhook=True), source) >= 120

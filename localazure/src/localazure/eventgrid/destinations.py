@@ -1,0 +1,125 @@
+"""Destinations of event subscriptions, as ARM and `event-grid.json` write them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+from pydantic import Field, StrictInt, StringConstraints
+
+from localazure.configuration_file import ConfigurationModel
+from localazure.runtime.environment import Environment
+
+K = TypeVar("K", bound=str)
+P = TypeVar("P", bound=ConfigurationModel)
+
+# ARM's limits of batched delivery.
+MAX_EVENTS_PER_BATCH = 5000
+MAX_BATCH_KB = 1024
+DEFAULT_BATCH_KB = 64
+
+
+def _resource(collection: str) -> StringConstraints:
+    return StringConstraints(pattern=rf"(^|/){collection}/[^/]+/*$")
+
+
+def _last_segment(resource_id: str) -> str:
+    return resource_id.rstrip("/").rpartition("/")[2]
+
+
+class Batching(ConfigurationModel):
+    """How many events one request may have; the defaults deliver each event by itself."""
+
+    max_events_per_batch: Annotated[StrictInt, Field(ge=1, le=MAX_EVENTS_PER_BATCH)] = 1
+    preferred_batch_size_in_kilobytes: Annotated[StrictInt, Field(ge=1, le=MAX_BATCH_KB)] = (
+        DEFAULT_BATCH_KB
+    )
+
+
+class WebHookDestination(Batching):
+    """Delivery by POST to any URL, after a handshake."""
+
+    endpoint_url: Annotated[
+        str, StringConstraints(pattern=r"^(https?://[^/?#]+|\{functions_url\})([/?#]|$)")
+    ]
+
+    def url(self, environment: Environment) -> str:
+        """The URL with its placeholders filled in."""
+        key = quote(environment.keys.functions_system)
+        url = self.endpoint_url.replace("{functions_url}", environment.functions_url)
+        return url.replace("{functions_system_key}", key)
+
+
+class FunctionDestination(Batching):
+    """Delivery to a function of the local Functions host; no handshake, as on Azure."""
+
+    resource_id: Annotated[str, _resource("functions")]
+
+    def url(self, environment: Environment) -> str:
+        """The function's address on the local Functions host."""
+        return (
+            f"{environment.functions_url}/runtime/webhooks/EventGrid"
+            f"?functionName={quote(_last_segment(self.resource_id))}"
+            f"&code={quote(environment.keys.functions_system)}"
+        )
+
+
+class ServiceBusQueueDestination(ConfigurationModel):
+    """Delivery as a message to a queue of the local Service Bus."""
+
+    resource_id: Annotated[str, _resource("queues")]
+
+    @property
+    def name(self) -> str:
+        """Of the queue."""
+        return _last_segment(self.resource_id)
+
+
+class ServiceBusTopicDestination(ConfigurationModel):
+    """Delivery as a message to a topic of the local Service Bus."""
+
+    resource_id: Annotated[str, _resource("topics")]
+
+    @property
+    def name(self) -> str:
+        """Of the topic."""
+        return _last_segment(self.resource_id)
+
+
+class StorageQueueDestination(ConfigurationModel):
+    """Delivery as a message to a queue of the local storage."""
+
+    resource_id: str = ""  # of the storage account: locally there is one
+    queue_name: Annotated[
+        str,
+        StringConstraints(min_length=3, max_length=63, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
+    ]
+    queue_message_time_to_live_in_seconds: (
+        Annotated[StrictInt, Field(ge=-1, le=2**31 - 1)] | None
+    ) = None
+    """-1 is without limit, None the service's default, a week."""
+
+
+class StorageBlobDestination(ConfigurationModel):
+    """A container for dead letters."""
+
+    resource_id: str = ""  # of the storage account: locally there is one
+    blob_container_name: Annotated[str, StringConstraints(min_length=1)]
+
+
+class Endpoint(ConfigurationModel, Generic[K, P]):
+    """A destination with its type, in ARM's form."""
+
+    endpoint_type: K
+    properties: P
+
+
+Destination = Annotated[
+    Endpoint[Literal["WebHook"], WebHookDestination]
+    | Endpoint[Literal["AzureFunction"], FunctionDestination]
+    | Endpoint[Literal["ServiceBusQueue"], ServiceBusQueueDestination]
+    | Endpoint[Literal["ServiceBusTopic"], ServiceBusTopicDestination]
+    | Endpoint[Literal["StorageQueue"], StorageQueueDestination],
+    Field(discriminator="endpoint_type"),
+]
+DeadLetterDestination = Endpoint[Literal["StorageBlob"], StorageBlobDestination]
