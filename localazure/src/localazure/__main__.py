@@ -169,7 +169,7 @@ async def _fetch(_parsed: argparse.Namespace) -> int:
 
 
 async def _start(parsed: argparse.Namespace) -> int:
-    # Loaded only here: `up` runs the host as a process of its own.
+    # Imported late: `up` runs the host in a process of its own.
     from localazure.functions.host import start_host  # noqa: PLC0415 - see above
     from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
 

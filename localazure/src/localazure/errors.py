@@ -1,7 +1,7 @@
-"""What keeps localazure or one of its parts from starting, and is for its user to mend.
+"""Errors that keep localazure or one of its parts from starting, and that its user can fix.
 
-The text of such an error is shown as it is, without a traceback: it says what is wrong, where, and
-how to mend it. Everything else that is raised is a defect of ours and keeps its traceback.
+The text of such an error is shown without a traceback: it names the cause, the place and the
+remedy. Any other exception is a defect of localazure and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 
 class StartError(Exception):
-    """localazure, or a part of it, cannot start as asked; says why and how to mend it."""
+    """localazure, or a part of it, cannot start; the text says why, and what to do."""
 
 
 class ConfigurationError(StartError):
@@ -22,10 +22,10 @@ class ConfigurationError(StartError):
 
 @contextlib.contextmanager
 def shown_without_traceback(prefix: str = "") -> Generator[None]:
-    """End the process with status 1 and the error's own words where its user can mend it.
+    """End the process with status 1 and the text of an error that its user can fix.
 
     Args:
-        prefix: stands before the words.
+        prefix: of the text.
 
     Raises:
         SystemExit: a `StartError`, or a port that is taken.

@@ -1,4 +1,4 @@
-"""ARM ids and URIs of one workspace: made, parsed, and resolved to blobs. Pure.
+"""ARM ids and URIs of one workspace: built, parsed, and resolved to blobs. Pure.
 
 URI forms that inputs, outputs and assets may hold:
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax
@@ -96,10 +96,10 @@ def child_of_workspace(identifier: str) -> str:
 
 
 def parse_compute(identifier: str) -> str:
-    """Name of the cluster that a job's `computeId` means.
+    """Name of the cluster that a job's `computeId` names.
 
     Raises:
-        ArmError: 400, it means no cluster of a workspace (serverless and `local` are not covered).
+        ArmError: 400, it names no cluster of a workspace (serverless and `local` are not covered).
     """
     kind, _, name = child_of_workspace(identifier).strip("/").partition("/")
     if kind.lower() != "computes" or not name:
@@ -168,7 +168,7 @@ def _parse_blob_url(url: str) -> BlobPath:
 
 
 def _safe_path(path: str, uri: str) -> str:
-    """The path without a trailing slash; refuses what could climb out of a job's folder."""
+    """The path without a trailing slash; paths that lead out of a job's folder are refused."""
     parts = path.strip("/").split("/")
     if any(part in {".", ".."} or "\\" in part or "\0" in part for part in parts):
         raise invalid(f"{uri!r} holds a path segment that is not allowed")

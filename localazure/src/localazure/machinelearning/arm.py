@@ -39,12 +39,12 @@ _log = logging.getLogger(__name__)
 def envelope(
     workspace: Workspace, resource: Resource, properties: dict[str, Any]
 ) -> dict[str, Any]:
-    """A resource as GET and PUT answer it: what was PUT, and ARM's own fields.
+    """The response to a GET or PUT of a resource: its document, and ARM's own fields.
 
     Args:
-        workspace: whose it is.
-        resource: what was PUT.
-        properties: takes the place of its `properties`.
+        workspace: of the resource.
+        resource: with its document.
+        properties: replaces its `properties`.
     """
     suffix = f"/versions/{resource.version}" if resource.version else ""
     kind = f"{PROVIDER}/workspaces/{resource.collection}" + ("/versions" if suffix else "")
@@ -79,7 +79,7 @@ def listing(request: web.Request, entries: Sequence[dict[str, Any]]) -> web.Resp
 
 
 def is_listed(request: web.Request, properties: dict[str, Any]) -> bool:
-    """Whether `listViewType` asks for it; archived ones are left out unless it does."""
+    """Whether `listViewType` includes the resource; by default archived ones are excluded."""
     is_archived = bool(properties.get("isArchived"))
     match request.query.get("listViewType", "ActiveOnly"):
         case "All":
@@ -108,10 +108,10 @@ async def read_body(request: web.Request) -> dict[str, Any]:
 
 
 def path_name(request: web.Request, key: str = "name") -> str:
-    """A resource name out of the URL.
+    """A resource name from the URL.
 
     Raises:
-        ArmError: 400, no resource may have that name.
+        ArmError: 400, it is not a valid resource name.
     """
     name = request.match_info[key]
     if not _NAME.match(name):
@@ -143,7 +143,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let only bearers of a token of this state folder's identity endpoint pass."""
+    """Refuse requests without a token of this state folder's identity endpoint."""
     if not request.path.startswith(OPEN_PATHS):
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:

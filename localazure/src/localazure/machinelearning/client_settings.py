@@ -18,7 +18,7 @@ TOKEN_PATH = "/msi/token"  # noqa: S105 - a URL path, no secret
 def app_settings(environment: Environment) -> dict[str, str]:
     """Process environment by which `MLClient(DefaultAzureCredential(), …)` reaches the workspace.
 
-    The last value is a secret of this state folder: it buys a token, so keep it out of logs.
+    IDENTITY_HEADER is a secret of this state folder: keep it out of logs.
     SSL_CERT_FILE is for programs that use Python's own TLS (aiohttp, urllib) instead of requests.
     """
     return {

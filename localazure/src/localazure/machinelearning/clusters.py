@@ -1,4 +1,4 @@
-"""AmlCompute clusters: between ARM documents and what the scheduler works with. Pure but for rows.
+"""AmlCompute clusters: ARM documents to and from the types of the scheduler.
 
 https://learn.microsoft.com/rest/api/azureml/compute
 """
@@ -38,7 +38,7 @@ def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
     if not (isinstance(minimum, int) and isinstance(maximum, int) and 0 <= minimum <= maximum):
         raise invalid(
             f"compute {name!r}: minNodeCount {minimum!r} and maxNodeCount {maximum!r} must be "
-            "numbers, the first not the larger"
+            "numbers, the first at most the second"
         )
     try:
         idle = parse_seconds(scale.get("nodeIdleTimeBeforeScaleDown") or DEFAULT_IDLE_TIME)
@@ -65,9 +65,9 @@ def is_low_priority(resource: Resource) -> bool:
 
 
 def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) -> None:
-    """Refuse what could never be provisioned: minimum sizes, or the first node, beyond the quota.
+    """Refuse a cluster whose minimum size, or whose first node, exceeds the quota.
 
-    A maximum beyond it is accepted, as on Azure: the cluster then stops growing there.
+    A larger maximum is accepted, as on Azure: the cluster then stops growing at the quota.
 
     Raises:
         ArmError: 400.

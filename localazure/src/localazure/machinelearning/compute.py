@@ -1,9 +1,9 @@
-"""The compute of the workspace: one loop that lets the scheduler decide, and runs what it started.
+"""The compute of the workspace: one loop applies the scheduler's decisions and runs jobs.
 
-Everything that must survive is in the tables before it takes effect: a job is Preparing before its
-runner exists, an order to stop is noted before it is sent. So after kill -9 `recover` finds in
-them what was going on: it ends what still runs, lets ended attempts finish their uploads, and
-queues the others again, as Azure ML does after the loss of a node.
+Durable state is in the tables before it takes effect: a job is Preparing before its runner exists,
+a stop order is stored before it is sent. After kill -9 `recover` reads the tables: it ends
+processes that still run, lets ended attempts finish their uploads, and queues the others again, as
+Azure ML does after the loss of a node.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class Compute:
         self._wake.set()
 
     async def stop(self, name: str, order: StopOrder) -> None:
-        """End the running attempt of a job; the order is durable when this returns."""
+        """End the running attempt of a job; the stop order is durable when this returns."""
         await self._database.write(lambda connection: order_stop(connection, name, order))
         self._deliver_stop(name)
 
     def _deliver_stop(self, name: str) -> None:
-        """Pass a noted order on; a runner that is still being started gets it after that."""
+        """Send a stored stop order to the runner; a runner that is still starting gets it later."""
         job = get_job(self._database.read, name)
         runner = self._runners.get(name)
         if job is None or job.stop_order is None or runner is None or runner.stdin is None:
@@ -114,7 +114,11 @@ class Compute:
                 await asyncio.wait_for(self._wake.wait(), pause)
 
     async def _schedule_once(self) -> float | None:
-        """Let the scheduler decide, start what it started; when time will change something."""
+        """Apply the scheduler's decisions and start jobs.
+
+        Returns:
+            The time of the next change that time alone causes.
+        """
         schedule = await self._database.write(self._advance)
         self.short_of_quota = frozenset(schedule.short_of_quota)
         self._workspace.events.filled.set()
@@ -169,7 +173,7 @@ class Compute:
             await self._after_runner_failure(name)
 
     async def _supervise_attempt(self, name: str) -> None:
-        """Run a runner to its end, and take over how the attempt ended."""
+        """Run a runner to its end, and store the outcome of the attempt."""
         job = get_job(self._database.read, name)
         resource = get_resource(self._database.read, JOBS, name)
         if job is None or resource is None:
@@ -204,7 +208,7 @@ class Compute:
             str(folder.root),
             stdin=PIPE,
             stdout=PIPE,
-            # Not in the group of a terminal: Ctrl-C is for the supervisor, the runner follows.
+            # Ctrl-C must reach the supervisor only, which ends the runner.
             process_group=0,
             env={
                 **os.environ,
@@ -251,7 +255,7 @@ class Compute:
         self.wake()
 
     async def _after_runner_failure(self, name: str) -> None:
-        """Nothing of the attempt runs any more: finish it, or queue the job again."""
+        """Finish an attempt whose processes have all ended, or queue the job again."""
 
         def count(connection: sqlite3.Connection) -> JobRow | None:
             connection.execute(
@@ -285,7 +289,7 @@ class Compute:
         await self._finish(job, lost)
 
     async def _recover(self) -> None:
-        """Take up what an earlier process left behind."""
+        """Recover the jobs of an earlier process."""
         folders = self._workspace.jobs_folder
         await asyncio.to_thread(kill_marked, folders)
         ended = {job.name for job in list_jobs(self._database.read, TERMINAL)}

@@ -1,4 +1,4 @@
-"""Brings blobs down as files, each content once: a cache by container, name and ETag.
+"""Downloads blobs, each content once, to a cache by container, name and ETag.
 
 A mounted input is hard links to the cache, made read-only; a downloaded one is copies, because the
 job may write to them. A cached file that has changed (a job run as root can write
@@ -37,11 +37,11 @@ class BlobCache:
         self._store = store
 
     def materialize(self, source: BlobPath, target: Path, *, is_mount: bool) -> int:
-        """Make `target` a folder with the blobs of `source`; return how many there are.
+        """Fill the folder `target` with the blobs of `source`; return their number.
 
         Raises:
-            SourceNotFoundError: there is none.
-            AzureError: storage refused or is away; files already there are reused next time.
+            SourceNotFoundError: there are no blobs.
+            AzureError: storage refused or is unavailable; the next call reuses downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)
         files = list(self._store.list(source))

@@ -40,7 +40,7 @@ def invalid(message: str) -> ArmError:
 
 
 def immutable(kind: str, name: str, fields: list[str]) -> ArmError:
-    """409: a version, once made, keeps what defines it."""
+    """409: the definition of a version cannot change."""
     return ArmError(
         409,
         "Conflict",

@@ -98,12 +98,12 @@ class EventOutbox:
         self.filled.set()
 
     def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """The events that wait longest, each with its number."""
+        """The oldest events, each with its number."""
         rows = self._database.read("SELECT * FROM event ORDER BY number LIMIT ?", (limit,))
         return [(row["number"], json.loads(row["body"])) for row in rows]
 
     async def published(self, numbers: Sequence[int]) -> None:
-        """Forget events that Event Grid has acknowledged."""
+        """Delete events that Event Grid has acknowledged."""
         rows = [(number,) for number in numbers]
 
         def delete(connection: sqlite3.Connection) -> None:

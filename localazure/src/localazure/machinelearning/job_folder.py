@@ -1,4 +1,4 @@
-"""Where one job's files are while it runs: `<state>/machinelearning/jobs/<name>/`."""
+"""The files of one job while it runs: `<state>/machinelearning/jobs/<name>/`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class JobFolder:
-    """The folder of one job. It outlives an attempt and goes when the job has ended."""
+    """The folder of one job. It is kept between attempts and deleted after the job's end."""
 
     root: Path
 
@@ -29,15 +29,15 @@ class JobFolder:
 
     @property
     def result(self) -> Path:
-        """How the attempt ended, written before the last upload."""
+        """The outcome of the attempt, written before the last upload."""
         return self.root / "result.json"
 
     def input(self, name: str) -> Path:
-        """Where an input is put."""
+        """The folder of an input."""
         return self.root / "inputs" / name
 
     def output(self, name: str) -> Path:
-        """Where the job finds and leaves a named output."""
+        """The folder of a named output."""
         return self.root / "outputs" / name
 
     def sync_state(self, name: str) -> Path:

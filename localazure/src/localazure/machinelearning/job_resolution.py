@@ -1,6 +1,6 @@
-"""From a job's document to what a runner needs: every reference followed to blobs.
+"""Resolves a job's document to the spec of an attempt: every reference becomes blobs.
 
-The same code checks a submission and prepares a start, so that what was accepted can be run.
+The same code checks a submission and prepares an attempt, so that accepted jobs can run.
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command
 """
 
@@ -56,7 +56,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         attempt: which one.
 
     Raises:
-        ArmError: something is not supported, or names what does not exist.
+        ArmError: a feature is not supported, or a reference does not exist.
     """
     code = properties.get("codeId")
     distribution = properties.get("distribution") or {}

@@ -29,9 +29,9 @@ class InputMode(StrEnum):
     LITERAL = "literal"
     """The value itself, or with mode `Direct` the URI."""
     MOUNT = "mount"
-    """A folder or file that must not be written to."""
+    """A read-only folder or file."""
     DOWNLOAD = "download"
-    """A copy of the job's own."""
+    """A copy that the job may change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,12 @@ class InputSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputSpec:
-    """One named output: a folder, or one file, that is kept in step with blobs at `target`."""
+    """One named output: a folder, or one file, that is synchronised with blobs at `target`."""
 
     target: BlobPath
     is_file: bool = False
     downloads_first: bool = True
-    """Whether what is there already is shown to the job (`rw_mount`, not `upload`)."""
+    """Whether existing blobs are downloaded first (`rw_mount`, not `upload`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class JobSpec:
 
     name: str
     attempt: int
-    """Counts from 1; a requeued job's is one more."""
+    """From 1; one more when the job is queued again."""
     experiment: str
     command: str
     code: BlobPath | None
@@ -74,7 +74,7 @@ class JobSpec:
 
     @property
     def artifacts(self) -> BlobPath:
-        """Where `./outputs`, `./logs` and the logs of the processes are kept."""
+        """The blobs of `./outputs`, `./logs` and the logs of the processes."""
         return artifacts_of(self.name, self.artifact_container)
 
     @property
@@ -83,7 +83,7 @@ class JobSpec:
         return self.node_count * self.processes_per_node
 
     def save(self, job_folder: Path) -> None:
-        """Write to the job's folder, whole or not at all."""
+        """Write to the job's folder, atomically."""
         job_folder.mkdir(parents=True, exist_ok=True)
         write_atomically(job_folder / SPEC_FILE, json.dumps(dataclasses.asdict(self)))
 
@@ -115,12 +115,12 @@ class JobSpec:
 
 
 def artifacts_of(job: str, container: str) -> BlobPath:
-    """Where Azure ML keeps what a run leaves besides its named outputs."""
+    """The blobs of a run besides its named outputs, as Azure ML names them."""
     return BlobPath(container, f"ExperimentRun/dcid.{job}")
 
 
 def write_atomically(target: Path, text: str) -> None:
-    """Write a file so that after a crash it is the old one or the new one, never a part."""
+    """Write a file atomically: after a crash it is the old one or the new one."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with scratch.open("w") as file:
         file.write(text)

@@ -25,7 +25,7 @@ DEFAULT_EXPERIMENT = "Default"
 
 @dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """How far a job has come."""
+    """The run state of a job."""
 
     number: int
     name: str
@@ -102,7 +102,7 @@ def set_status(
 def finish_attempt(
     connection: sqlite3.Connection, topic: str, name: str, result: Result, now: float
 ) -> bool:
-    """Take over how an attempt ended and give its nodes back; whether the job has ended."""
+    """Store the outcome of an attempt and release its nodes. Returns whether the job has ended."""
     job = get_job(querying(connection), name)
     if job is None or job.status not in ACTIVE or job.attempt != result.attempt:
         return job is not None and job.status in TERMINAL
@@ -124,7 +124,7 @@ def finish_attempt(
 
 
 def order_stop(connection: sqlite3.Connection, name: str, order: StopOrder) -> None:
-    """Remember that the running attempt is to be ended; the first order counts."""
+    """Store an order to end the running attempt; later orders are ignored."""
     connection.execute(
         "UPDATE job SET stop_order = coalesce(stop_order, ?) WHERE name = ?",
         (order.to_json(), name),
@@ -148,7 +148,7 @@ def list_nodes(query: Query, cluster: str | None = None) -> list[Node]:
 
 
 def replace_nodes(connection: sqlite3.Connection, nodes: Iterable[Node]) -> None:
-    """Write all nodes there are."""
+    """Replace all nodes."""
     connection.execute("DELETE FROM node")
     connection.executemany(
         "INSERT INTO node (cluster, number, state, since, job) "

@@ -1,4 +1,4 @@
-"""Ships growing log files to append blobs, so that `jobs.stream` reads them as they come."""
+"""Uploads growing log files to append blobs, so that `jobs.stream` can follow them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from localazure.machinelearning.blobs import BlobStore
 # The service's limit for one append since version 2022-11-02 is 100 MiB; older ones take 4 MiB.
 # https://learn.microsoft.com/rest/api/storageservices/append-block
 APPEND_BYTES = 4 * 1024 * 1024
-# An append blob holds 50,000 blocks; a chatty job that is shipped every second reaches that in
-# half a day. So shipping slows down with the number of appends made.
+# An append blob holds 50,000 blocks, which a job that logs every second reaches in half a day. So
+# the more appends were made, the rarer they are.
 APPENDS_BEFORE_SLOWING = 1000
 _CONFLICT = 412
 
@@ -21,8 +21,7 @@ _CONFLICT = 412
 class LogUpload:
     """The log files of one folder.
 
-    The position that an append must be made at is sent along, so that an append whose answer was
-    lost is never made twice.
+    Each append names its position, so that an append whose response was lost is not repeated.
     """
 
     def __init__(self, store: BlobStore, target: BlobPath, folder: Path) -> None:
@@ -34,17 +33,17 @@ class LogUpload:
         self._skips: dict[str, int] = {}
 
     def push(self, *, is_final: bool) -> None:
-        """Append what the files have grown by.
+        """Append the new bytes of the files.
 
         Raises:
-            AzureError: storage refused or is away; the next call goes on where this one stopped.
+            AzureError: storage refused or is unavailable; the next call continues.
         """
         for file in sorted(self._folder.glob("*.txt")):
             if is_final or self._is_due(file.name):
                 self._ship(file)
 
     def _is_due(self, name: str) -> bool:
-        """Every time at first; every n-th time once n thousand appends were made."""
+        """Whether this call uploads: at first every call, after n thousand appends every n-th."""
         every = 1 + self._appends.get(name, 0) // APPENDS_BEFORE_SLOWING
         self._skips[name] = (self._skips.get(name, 0) + 1) % every
         return self._skips[name] == 0

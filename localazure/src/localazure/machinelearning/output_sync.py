@@ -1,7 +1,7 @@
-"""Keeps one output folder of a job and its blobs in step, over attempts and crashes.
+"""Synchronises one output folder of a job with its blobs, across attempts and crashes.
 
-What is known to be equal on both sides is kept in a small file, so that an attempt after a crash
-first uploads what the one before it had left, and then downloads only the differences.
+A small file lists the files that equal their blobs. So an attempt after a crash first uploads the
+changes of the previous attempt, and then downloads only the differences.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OutputSync:
         store: where the blobs are.
         target: their container and prefix.
         folder: the local folder; made when missing.
-        state: file for what is known to be equal.
+        state: the file that lists the files which equal their blobs.
         only: sync this one file and leave its neighbours alone (`uri_file` outputs).
     """
 
@@ -59,7 +59,7 @@ class OutputSync:
             self._synced = {path: FileState(**entry) for path, entry in document["files"].items()}
 
     def download(self) -> None:
-        """Make the folder equal to the blobs. Call it before anyone writes to the folder."""
+        """Make the folder equal to the blobs, before the job's processes start."""
         remote = {
             file.path: file
             for file in self._store.list(self._target)
@@ -81,7 +81,7 @@ class OutputSync:
             is_final: no process writes to the folder any more, so all files are settled.
 
         Raises:
-            AzureError: storage refused or is away; what was not done is done by the next call.
+            AzureError: storage refused or is unavailable; the next call continues.
         """
         current = self._scan()
         plan = plan_sync(
@@ -147,7 +147,7 @@ class OutputSync:
             download(self._store, self._target.container, file, scratch)
             scratch.replace(destination)
         except (ResourceModifiedError, ResourceNotFoundError):
-            return  # someone else writes to this output: what is there next is theirs
+            return  # another writer has replaced the blob: its version stays
         finally:
             scratch.unlink(missing_ok=True)
         self._synced[file.path] = _state_of(destination.lstat())

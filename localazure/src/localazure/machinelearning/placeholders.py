@@ -1,7 +1,7 @@
 """`${{inputs.x}}` and `${{outputs.x}}` in a job's command. Pure.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax: expressions, and
-`$[[ … ]]` blocks that vanish when an optional input in them was not given.
+`$[[ … ]]` blocks that are removed if an optional input in them was not given.
 """
 
 from __future__ import annotations

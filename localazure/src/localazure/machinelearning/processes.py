@@ -20,11 +20,11 @@ from localazure.machinelearning.tracking import tracking_environment
 from localazure.runtime.environment import LOOPBACK, Environment
 
 FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
-"""Marks every process of a job, whatever became of its parents."""
+"""Marks every process of a job, even after the death of its parent."""
 
 SINGLE_LOG = "std_log.txt"
 
-# What a job sees of this machine's own environment: no more than a container would give it.
+# The variables of this machine that a job gets: no more than in a container.
 PASSED_ON = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
 
 
@@ -101,7 +101,7 @@ def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
 
 
 def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
-    """Where a data input was put: a folder, or the one file that the source was."""
+    """The path of a data input: a folder, or one file if the source was a blob."""
     source = spec.inputs[name].source
     path = folder.input(name)
     if source is not None:
@@ -156,7 +156,7 @@ def _shared_environment(
         **inherited,
         "PATH": f"{machine.python_folder}:{path}",
         "PYTHONUNBUFFERED": "1",
-        # As many threads as cores for each rank would make the ranks fight for them.
+        # A thread for each core in every rank would overload the cores.
         "OMP_NUM_THREADS": str(max(1, machine.cpu_count // spec.world_size)),
         # Ranks are on this machine; the host's name need not resolve to it.
         "GLOO_SOCKET_IFNAME": machine.loopback_interface,

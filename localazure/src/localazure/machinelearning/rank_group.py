@@ -1,4 +1,4 @@
-"""Starts the processes of an attempt and ends them: all of them, with all that they started.
+"""Starts and ends the processes of an attempt, with all their descendants.
 
 The processes of one "node" share a process group, so that a signal reaches what a shell started
 too. Programs that leave the group (torchrun's workers do) are found as descendants, or by the mark
@@ -45,7 +45,7 @@ class RankExit:
         return self.code != 0
 
     def describe(self) -> str:
-        """For a person: which rank, how it ended, where its log is."""
+        """A text for the user: which rank, how it ended, where its log is."""
         signum = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL_OFFSET
         try:
             reason = f"was ended by {signal.Signals(signum).name}" if signum > 0 else ""
@@ -60,7 +60,7 @@ class RankExit:
 
 
 class RankGroup:
-    """The running processes of one attempt. Start it from the main thread, which must live on."""
+    """The running processes of one attempt. They die with the thread that calls `start`."""
 
     def __init__(self, working_directory: Path) -> None:
         self._working_directory = working_directory
@@ -93,7 +93,7 @@ class RankGroup:
             self._plan.append(process)
             self._processes.append(started)
             self._leaders.setdefault(process.node, started.pid)
-        # Only now: a leader that was waited for would take its group's id with it.
+        # Last, since the id of a group is free once its leader was waited for.
         for process, started in zip(plan, self._processes, strict=True):
             self.exits.append(_watch(process, started))
 
@@ -134,7 +134,7 @@ def kill_descendants() -> None:
 def kill_marked(folder: Path) -> None:
     """SIGKILL to every process of the jobs below a folder, until none is alive.
 
-    For what an earlier runner left behind when it was killed itself.
+    For the processes of an earlier runner that was killed.
     """
     _kill_until_gone(lambda: _marked(folder))
 

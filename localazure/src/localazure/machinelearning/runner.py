@@ -1,15 +1,15 @@
 """Runs one attempt of one job: `python -m localazure.machinelearning.runner STATE JOB_FOLDER`.
 
-1. Upload what an attempt before this one had left when it was killed.
-2. Bring down code, inputs and outputs.
-3. Start the processes; keep outputs and logs in step with the blobs while they run.
-4. End them all when one fails, the time is up, or the workspace orders it.
-5. Write how it ended to `result.json`; from here on the attempt is never run again.
+1. Upload the changes that a killed attempt left.
+2. Download code, inputs and outputs.
+3. Start the processes; synchronise outputs and logs with the blobs while they run.
+4. End all processes when one fails, the timeout has passed, or the workspace orders it.
+5. Write the outcome to `result.json`; from then on the attempt is never run again.
 6. Upload everything a last time.
 
 The workspace starts it, reads `{"status": …}` lines from its stdout and writes one
 `{"outcome": …}` line to its stdin to stop it. The end of stdin means that the workspace died: then
-this process kills all that it started and goes too; the next workspace runs the job again.
+this process kills its descendants and ends; the next workspace runs the job again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SYNC_SECONDS = 1.0
 # Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
 # person waits here.
 STOP_GRACE_SECONDS = 10.0
-# Storage restarts within seconds on a laptop; after this long it is not coming back by itself.
+# Storage restarts within seconds on a laptop; a longer outage does not end by itself.
 PREPARATION_PATIENCE_SECONDS = 300.0
 
 _log = logging.getLogger("localazure.machinelearning.runner")
@@ -107,7 +107,7 @@ class Runner:
             await self._group.kill()
 
     async def _until_stopped(self, work: Any, *, is_abandonable: bool) -> None:
-        """Await work; give it up when the order to stop comes first."""
+        """Await work; cancel it if a stop order comes first."""
         task: asyncio.Future[None] = asyncio.ensure_future(work)
         if is_abandonable:
             await asyncio.wait({task, self._stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,7 @@ class Runner:
         await task
 
     def _recover(self) -> None:
-        """Upload what an earlier attempt left, before anything is brought down over it."""
+        """Upload the changes of an earlier attempt, before downloads overwrite them."""
         for container in {
             self._spec.artifact_container,
             *(output.target.container for output in self._spec.outputs.values()),
@@ -179,7 +179,7 @@ class Runner:
                 await syncing
 
     async def _watch(self) -> Result:
-        """Wait for the end of all processes, or for what ends them."""
+        """Wait for the end of all processes, or for a reason to end them."""
         loop = asyncio.get_running_loop()
         deadline = (
             None if self._spec.timeout_seconds is None else loop.time() + self._spec.timeout_seconds
@@ -226,9 +226,9 @@ class Runner:
             try:
                 step.push(is_final=False)
             except AzureError as error:
-                _log.warning("job %s: upload put off: %s", self._spec.name, error.message)
+                _log.warning("job %s: upload postponed: %s", self._spec.name, error.message)
             except OSError as error:
-                _log.warning("job %s: upload put off: %s", self._spec.name, error)
+                _log.warning("job %s: upload postponed: %s", self._spec.name, error)
 
     def _upload_everything(self, result: Result) -> None:
         """The last upload; waits for storage as long as it takes, since nothing may be lost."""
@@ -278,11 +278,11 @@ class Runner:
 
 
 class _StoppedError(Exception):
-    """The order to stop came before any process was started."""
+    """The stop order came before any process was started."""
 
 
 def _explain(error: Exception) -> tuple[str, str]:
-    """Code and message for what kept the processes from being started."""
+    """Code and message of an error that prevented the start of the processes."""
     match error:
         case SourceNotFoundError():
             return "InputNotFound", str(error)

@@ -34,7 +34,7 @@ class Result:
     message: str = ""
 
     def save(self, target: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write it atomically."""
         write_atomically(target, json.dumps(dataclasses.asdict(self)))
 
     @classmethod
@@ -52,11 +52,11 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class StopOrder:
-    """The workspace's word to end the attempt: one line on the runner's stdin."""
+    """The workspace's order to end the attempt: one line on the runner's stdin."""
 
     outcome: Outcome
     is_graceful: bool
-    """SIGTERM first; a preempted node gets no such thing."""
+    """Whether processes get SIGTERM first; on a preempted node they do not."""
     code: str = ""
     message: str = ""
 

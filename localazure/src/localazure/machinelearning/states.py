@@ -76,7 +76,7 @@ JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 
 
 class IllegalTransitionError(RuntimeError):
-    """A job was to enter a state that cannot follow its own: a defect of localazure."""
+    """A job cannot enter this state from its own: a defect of localazure."""
 
 
 def check_transition(current: JobStatus, following: JobStatus) -> None:

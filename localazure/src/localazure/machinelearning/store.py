@@ -60,7 +60,7 @@ class Resource:
     collection: str
     name: str
     version: str
-    """Empty for what has no versions."""
+    """Empty for a resource without versions."""
     document: dict[str, Any]
     """The request body."""
     created_at: float

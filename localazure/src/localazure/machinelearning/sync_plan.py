@@ -4,9 +4,9 @@ A file is uploaded only when two scans in a row found it with the same size and 
 being written is left for later. After the processes have ended nothing moves any more, and the
 last plan takes everything.
 
-Uploads go in the order in which the files were written, deletions after them: a reader of the
-blobs after a crash in between finds what a process would have found that died then. A file that
-vouches for others, such as a checkpoint's record, never comes before them.
+Uploads go in the order in which the files were written, deletions after them: after a crash in
+between, the blobs are in a state that the folder once had. A file that refers to others, such as a
+checkpoint's record, is never there before them.
 """
 
 from __future__ import annotations

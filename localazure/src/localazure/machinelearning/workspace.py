@@ -32,7 +32,7 @@ class Workspace:
 
     @property
     def jobs_folder(self) -> Path:
-        """Where the folders of unfinished jobs are."""
+        """The parent of the folders of unfinished jobs."""
         folder = self.environment.part_folder("machinelearning").resolve() / "jobs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder

@@ -1,4 +1,4 @@
-"""Publishes a durable outbox to a topic of Event Grid: in order, at least once, for ever."""
+"""Publishes a durable outbox to a topic of Event Grid: in order, at least once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Outbox(Protocol):
     """Events that wait, oldest first."""
 
     filled: asyncio.Event
-    """Set whenever there may be something to publish."""
+    """Set when there may be events to publish."""
 
     def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """The events that wait longest, each with its number."""
+        """The oldest events, each with its number."""
         ...
 
     async def published(self, numbers: Sequence[int]) -> None:
-        """Forget events that Event Grid has acknowledged."""
+        """Delete events that Event Grid has acknowledged."""
         ...
 
 
@@ -50,7 +50,7 @@ class EventPublisher:
         self._key = key
 
     async def run(self) -> None:
-        """Publish whatever waits, and wait for more, until cancelled."""
+        """Publish events as they come, until cancelled."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._outbox.filled.wait()
@@ -67,7 +67,7 @@ class EventPublisher:
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _publish(self, events: list[dict[str, Any]]) -> str | None:
-        """Send one request; the problem in words, None if it was accepted."""
+        """Send one request. Returns None, or the text of the error."""
         try:
             async with self._session.post(
                 self._endpoint,

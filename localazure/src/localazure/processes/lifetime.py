@@ -1,4 +1,4 @@
-"""Processes: that children do not outlive their parent, and how children and this one end."""
+"""Ends processes: children with their parent, children on request, and this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST_SECONDS = 1.0
 
 
 def die_with_parent() -> Callable[[], None]:
-    """A `preexec_fn` that has the kernel kill the child when this process dies, even by kill -9.
+    """A `preexec_fn`: the kernel kills the child when this process dies, even by kill -9.
 
     Linux only (prctl(2)); elsewhere it does nothing, and parts clean up when they start again.
     """
@@ -27,7 +27,7 @@ def die_with_parent() -> Callable[[], None]:
     def arrange() -> None:
         if sys.platform == "linux":
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before the arrangement was made
+            if os.getppid() != parent:  # the parent died before this call
                 os._exit(1)
 
     return arrange
@@ -62,10 +62,10 @@ def _signal(process: asyncio.subprocess.Process, signum: signal.Signals) -> None
 
 @contextlib.contextmanager
 def ends_soon_after(*, within_seconds: float) -> Generator[None]:
-    """Have this process end soon after the block, whatever threads an app has left running.
+    """End this process soon after the block, even if the app has left threads running.
 
-    Python waits for them, for ever if need be: those of `asyncio.to_thread` when the event loop is
-    closed, others when the main thread ends. All else that ends a process in order has its time.
+    Python would wait for them without limit: for those of `asyncio.to_thread` when the event loop
+    is closed, for others when the main thread ends. The delay leaves time for an orderly end.
     """
     status = 1
     try:

@@ -1,4 +1,4 @@
-"""A lock file that names its owner. The kernel releases it when the owner dies, however it dies."""
+"""A lock file that names its owner. The kernel releases it when the owner dies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 class OwnedElsewhere(Exception):
-    """Somebody holds the lock: `owner` is the id of that process, None where it left none."""
+    """Another process holds the lock: `owner` is its id, None if it is not known."""
 
     def __init__(self, owner: int | None) -> None:
         super().__init__(f"in use by process {owner or '(unknown)'}")
@@ -17,7 +17,7 @@ class OwnedElsewhere(Exception):
 
 
 def acquire(path: Path) -> TextIO:
-    """Own `path` until the returned file is closed by all who inherited it.
+    """Lock `path` until the returned file is closed, also by processes that inherited it.
 
     Raises:
         OwnedElsewhere: another open file holds the lock.

@@ -1,4 +1,4 @@
-"""Free ports of the loopback interface, for whoever is to listen on them later or in a process."""
+"""Free ports of the loopback interface, for listeners that start later or in other processes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections import deque
 
 LOOPBACK = "127.0.0.1"
 
-# Of several environments, so that files stay few in a process that draws again and again.
+# Enough for several environments; more would use up file descriptors.
 _MOST_HELD = 128
 _held: deque[socket.socket] = deque()
 
 
 def free_ports(count: int) -> list[int]:
-    """Draw ports that nobody listens on, no two alike.
+    """Draw different ports that no process listens on.
 
-    Between the draw and the first `listen` seconds may pass, in which the kernel could give a port
-    to somebody else. So on Linux this process holds each of them until it ends, or has drawn
-    `_MOST_HELD` more: bound, not listening, and with SO_REUSEADDR. That lets those listen who name
-    the port and set this option, as servers do, and keeps it from those who let the kernel choose
+    Seconds may pass between the draw and the first `listen`, and the kernel could give a port to
+    another process. So on Linux this process keeps each port bound, not listening, with
+    SO_REUSEADDR, until it ends or has drawn `_MOST_HELD` more. A server that names the port and
+    sets this option can listen on it; the kernel does not choose it for any other socket
     (socket(7); ip_local_port_range in ip(7)). Elsewhere only one socket may be bound to a port.
     """
     drawn = [socket.socket() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""The process environment of an app: what every SDK needs here, and what the app's own file maps.
+"""The process environment of an app: settings for the SDKs, and those of the app's own file.
 
 The file maps app setting → value, with placeholders such as `{storage_connection_string}` or
 `{topic_endpoint:landfall}`, so that an app's own names stay in the app's folder.

@@ -30,14 +30,14 @@ from localazure.runtime.environment import LOOPBACK, Environment
 # Apple's platforms refuse server certificates that are valid for longer.
 # https://support.apple.com/102028
 SERVER_LIFETIME = dt.timedelta(days=397)
-# Long enough before the end that a localazure left running for a month keeps answering.
+# A localazure that runs for a month keeps a valid certificate.
 RENEW_BEFORE_END = dt.timedelta(days=60)
 CLOCK_SKEW = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certificates:
-    """Where the PEM files of one state folder are."""
+    """The paths of the PEM files of one state folder."""
 
     ca: Path
     ca_key: Path
@@ -61,7 +61,7 @@ class Certificates:
 def ensure_certificates(
     environment: Environment, *, now: dt.datetime | None = None
 ) -> Certificates:
-    """Make what is missing or about to expire, and return the paths.
+    """Create files that are missing or about to expire, and return the paths.
 
     Args:
         environment: whose state folder holds the CA.

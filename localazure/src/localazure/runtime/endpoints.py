@@ -1,4 +1,4 @@
-"""`<state>/endpoints.json`: how any program reaches what is running here."""
+"""`<state>/endpoints.json`: addresses, keys and connection strings of all services."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What every part of one running localazure knows before any of them has started.
+"""The settings that all parts share, written before the first of them starts.
 
-The supervisor draws up the environment once per state folder and writes it to
-`<state>/environment.json`; each part is a process that reads it. Ports and keys are drawn once
-and kept, so that URLs and connection strings that programs wrote down stay true over restarts.
+The supervisor creates the environment once per state folder and writes it to
+`<state>/environment.json`; each part is a process that reads it. Ports and keys are drawn once and
+kept, so that URLs and connection strings stay valid after a restart.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Ports:
 
     @classmethod
     def draw(cls) -> Self:
-        """Ports that nobody listens on now, see `localazure.processes.ports.free_ports`."""
+        """Ports that no process listens on; see `localazure.processes.ports.free_ports`."""
         drawn = free_ports(len(cls.OFFSETS))
         return cls(**dict(zip(cls.OFFSETS, drawn, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Secrets of one state folder, drawn when it is made."""
+    """Secrets of one state folder, created with it."""
 
     functions_master: str
     functions_host: str
@@ -97,13 +97,13 @@ class Keys:
 
 
 def has_app(folder: Path) -> bool:
-    """Whether a folder is meant as a Functions app: then the Functions host is started."""
+    """Whether a folder is a Functions app, so that the Functions host is started."""
     return any((folder / name).exists() for name in ("host.json", "function_app.py"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The whole of one localazure: where it keeps state, what it listens on, what it runs."""
+    """One localazure: its state folder, its ports and keys, its app."""
 
     state: Path
     app: Path
@@ -114,7 +114,7 @@ class Environment:
     azure_ml_config: Path
     storage_config: Path
     app_settings: dict[str, str]
-    """What the Functions host puts into its process environment before it imports the app."""
+    """Variables that the Functions host sets before it imports the app."""
     subscription_id: str = "00000000-0000-0000-0000-00000000a2e5"
     resource_group: str = "local"
     workspace: str = "local"
@@ -129,9 +129,9 @@ class Environment:
         Args:
             state: the folder for all state.
             app: the app's folder.
-            config: where the parts' files are, each under its usual name; a file that is not
-                there says that there is nothing of its kind. By default `<app>/infra/local`.
-            ports: by default some that nobody listens on now.
+            config: where the parts' files are, each under its usual name; a missing file declares
+                nothing. By default `<app>/infra/local`.
+            ports: free ones by default.
         """
         files = config or app / "infra" / "local"
         return cls(
@@ -161,8 +161,8 @@ class Environment:
         """Connection string for the storage SDKs.
 
         Args:
-            direct: go to Azurite past the proxy, so that no event is emitted; for the parts'
-                own bookkeeping only.
+            direct: connect to Azurite without the proxy, so that no event is emitted; only for the
+                parts' own data.
         """
         blob = self.ports.azurite_blob if direct else self.ports.blob
         return (
@@ -210,7 +210,7 @@ class Environment:
         """Read what `save` wrote.
 
         Raises:
-            FileNotFoundError: nothing was ever started on that state folder.
+            FileNotFoundError: the state folder was never used.
         """
         document: dict[str, Any] = json.loads((state / "environment.json").read_text())
         paths = (

@@ -15,7 +15,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 async def function_errors(environment: Environment) -> dict[str, str]:
-    """By the name of a function in error, why it does not run.
+    """The name of each function in error → the reason.
 
     Args:
         environment: whose Functions host is running.

@@ -1,8 +1,8 @@
 """Runs one part as a process of its own: `python -m localazure.runtime.part NAME STATE`.
 
-A part is a package `localazure.<name>` with `serve(environment)`, an async context manager that
-has the part listening once entered and everything durable once left. This module gives each of
-them the same life: logging, readiness, SIGTERM, and an end when the supervisor is gone.
+A part is a package `localazure.<name>` with `serve(environment)`, an async context manager: after
+entry the part listens, after exit everything is durable. This module adds logging, the readiness
+message, SIGTERM, and the end of the process when the supervisor has died.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Serve = Callable[[Environment], contextlib.AbstractAsyncContextManager[None]]
 
 
 async def live(serve: Serve, environment: Environment) -> None:
-    """Serve until SIGTERM, SIGINT, or the end of stdin (the supervisor's lifeline)."""
+    """Serve until SIGTERM, SIGINT, or the end of stdin (the supervisor has died)."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -51,7 +51,7 @@ def _on_lifeline(stop: asyncio.Event) -> None:
 
 
 def announce_ready() -> None:
-    """Tell the supervisor, if there is one, that this part answers."""
+    """Notify the supervisor, if there is one, that this part is ready."""
     descriptor = os.environ.get(READY_FD_VARIABLE)
     if descriptor is not None:
         os.write(int(descriptor), b"ready\n")
@@ -59,13 +59,13 @@ def announce_ready() -> None:
 
 
 def main(name: str, state: Path) -> None:
-    """Run the part `name` on what the supervisor wrote to `<state>/environment.json`."""
+    """Run the part `name` with the environment in `<state>/environment.json`."""
     logging.basicConfig(
         level=os.environ.get("LOCALAZURE_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
     serve: Serve = importlib.import_module(f"localazure.{name}").serve
-    # Its last words go into its log, from where the supervisor shows them.
+    # The error goes to the part's log, and the supervisor shows the end of it.
     with shown_without_traceback():
         asyncio.run(_live_and_end(serve, Environment.load(state)))
 

@@ -44,11 +44,11 @@ READY_TIMEOUT_SECONDS = 60.0
 # A part ends its own children and drains; the Functions host has in-flight invocations.
 STOP_TIMEOUT_SECONDS = 20.0
 RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
-# A part that ran this long has recovered: its next death starts from the first pause again.
+# A part that ran this long has recovered: its next restart begins with the first pause.
 HEALTHY_AFTER_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.1
 LOG_TAIL_LINES = 20
-# Listener → the part that wants its port.
+# Listener → the part that uses its port.
 PART_OF_PORT = {
     "functions": "functions",
     "blob": "storage",
@@ -64,28 +64,28 @@ PART_OF_PORT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for; all paths are absolute."""
+    """Options of the command line; all paths are absolute."""
 
     app: Path
     state: Path
     port_base: int | None
-    """None keeps the state folder's ports, or draws the default ones; 0 takes free ones."""
+    """None keeps the state folder's ports (at first the default ones); 0 takes free ones."""
     config: Path
     """The folder of the parts' files; a missing file declares nothing."""
     app_settings: Path
 
 
 def find_config(app: Path) -> Path:
-    """Where an app's folder describes its local cloud: `infra/local`, or `.localazure/config`."""
+    """The folder that describes an app's local cloud: `infra/local`, or `.localazure/config`."""
     local = app / "infra" / "local"
     return local if local.is_dir() else app / ".localazure" / "config"
 
 
 @contextlib.asynccontextmanager
 async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerator[int]:
-    """Own a state folder for as long as the context lasts, or a process that inherits the lock.
+    """Lock a state folder until the context, and every process that inherits the lock, has ended.
 
-    Where its owner was killed and the parts are still ending, it waits for them.
+    If its owner was killed and its parts are still ending, wait for them.
 
     Yields:
         The descriptor that holds the lock.
@@ -115,7 +115,7 @@ async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerat
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead and only not yet reaped does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -123,10 +123,10 @@ def is_alive(pid: int) -> bool:
 
 
 def draw_environment(options: Options) -> Environment:
-    """The environment that the state folder remembers, brought in line with the command line.
+    """The environment of the state folder, updated with the options of the command line.
 
     Raises:
-        StartError: a port is in use; the message names it and the part that wants it.
+        StartError: a port is in use; the message names it and the part that uses it.
         AppSettingsError: the app-settings file is malformed.
     """
     try:
@@ -159,7 +159,7 @@ def _refuse_ports_in_use(ports: Ports) -> None:
 
 
 class PartProcess:
-    """One part's process, as the supervisor sees it."""
+    """The process of one part."""
 
     def __init__(self, name: str, state: Path, lock: int) -> None:
         self.name = name
@@ -170,14 +170,14 @@ class PartProcess:
 
     @property
     def log_path(self) -> Path:
-        """Where its output goes."""
+        """The file with its output."""
         return self._state / "logs" / f"{self.name}.log"
 
     async def start(self) -> None:
         """Start it and wait until it is ready.
 
         Raises:
-            StartError: it ended, or was not ready in time; the message holds its last words.
+            StartError: it ended, or was not ready in time; the message holds the end of its log.
         """
         self.log_path.parent.mkdir(exist_ok=True)
         ready, announce = os.pipe()
@@ -186,7 +186,7 @@ class PartProcess:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "localazure.runtime.part", self.name, str(self._state)),
-                stdin=asyncio.subprocess.PIPE,  # its end is how the part learns that we are gone
+                stdin=asyncio.subprocess.PIPE,  # its end notifies the part of our death
                 stdout=log,
                 stderr=log,
                 pass_fds=(announce, self._lock),
@@ -197,7 +197,7 @@ class PartProcess:
         os.close(announce)
         if not await _read_ready(ready):
             await self.stop()
-            raise StartError(f"{self.name} did not start:\n{self.last_words()}")
+            raise StartError(f"{self.name} did not start:\n{self.log_tail()}")
 
     async def ended(self) -> int:
         """Wait for its end; the exit status, negative for a signal."""
@@ -205,12 +205,12 @@ class PartProcess:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it: SIGTERM, and SIGKILL when it does not come to an end."""
+        """End it by SIGTERM, or by SIGKILL if that takes too long."""
         if self._process is not None:
             await end(self._process, within_seconds=STOP_TIMEOUT_SECONDS)
 
-    def last_words(self) -> str:
-        """The end of what it has logged since it was started last."""
+    def log_tail(self) -> str:
+        """The end of its log since the last start."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start_bytes)
             lines = log.read().decode(errors="replace").splitlines()
@@ -220,7 +220,7 @@ class PartProcess:
 
 
 async def _read_ready(descriptor: int) -> bool:
-    """True when the part wrote to its end of the pipe, False when it died or hung."""
+    """Whether the part became ready; False if it died or took too long."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(
@@ -238,11 +238,11 @@ async def _read_ready(descriptor: int) -> bool:
 async def running(
     options: Options, notify: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Environment, asyncio.Task[None]]]:
-    """All parts, ready, for as long as the context lasts.
+    """Run all parts while the context lasts; they are ready when it begins.
 
     Yields:
         The environment, and a task that keeps the parts running and fails with a `StartError` when
-        one of them cannot be brought back.
+        one of them cannot be restarted.
 
     Raises:
         StartError: see `lock_state`, `draw_environment` and `PartProcess.start`.
@@ -284,7 +284,7 @@ async def _start(part: PartProcess, notify: Callable[[str], None]) -> None:
 
 
 def _write_private(path: Path, document: object) -> None:
-    """Write whole and only then under its name: whoever waits for the file reads all of it."""
+    """Write a file atomically: a reader sees all of it or none."""
     scratch = path.with_suffix(".tmp")
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(document, file, indent=2)
@@ -301,7 +301,7 @@ async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) ->
     """Start a part again whenever it has ended, until cancelled.
 
     Raises:
-        StartError: it died more often than there are pauses, without a healthy time in between.
+        StartError: it died again soon after every pause.
     """
     deaths = 0
     while True:
@@ -310,7 +310,7 @@ async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) ->
         if time.monotonic() - began > HEALTHY_AFTER_SECONDS:
             deaths = 0
         if deaths == len(RESTART_PAUSES_SECONDS):
-            raise StartError(f"{part.name} keeps dying:\n{part.last_words()}")
+            raise StartError(f"{part.name} keeps dying:\n{part.log_tail()}")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         notify(f"{part.name} ended ({how}): starting it again")
         await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
@@ -318,4 +318,4 @@ async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) ->
         try:
             await _start(part, notify)
         except StartError as error:
-            notify(str(error))  # one more death: `ended` returns at once
+            notify(str(error))  # counts as a death: `ended` returns at once

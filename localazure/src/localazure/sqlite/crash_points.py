@@ -1,13 +1,13 @@
-"""Places at which a crash test has its process die, as by kill -9.
+"""Points at which a crash test ends its process, as kill -9 does.
 
-Nothing but code of the same process can arm one: no setting, no environment variable. Passing one
-that is not armed is a look at a variable.
+Only code of the same process can arm a point; no setting and no environment variable can. A point
+that is not armed costs one comparison.
 
 Label | the process dies
 --- | ---
 `commit:before` | with transactions handed in, none of them in the file
 `commit:within` | with all of them run, the commit not written
-`commit:after` | with the commit on disk, and nobody told of it
+`commit:after` | with the commit on disk, before any caller is notified
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _armed: _Armed | None = None
 
 
 def arm(label: str, passes: int) -> None:
-    """Have this process die when it comes to the point `label` for the `passes`-th time from now.
+    """End this process when it reaches the point `label` for the `passes`-th time from now.
 
     Args:
         label: one of this module's, or of the test's own.
@@ -44,7 +44,7 @@ def arm(label: str, passes: int) -> None:
 
 
 def crash_point(label: str) -> None:
-    """Die here if the point is armed and its time has come."""
+    """End the process if the point is armed and has been passed often enough."""
     if _armed is not None and _armed.label == label:
         _armed.passes_left -= 1
         if _armed.passes_left <= 0:

@@ -1,11 +1,11 @@
 """SQLite with group commit: many small durable transactions for the price of a few fsyncs.
 
-One thread owns the only writing connection. It takes every transaction that waits, runs each in a
-savepoint of its own (unless it is alone), commits them together, and only then tells their callers:
-a transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
+One thread owns the only writing connection. It takes all waiting transactions, runs each in a
+savepoint of its own (unless it is alone), commits them together, and then notifies their callers: a
+transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
 kill -9).
 
-A file has one owner at a time: its users keep in memory what they know to be in it.
+A file has one owner at a time, since its users keep its contents in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
 _Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, "Lane | None"]
 
-# How long a transaction that nobody waits for may itself wait for company.
+# How long a transaction without a waiting caller may wait for others to share its commit.
 PATIENCE_SECONDS = 0.002
 
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -65,7 +65,7 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
 
 
 class Refused(Exception):
-    """What a transaction that changed nothing tells its caller; whatever follows it may go on."""
+    """A transaction was refused and changed nothing; later transactions of its lane are run."""
 
 
 class LaneBroken(Exception):
@@ -73,11 +73,10 @@ class LaneBroken(Exception):
 
 
 class Lane:
-    """Transactions that are handed in before the ones that they build upon are durable.
+    """A sequence of transactions, each submitted before the earlier ones are durable.
 
-    A transaction is never durable without those that were handed in before it, as long as all of
-    them succeed. Once one fails (anything but `Refused`), none of the later ones of its lane is
-    run, so that this holds even then. The lane stays broken; what follows takes another one.
+    A transaction is durable only if all earlier ones are. After one fails (with anything but
+    `Refused`), no later one of the lane is run. The lane stays broken; use a new one.
     """
 
     def __init__(self) -> None:
@@ -134,25 +133,24 @@ class Database:
     async def write(self, transaction: Transaction[T]) -> T:
         """Run a transaction and return its result once it is durable.
 
-        An exception that it raises undoes it alone and is raised here; transactions that share
-        its commit are not touched.
+        An exception that it raises rolls back this transaction only, and is raised here.
         """
         return await self.submit(transaction)
 
     def submit(
         self, transaction: Transaction[T], lane: Lane | None = None, *, is_patient: bool = False
     ) -> asyncio.Future[T]:
-        """Hand a transaction in; the future is what `write` would return or raise.
+        """Submit a transaction; the future has what `write` would return or raise.
 
-        Transactions are run in the order in which they are handed in.
+        Transactions are run in the order of submission.
 
         Args:
             transaction: what to run.
             lane: what it builds upon.
-            is_patient: nobody waits for it, so that it may be committed together with the next
-                one, PATIENCE_SECONDS later at most. From one event loop only.
+            is_patient: no caller waits for it, so it may be committed with the next one, at most
+                PATIENCE_SECONDS later. From one event loop only.
         """
-        if self._closed:  # nobody would ever answer
+        if self._closed:  # the future would never be resolved
             raise sqlite3.ProgrammingError("the database is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -179,7 +177,7 @@ class Database:
         return self._reader.execute(sql, parameters).fetchall()
 
     def close(self) -> None:
-        """Finish what was handed in, then close. Blocks until it is on disk."""
+        """Finish the pending transactions, then close. Blocks until they are on disk."""
         self._closed = True
         self._flush()
         self._jobs.put(None)
@@ -213,7 +211,7 @@ class Database:
             if self._writer.in_transaction:
                 self._writer.execute("COMMIT")
             crash_point(COMMIT_AFTER)
-        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
             outcomes = [(job, None, error) for job in batch]
@@ -226,7 +224,7 @@ class Database:
             mine = [outcome for outcome in outcomes if outcome[0][2] is loop]
             try:
                 loop.call_soon_threadsafe(_resolve, mine)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no caller is left
                 continue
 
     def _run(self, job: _Job, *, is_shared: bool) -> tuple[_Job, Any, BaseException | None]:
@@ -239,7 +237,7 @@ class Database:
             result = transaction(self._writer)
         except Exception as error:
             if not self._writer.in_transaction:
-                raise  # a full disk, say: SQLite itself has undone the whole batch
+                raise  # for example a full disk: SQLite has rolled back the whole batch
             self._writer.execute("ROLLBACK TO one" if is_shared else "ROLLBACK")
             if is_shared:
                 self._writer.execute("RELEASE one")

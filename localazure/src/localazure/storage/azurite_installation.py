@@ -41,7 +41,7 @@ class AzuriteNotInstalled(StartError):
 
 @dataclass(frozen=True)
 class Installation:
-    """Where one pinned version of Azurite is, or will be."""
+    """The folder of one pinned version of Azurite, installed or not."""
 
     folder: Path
     version: str
@@ -116,7 +116,7 @@ def ensure_azurite(notify: Callable[[str], None]) -> None:
     """Fetch Azurite unless it is in the cache.
 
     Args:
-        notify: takes a line about what happens.
+        notify: called with a line of progress.
 
     Raises:
         AzuriteNotInstalled: it cannot be fetched; the cache is as it was.

@@ -59,7 +59,7 @@ class AzuriteProcess:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep Azurite running; on leaving it has ended and flushed.
+        """Keep Azurite running until the context ends; then it has saved its data and ended.
 
         Raises:
             AzuriteNotInstalled: Node.js or the npm package is missing.
@@ -144,7 +144,7 @@ class AzuriteProcess:
         return self._log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:].strip()
 
     async def _stop(self) -> None:
-        """SIGTERM, upon which Azurite saves its metadata; SIGKILL if that takes too long."""
+        """End it by SIGTERM, so that it saves its metadata; by SIGKILL if that takes too long."""
         process, self._process = self._process, None
         self.ready.clear()
         if process is not None and not await end(process, within_seconds=STOP_TIMEOUT_S):

@@ -20,7 +20,7 @@ class BlobServiceError(RuntimeError):
 
 
 class BlobService:
-    """Azurite's Blob endpoint, past the proxy."""
+    """Azurite's Blob endpoint, without the proxy."""
 
     def __init__(self, session: aiohttp.ClientSession, origin: str) -> None:
         self._session = session
@@ -33,7 +33,7 @@ class BlobService:
             path: percent-encoded, the account first.
 
         Raises:
-            BlobServiceError: neither found nor not found.
+            BlobServiceError: the response is an error other than 404.
         """
         url = URL(self._origin + path, encoded=True)
         headers = signed_headers("HEAD", url.raw_path)
@@ -48,7 +48,7 @@ class BlobService:
         """Make a container unless it exists.
 
         Raises:
-            BlobServiceError: it was refused.
+            BlobServiceError: Azurite refused the request.
         """
         path = f"/{STORAGE_ACCOUNT}/{quote(name)}"
         headers = signed_headers("PUT", path, {"restype": "container"})

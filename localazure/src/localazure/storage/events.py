@@ -34,7 +34,7 @@ def blob_event(
     topic: str,
     origin: str,
 ) -> dict[str, Any]:
-    """The event of an operation that succeeded, complete but for `data.sequencer`.
+    """The event of an operation that succeeded, without `data.sequencer`.
 
     Args:
         operation: what was done.
@@ -75,5 +75,5 @@ def blob_event(
 
 
 def with_sequencer(event: dict[str, Any], sequence: int) -> dict[str, Any]:
-    """The event with its place in the account's order; sequencers compare as strings."""
+    """The event with its sequencer: its place in the account's order, sortable as a string."""
     return {**event, "data": {**event["data"], "sequencer": f"{sequence:032x}"}}

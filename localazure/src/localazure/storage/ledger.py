@@ -1,4 +1,4 @@
-"""Keeps account of the operations that pass through the proxy, so that each gets its event."""
+"""Records the operations that pass through the proxy, so that each gets its event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from localazure.storage.reconciliation import properties_for, took_place
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-# Only lookups take long, and only while Azurite does not answer.
+# Only lookups can take long: while Azurite does not respond.
 DRAIN_TIMEOUT_S = 5.0
 # Deletions of one batch that are looked up at a time.
 MAX_LOOKUPS = 16
@@ -47,11 +47,11 @@ class Ledger:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, operations: Sequence[Operation]) -> list[Intent]:
-        """Note operations durably; afterwards they may be forwarded."""
+        """Store intents durably, before the operations are forwarded."""
         lookups = asyncio.Semaphore(MAX_LOOKUPS)
 
         async def before(operation: Operation) -> Properties | None:
-            # What a deletion deletes can be asked only now.
+            # After a deletion its properties are gone.
             if operation.api is not Api.DELETE_BLOB:
                 return None
             async with lookups:
@@ -64,10 +64,11 @@ class Ledger:
     async def close(
         self, intent: Intent, request: Mapping[str, str], response: Mapping[str, str], size: int
     ) -> None:
-        """Account for an operation that succeeded, before the client hears of it.
+        """Record an operation that succeeded, before the client gets the response.
 
-        The event itself is committed after the client's answer: until then the intent stands for
-        it. Contents that did not pass through as one body (a block list, a copy) are looked up.
+        The event is committed after the response; until then the intent represents it. Properties
+        of contents that did not pass through as one body (a block list, a copy) are read from
+        Azurite.
         """
         properties = intent.before
         if intent.operation.api is Api.PUT_BLOB:
@@ -87,16 +88,16 @@ class Ledger:
         return self._event(intent, intent.before, response)
 
     def reconcile_later(self, intents: Sequence[Intent]) -> None:
-        """Find out in the background what became of operations whose answer was lost."""
+        """Determine the outcome of operations whose response was lost, in the background."""
         if intents:
             self._spawn(self._reconcile(intents))
 
     async def reconcile(self) -> None:
-        """Settle what an earlier process left unsettled."""
+        """Determine the outcome of intents that an earlier process left."""
         await self._reconcile(self._outbox.unsettled())
 
     async def drain(self) -> None:
-        """Let the background finish; what takes too long is left to the next start."""
+        """Wait for the background tasks; those that take too long are left to the next start."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=DRAIN_TIMEOUT_S)
             for task in late:

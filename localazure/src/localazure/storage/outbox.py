@@ -1,8 +1,8 @@
 """The outbox of blob events: an intent before the write, an event after it, deleted once published.
 
-What a crash leaves behind: an intent without an outcome, which the next start compares with the
-blob itself (`reconciliation.py`), or an event that may have been published already and is
-published again. No event of an acknowledged write is lost.
+A crash leaves an intent without an outcome, which the next start compares with the blob
+(`reconciliation.py`), or an event that may have been published and is published again. No event of
+an acknowledged write is lost.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Outbox:
             self.filled.set()
 
     def close(self) -> None:
-        """Finish what was handed in, then close."""
+        """Finish the pending writes, then close."""
         self._database.close()
 
     async def intend(
         self, operations: Sequence[tuple[Operation, Properties | None]]
     ) -> list[Intent]:
-        """Note operations, each with the blob's properties before it, durably and in one commit."""
+        """Store operations, each with the blob's properties before it, in one durable commit."""
         now_s = time.time()
         intents = [Intent(str(uuid.uuid4()), now_s, *operation) for operation in operations]
         rows = [
@@ -92,9 +92,9 @@ class Outbox:
         return intents
 
     async def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
-        """Replace intents by their events, or by nothing where the operation did not take place.
+        """Replace intents by their events; delete intents of operations that did not take place.
 
-        Calls take their place in the order of sequencers when they are made, not when they return.
+        Sequencers follow the order of calls, not of returns.
         """
 
         def replace(connection: sqlite3.Connection) -> None:
@@ -121,7 +121,7 @@ class Outbox:
         ]
 
     def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """The events that wait longest, with their sequence numbers."""
+        """The oldest events, with their sequence numbers."""
         rows = self._database.read("SELECT * FROM events ORDER BY sequence LIMIT ?", (limit,))
         return [
             (row["sequence"], with_sequencer(json.loads(row["body"]), row["sequence"]))
@@ -129,7 +129,7 @@ class Outbox:
         ]
 
     async def published(self, numbers: Sequence[int]) -> None:
-        """Forget events that Event Grid has acknowledged, by their sequence numbers."""
+        """Delete events that Event Grid has acknowledged, by their sequence numbers."""
         rows = [(number,) for number in numbers]
 
         def delete(connection: sqlite3.Connection) -> None:

@@ -1,8 +1,8 @@
-"""The reverse proxy in front of Azurite's Blob service: forwards everything, untouched.
+"""The reverse proxy in front of Azurite's Blob service: forwards requests unchanged.
 
 Paths stay percent-encoded as sent, bodies stream in both directions, `Host` and the signature's
-headers pass through, so that SharedKey and SAS signatures stay true. What creates or deletes a
-blob is entered into the ledger before it is forwarded.
+headers pass through, so that SharedKey and SAS signatures stay valid. A request that creates or
+deletes a blob is entered into the ledger before it is forwarded.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-# aiohttp adds these of its own accord.
+# aiohttp would add these headers.
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-# Bodies up to here are passed on in one piece, which saves a few writes each.
+# Bodies up to this size are forwarded in one piece, which saves a few writes each.
 SMALL_BODY_BYTES = 64 * 1024
 # Metadata alone may have 8 KiB, a SAS URL of a long blob name some KiB more.
 MAX_HEADER_BYTES = 64 * 1024
@@ -52,7 +52,7 @@ NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
-# Sees an answer before the client; returns its body where it has read it.
+# Called with a response before the client gets it; returns the body if it has read it.
 OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[bytes | None]]
 
 
@@ -78,7 +78,7 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncGenerator[None]:
-        """Accept connections; on leaving, requests under way have been answered."""
+        """Accept connections. When the context ends, all requests have been answered."""
         server = web.Server(
             self._handle,
             auto_decompress=False,
@@ -172,10 +172,10 @@ class Proxy:
     async def _forward(
         self, request: web.BaseRequest, body: _Body, on_answer: OnAnswer | None = None
     ) -> web.StreamResponse:
-        """Send the request on and its answer back.
+        """Forward the request and its response.
 
         Raises:
-            aiohttp.ClientError: no answer came; nothing was sent to the client.
+            aiohttp.ClientError: Azurite did not respond; nothing was sent to the client.
         """
         async with self._session.request(
             request.method,
@@ -206,7 +206,7 @@ class _Body:
     """A request's body: in one piece when small, else a stream that counts what it passes on.
 
     Attributes:
-        data: what aiohttp takes; None sends no body.
+        data: for aiohttp; None sends no body.
         size: bytes so far.
     """
 
@@ -266,7 +266,7 @@ async def _answer(
                 await response.write(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
             # The status is sent: only a broken connection shows that the body is incomplete.
-            log.warning("%s %s: the answer broke off: %s", request.method, request.path, error)
+            log.warning("%s %s: the response ended early: %s", request.method, request.path, error)
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError from error
@@ -275,7 +275,7 @@ async def _answer(
 
 
 def _error(status: HTTPStatus, code: str) -> web.Response:
-    """An error as the Blob service words it, which the SDKs understand."""
+    """An error in the format of the Blob service, which the SDKs parse."""
     response = web.Response(
         status=status,
         text=f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code>'
@@ -283,7 +283,7 @@ def _error(status: HTTPStatus, code: str) -> web.Response:
         content_type="application/xml",
         headers={"x-ms-error-code": code},
     )
-    # What is left of the request's body is not worth reading.
+    # The rest of the request's body is not read.
     response.force_close()
     return response
 

@@ -1,8 +1,8 @@
-"""Finds out what became of an intent whose answer was never seen. Pure: no I/O.
+"""Decides whether an intent without a response took place. Pure: no I/O.
 
-The blob itself is asked. An event too many is possible (the blob had been written in the same
-second by another request), one too few only for a version that was overwritten or deleted again,
-which then has an event of its own.
+The present properties of the blob decide. A superfluous event is possible: another request wrote
+the blob in the same second. An event is missing only for a version that was overwritten or deleted
+again; that later operation has an event of its own.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ReceivedMessage:
     """As it is in the queue, possibly base64."""
     pop_receipt: str
     dequeue_count: int
-    """This time included."""
+    """The present one included."""
     inserted_at: datetime
     expires_at: datetime
     next_visible_at: datetime
@@ -55,7 +55,7 @@ class StorageQueue:
         try:
             await self._client.send_message(text, time_to_live=time_to_live_s)
         except ResourceNotFoundError:
-            with contextlib.suppress(ResourceExistsError):  # created by another at the same time
+            with contextlib.suppress(ResourceExistsError):  # created by another client meanwhile
                 await self._client.create_queue()
             await self._client.send_message(text, time_to_live=time_to_live_s)
 

@@ -28,12 +28,12 @@ _SCOPE: Final = "https://storage.azure.com/.default"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Endpoint:
-    """Where a service of an account answers, and what opens it: a key, a SAS or an identity."""
+    """The endpoint of a service of an account, and its credential: a key, a SAS or an identity."""
 
     url: str
     """Without a trailing slash."""
     connection: str = ""
-    """The name that a binding gave; its settings say which identity asks."""
+    """The name in the binding; its settings name the identity."""
     account: str = ""
     key: str | None = None
     sas: str | None = None
@@ -50,7 +50,7 @@ class StorageError(Exception):
 
     Attributes:
         status: of HTTP.
-        code: the service's word for it, such as `TableNotFound`.
+        code: the service's error code, such as `TableNotFound`.
     """
 
     def __init__(self, status: int, code: str, what: str) -> None:
@@ -61,7 +61,7 @@ class StorageError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back from a request that succeeded."""
+    """The response to a request that succeeded."""
 
     headers: Mapping[str, str]
     body: bytes

@@ -81,7 +81,7 @@ def test_malformed_app_settings_are_named_with_their_file(app: Path, tmp_path: P
     assert not processes_of(tmp_path / "state")
 
 
-def test_a_broken_app_ends_up_with_its_own_last_words(app: Path, tmp_path: Path) -> None:
+def test_a_broken_app_ends_up_and_its_log_is_shown(app: Path, tmp_path: Path) -> None:
     (app / "function_app.py").write_text("import azure.functions\n\nlanding = undefined_name\n")
     state = tmp_path / "state"
     status, said = up(app, state, "--port-base", "0")

@@ -56,7 +56,7 @@ def said() -> list[str]:
     return []
 
 
-async def test_a_part_that_keeps_dying_ends_all_with_its_last_words(
+async def test_a_part_that_keeps_dying_ends_all_and_shows_its_log(
     tmp_path: Path, pauses: list[float], said: list[str]
 ) -> None:
     part = DyingPart(tmp_path, [STARTS, FAILS, STARTS, FAILS, STARTS, STARTS])

@@ -41,7 +41,7 @@ DEFINING = {
     "models": ("modelType", "modelUri"),
     "environments": ("image", "condaFile", "build"),
 }
-"""ARM collection → what a version is defined by, and so cannot change."""
+"""ARM collection → the properties that define a version, and so cannot change."""
 
 _PATH = f"{WORKSPACE_PATH}/{{collection:data|models|environments}}"
 _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
@@ -49,7 +49,7 @@ _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
 
 @routes.get(_PATH)
 async def list_containers(request: web.Request) -> web.Response:
-    """One entry a name, with its latest version."""
+    """One entry for each name, with its latest version."""
     workspace = request.app[WORKSPACE]
     resources = list_resources(workspace.database.read, request.match_info["collection"])
     names = dict.fromkeys(resource.name for resource in resources)
@@ -105,7 +105,7 @@ async def get_version(request: web.Request) -> web.Response:
 
 @routes.put(_VERSION_PATH)
 async def put_version(request: web.Request) -> web.Response:
-    """Create a version, or change what does not define it."""
+    """Create a version, or change properties that do not define it."""
     workspace = request.app[WORKSPACE]
     key = _key(request)
     body = await read_body(request)
@@ -132,7 +132,7 @@ async def put_version(request: web.Request) -> web.Response:
 
 @routes.delete(_VERSION_PATH)
 async def delete_version(request: web.Request) -> web.Response:
-    """Delete one version; its bytes stay."""
+    """Delete one version; its blobs stay."""
     key = _key(request)
     was_there = await request.app[WORKSPACE].database.write(
         lambda connection: delete_resource(connection, *key)
@@ -146,7 +146,7 @@ def put_asset(
     """Create or change a version within a transaction; the second value is whether it was created.
 
     Raises:
-        ArmError: 409, it exists and is defined otherwise.
+        ArmError: 409, it exists with another definition.
     """
     existing = get_resource(querying(connection), *key)
     if existing is not None:
@@ -184,7 +184,7 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
 
 
 def _container(workspace: Workspace, collection: str, name: str) -> dict[str, Any]:
-    """A name's entry: what was PUT for it, or else only its versions' summary."""
+    """The entry of a name: its own document, or else a summary of its versions."""
     query = workspace.database.read
     versions = list_resources(query, collection, name)
     own = get_resource(query, collection, name)

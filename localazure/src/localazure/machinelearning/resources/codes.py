@@ -1,4 +1,4 @@
-"""Code assets: what a job's `code` folder becomes, found again by its hash.
+"""Code assets: uploads of jobs' `code` folders, found by their hash.
 
 The SDK draws a new name for every upload and asks for the hash under that name, so the hash is
 looked up across all names: the same folder is uploaded once.
@@ -48,7 +48,7 @@ STORAGE_PATIENCE_SECONDS = 15.0
 
 @routes.get(_PATH)
 async def list_code_versions(request: web.Request) -> web.Response:
-    """Versions of a name, or with `hash` whatever has that content under any name."""
+    """Versions of a name; with `hash`, versions of any name with that content."""
     workspace = request.app[WORKSPACE]
     wanted = request.query.get("hash")
     if wanted is None:
@@ -85,7 +85,7 @@ async def start_pending_upload(request: web.Request) -> web.Response:
     try:
         await asyncio.to_thread(_create_container, workspace, container)
     except AzureError as error:
-        raise ArmError(503, "StorageUnavailable", f"storage is away: {error.message}") from error
+        raise ArmError(503, "StorageUnavailable", f"no storage: {error.message}") from error
     now = datetime.fromtimestamp(request.app[WORKSPACE].clock(), tz=UTC)
     sas = generate_container_sas(
         account_name=STORAGE_ACCOUNT,
@@ -111,7 +111,7 @@ async def start_pending_upload(request: web.Request) -> web.Response:
 
 @routes.put(f"{_PATH}/{{version}}")
 async def put_code_version(request: web.Request) -> web.Response:
-    """Register what was uploaded."""
+    """Register an upload."""
     workspace = request.app[WORKSPACE]
     name, version = path_name(request), path_name(request, "version")
     body = await read_body(request)

@@ -144,7 +144,7 @@ async def get_operation(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{name}}/listNodes")
 async def list_compute_nodes(request: web.Request) -> web.Response:
-    """The nodes of a cluster, and what runs on them."""
+    """The nodes of a cluster, and their jobs."""
     resource = _find(request)
     nodes = list_nodes(request.app[WORKSPACE].database.read, resource.name)
     return web.json_response(
@@ -164,7 +164,7 @@ async def list_compute_nodes(request: web.Request) -> web.Response:
 
 @routes.post(f"/admin/{COMPUTES}/{{name}}/nodes/{{number:[0-9]+}}/preempt")
 async def preempt_node(request: web.Request) -> web.Response:
-    """Local only: take a low-priority node away, as Azure does when it needs the machine.
+    """Local only: preempt a low-priority node, as Azure does when it needs the machine.
 
     Its job gets no signal: it is killed, its outputs are kept, and it is queued again.
     """
@@ -173,7 +173,7 @@ async def preempt_node(request: web.Request) -> web.Response:
     number = int(request.match_info["number"])
     if not is_low_priority(resource):
         raise ArmError(
-            409, "NotPreemptible", f"compute {resource.name!r} is dedicated: nothing preempts it"
+            409, "NotPreemptible", f"compute {resource.name!r} is dedicated, not preemptible"
         )
 
     def preempt(connection: sqlite3.Connection) -> str | None:

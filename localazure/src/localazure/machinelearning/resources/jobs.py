@@ -138,7 +138,7 @@ def _find(request: web.Request) -> Resource:
 
 
 def _check(query: Query, name: str, properties: dict[str, Any]) -> str:
-    """Refuse what could not be run; return the cluster's name."""
+    """Refuse a job that could not be run; return the cluster's name."""
     kind = properties.get("jobType")
     if kind != "Command":
         raise invalid(f"job {name!r}: jobType {kind!r} is not covered; only Command jobs are")
@@ -172,7 +172,7 @@ def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare(value: Any) -> Any:
-    """A JSON value without nulls and empty objects, which serializers add at will."""
+    """A JSON value without nulls and empty objects, which serializers may add."""
     if isinstance(value, dict):
         entries = {key: _bare(entry) for key, entry in value.items()}
         return {key: entry for key, entry in entries.items() if entry is not None} or None

@@ -1,4 +1,4 @@
-"""The workspace itself, what leads to it, and the subscription's quota."""
+"""The workspace, its discovery, and the subscription's quota."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCATION_PATH = f"/subscriptions/{{subscription}}/providers/{PROVIDER}/locations
 
 @routes.get(METADATA_PATH)
 async def get_metadata(request: web.Request) -> web.Response:
-    """The clouds there are: this one."""
+    """Cloud metadata with one cloud: this one."""
     environment = request.app[WORKSPACE].environment
     cloud = {
         "name": CLOUD_NAME,
@@ -40,7 +40,7 @@ async def get_metadata(request: web.Request) -> web.Response:
 
 @routes.get("/discovery/workspaces/{workspace}")
 async def get_discovery(request: web.Request) -> web.Response:
-    """Base URLs of the workspace's services: all are here."""
+    """Base URLs of the workspace's services: all are this server's."""
     url = request.app[WORKSPACE].environment.azure_ml_url
     return web.json_response(
         dict.fromkeys(("api", "history", "pipelines", "experimentation", "catalog"), url)
