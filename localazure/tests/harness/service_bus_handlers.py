@@ -14,7 +14,7 @@ from azure.servicebus import (
     ServiceBusSubQueue,
 )
 
-WAIT_S = 10.0
+WAIT_SECONDS = 10.0
 
 
 class Handlers:
@@ -54,8 +54,10 @@ class Handlers:
                 closers.submit(handler.close)
 
 
-def receive_one(receiver: ServiceBusReceiver, wait_s: float = WAIT_S) -> ServiceBusReceivedMessage:
-    messages = receiver.receive_messages(1, max_wait_time=wait_s)
+def receive_one(
+    receiver: ServiceBusReceiver, wait_seconds: float = WAIT_SECONDS
+) -> ServiceBusReceivedMessage:
+    messages = receiver.receive_messages(1, max_wait_time=wait_seconds)
     assert len(messages) == 1
     return messages[0]
 
@@ -64,7 +66,7 @@ def receive_all(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusRece
     """Exactly `count` messages, completed."""
     found: list[ServiceBusReceivedMessage] = []
     while len(found) < count:
-        batch = receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
+        batch = receiver.receive_messages(count - len(found), max_wait_time=WAIT_SECONDS)
         assert batch
         for message in batch:
             receiver.complete_message(message)

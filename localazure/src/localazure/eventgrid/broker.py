@@ -35,11 +35,11 @@ from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
 from localazure.eventgrid.store import Delivery, Store
 from localazure.runtime.environment import Environment
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # The first retry of a handshake is early: the receiver may be a process that is still starting.
-HANDSHAKE_RETRY_S = 0.1
-MAX_HANDSHAKE_RETRY_S = 2.0
+HANDSHAKE_RETRY_SECONDS = 0.1
+MAX_HANDSHAKE_RETRY_SECONDS = 2.0
 PUT_SOURCE = "request body"
 
 
@@ -89,10 +89,10 @@ class Broker:
             try:
                 self._run(self._parse(body))
             except ConfigurationError as error:
-                log.warning("subscription %s, put at run time, is ignored: %s", name, error)
+                logger.warning("subscription %s, put at run time, is ignored: %s", name, error)
         for name in self._store.subscriptions_with_deliveries() - self._running.keys():
             count = await self._store.remove_subscription(name)
-            log.warning(
+            logger.warning(
                 "subscription %s is not configured; %s undelivered events are dropped", name, count
             )
 
@@ -251,18 +251,18 @@ class Broker:
         topic = self.resource_id(self._configuration.topics_by_name[subscription.topic])
         server = self._environment.topic_endpoint(subscription.topic).partition("/topics/")[0]
         url = f"{server}/subscriptions/{subscription.name}/validate?code={running.validation_code}"
-        retry_s = HANDSHAKE_RETRY_S
+        retry_seconds = HANDSHAKE_RETRY_SECONDS
         while not running.validated.is_set():
             if await endpoint.perform_handshake(topic, running.validation_code, url):
                 break
-            if retry_s == MAX_HANDSHAKE_RETRY_S:
-                log.info(
+            if retry_seconds == MAX_HANDSHAKE_RETRY_SECONDS:
+                logger.info(
                     "%s: the endpoint has not completed the validation handshake yet",
                     subscription.name,
                 )
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(running.validated.wait(), retry_s)
-            retry_s = min(2 * retry_s, MAX_HANDSHAKE_RETRY_S)
+                await asyncio.wait_for(running.validated.wait(), retry_seconds)
+            retry_seconds = min(2 * retry_seconds, MAX_HANDSHAKE_RETRY_SECONDS)
         await self._store.set_validated(subscription.name, endpoint.url)
 
     async def _end(self, name: str) -> None:

@@ -21,7 +21,7 @@ from localazure.configuration_file import (
 from localazure.errors import ConfigurationError
 from localazure.eventgrid.destinations import Batching, DeadLetterDestination, Destination
 from localazure.eventgrid.filters import Filter
-from localazure.eventgrid.retry import SCHEDULE_S, RetryPolicy, RetrySchedule
+from localazure.eventgrid.retry import SCHEDULE_SECONDS, RetryPolicy, RetrySchedule
 from localazure.eventgrid.schemas import Schema
 from localazure.runtime.environment import AZURE_ML_TOPIC, STORAGE_TOPIC, Environment
 
@@ -90,8 +90,8 @@ class Configuration(ConfigurationModel):
     @property
     def retry_schedule(self) -> RetrySchedule:
         """The delays between attempts."""
-        delays_s = self.retry_schedule_seconds
-        return RetrySchedule(delays_s or SCHEDULE_S, scaled=delays_s is not None)
+        delays_seconds = self.retry_schedule_seconds
+        return RetrySchedule(delays_seconds or SCHEDULE_SECONDS, scaled=delays_seconds is not None)
 
     def delivery_schema(self, subscription: Subscription) -> Schema:
         """The schema in which events are delivered."""

@@ -23,14 +23,14 @@ UNDELIVERABLE = "UndeliverableDueToClientError"
 
 def dead_letter(delivery: Delivery, schema: Schema) -> Event:
     """The event in the schema of its subscription, with the reason."""
-    published = datetime.fromtimestamp(delivery.published_s, UTC)
+    published = datetime.fromtimestamp(delivery.published_seconds, UTC)
     event = convert(delivery.event, delivery.schema, schema, published=published)
     details = {
         "deadLetterReason": delivery.dead_letter_reason,
         "deliveryAttempts": delivery.attempts,
         "lastDeliveryOutcome": delivery.last_outcome,
-        "publishTime": _text(delivery.published_s),
-        "lastDeliveryAttemptTime": _text(delivery.last_attempt_s),
+        "publishTime": _text(delivery.published_seconds),
+        "lastDeliveryAttemptTime": _text(delivery.last_attempt_seconds),
     }
     if schema is Schema.CLOUD_EVENTS:  # whose attribute names are in lower case
         details = {name.lower(): value for name, value in details.items()}
@@ -52,8 +52,8 @@ async def write(
     Raises:
         azure.core.exceptions.AzureError: it could not be written; try again later.
     """
-    hour_s = delivery.last_attempt_s or delivery.published_s
-    name = blob_name(subscription, delivery, datetime.fromtimestamp(hour_s, UTC))
+    hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
+    name = blob_name(subscription, delivery, datetime.fromtimestamp(hour_seconds, UTC))
     await blobs.get_blob_client(container, name).upload_blob(
         json.dumps([dead_letter(delivery, schema)]),
         overwrite=True,
@@ -61,7 +61,7 @@ async def write(
     )
 
 
-def _text(time_s: float | None) -> str | None:
-    if time_s is None:
+def _text(time_seconds: float | None) -> str | None:
+    if time_seconds is None:
         return None
-    return datetime.fromtimestamp(time_s, UTC).isoformat().replace("+00:00", "Z")
+    return datetime.fromtimestamp(time_seconds, UTC).isoformat().replace("+00:00", "Z")

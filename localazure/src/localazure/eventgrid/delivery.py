@@ -20,18 +20,18 @@ from localazure.eventgrid.retry import Outcome, RetrySchedule, Verdict
 from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery, Postponement, Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Concurrent requests to one endpoint.
 MAX_CONCURRENT_DELIVERIES = 16
 # Deliveries read ahead from the store.
 READ_AHEAD = 200
 # First and longest pause between two attempts to connect to a local port that is closed.
-CONNECT_RETRY_S = 0.1
-MAX_CONNECT_RETRY_S = 2.0
-DEAD_LETTER_RETRY_S = 5.0
+CONNECT_RETRY_SECONDS = 0.1
+MAX_CONNECT_RETRY_SECONDS = 2.0
+DEAD_LETTER_RETRY_SECONDS = 5.0
 # After an unexpected error, such as a full disk.
-ERROR_RETRY_S = 1.0
+ERROR_RETRY_SECONDS = 1.0
 
 WriteDeadLetter = Callable[[str, str, Delivery], Awaitable[None]]
 
@@ -76,7 +76,7 @@ class DeliveryWorker:
         self._waiting: deque[Delivery] = deque()
         self._in_flight: dict[asyncio.Task[None], Sequence[int]] = {}
         self._wake = asyncio.Event()
-        self._connect_retry_s = 0.0
+        self._connect_retry_seconds = 0.0
 
     def wake(self) -> None:
         """Check for due deliveries."""
@@ -87,9 +87,9 @@ class DeliveryWorker:
         try:
             while True:
                 self._wake.clear()
-                now_s = self._clock()
-                self._start_deliveries(now_s)
-                await self._pause(now_s)
+                now_seconds = self._clock()
+                self._start_deliveries(now_seconds)
+                await self._pause(now_seconds)
         finally:
             for task in self._in_flight:
                 task.cancel()
@@ -97,15 +97,15 @@ class DeliveryWorker:
 
     def _has_room(self) -> bool:
         # While the port is closed, one delivery at a time tries to connect.
-        most = 1 if self._connect_retry_s else MAX_CONCURRENT_DELIVERIES
+        most = 1 if self._connect_retry_seconds else MAX_CONCURRENT_DELIVERIES
         return len(self._in_flight) < most
 
-    def _start_deliveries(self, now_s: float) -> None:
+    def _start_deliveries(self, now_seconds: float) -> None:
         while self._has_room():
             if not self._waiting:
                 busy = {event_id for ids in self._in_flight.values() for event_id in ids}
                 self._waiting.extend(
-                    self._store.due(self.subscription.name, now_s, READ_AHEAD, busy)
+                    self._store.due(self.subscription.name, now_seconds, READ_AHEAD, busy)
                 )
             if not self._waiting:
                 return
@@ -117,8 +117,8 @@ class DeliveryWorker:
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._in_flight[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("delivery for %s failed", self.subscription.name, exc_info=error)
-            asyncio.get_running_loop().call_later(ERROR_RETRY_S, self._wake.set)
+            logger.error("delivery for %s failed", self.subscription.name, exc_info=error)
+            asyncio.get_running_loop().call_later(ERROR_RETRY_SECONDS, self._wake.set)
         else:
             self._wake.set()
 
@@ -138,69 +138,71 @@ class DeliveryWorker:
             size += _size(batch[-1])
         return batch
 
-    async def _pause(self, now_s: float) -> None:
-        """Wait for `wake`, or until the next delivery after `now_s` is due."""
-        timeout_s = None
+    async def _pause(self, now_seconds: float) -> None:
+        """Wait for `wake`, or until the next delivery after `now_seconds` is due."""
+        timeout_seconds = None
         if self._has_room():
-            due_s = self._store.next_due_s(self.subscription.name, now_s)
-            timeout_s = None if due_s is None else max(0.0, due_s - self._clock())
+            due_seconds = self._store.next_due_seconds(self.subscription.name, now_seconds)
+            timeout_seconds = None if due_seconds is None else max(0.0, due_seconds - self._clock())
         try:
-            await asyncio.wait_for(self._wake.wait(), timeout_s)
+            await asyncio.wait_for(self._wake.wait(), timeout_seconds)
         except TimeoutError:
             return
 
     async def _deliver(self, batch: Sequence[Delivery]) -> None:
-        now_s = self._clock()
+        now_seconds = self._clock()
         policy = self.subscription.properties.retry_policy
         live: list[Delivery] = []
         for delivery in batch:
             if delivery.dead_letter_reason is not None:
                 await self._dead_letter(delivery)
-            elif now_s >= delivery.published_s + policy.time_to_live_s:
+            elif now_seconds >= delivery.published_seconds + policy.time_to_live_seconds:
                 await self._expire(delivery, dead_letters.EXPIRED, delivery.last_outcome)
             else:
                 live.append(delivery)
         if live:
-            await self._attempt(live, now_s)
+            await self._attempt(live, now_seconds)
 
-    async def _attempt(self, batch: list[Delivery], now_s: float) -> None:
+    async def _attempt(self, batch: list[Delivery], now_seconds: float) -> None:
         events = [
             convert(
                 delivery.event,
                 delivery.schema,
                 self._schema,
-                published=datetime.fromtimestamp(delivery.published_s, UTC),
+                published=datetime.fromtimestamp(delivery.published_seconds, UTC),
             )
             for delivery in batch
         ]
-        pause_s = self._connect_retry_s
+        pause_seconds = self._connect_retry_seconds
         outcome = await self._endpoint.deliver(events, batch[0].attempts)
         if outcome.verdict is Verdict.NOT_LISTENING:
-            await self._wait_until_listening(batch, pause_s)
+            await self._wait_until_listening(batch, pause_seconds)
             return
-        self._connect_retry_s = 0.0
+        self._connect_retry_seconds = 0.0
         if outcome.verdict is Verdict.DELIVERED:
             ids = [delivery.event_id for delivery in batch]
             await self._store.finish(self.subscription.name, ids, "delivered")
             return
-        await self._postpone(batch, outcome, now_s)
+        await self._postpone(batch, outcome, now_seconds)
 
-    async def _wait_until_listening(self, batch: list[Delivery], pause_s: float) -> None:
+    async def _wait_until_listening(self, batch: list[Delivery], pause_seconds: float) -> None:
         """Delay deliveries without counting an attempt.
 
         Parts start in any order and restart after a crash. Event Grid's schedule, which is made
         for outages of remote endpoints, would delay local deliveries by seconds. The time to live
         is not extended.
         """
-        if not self._connect_retry_s:
-            log.info("%s: the endpoint does not listen yet", self.subscription.name)
+        if not self._connect_retry_seconds:
+            logger.info("%s: the endpoint does not listen yet", self.subscription.name)
         # Of concurrent attempts that fail, only the first one makes the pause longer.
-        if self._connect_retry_s == pause_s:
-            self._connect_retry_s = min(max(2 * pause_s, CONNECT_RETRY_S), MAX_CONNECT_RETRY_S)
-        await asyncio.sleep(self._connect_retry_s)
+        if self._connect_retry_seconds == pause_seconds:
+            self._connect_retry_seconds = min(
+                max(2 * pause_seconds, CONNECT_RETRY_SECONDS), MAX_CONNECT_RETRY_SECONDS
+            )
+        await asyncio.sleep(self._connect_retry_seconds)
         self._waiting.extendleft(reversed(batch))
 
-    async def _postpone(self, batch: list[Delivery], outcome: Outcome, now_s: float) -> None:
+    async def _postpone(self, batch: list[Delivery], outcome: Outcome, now_seconds: float) -> None:
         policy = self.subscription.properties.retry_policy
         later: list[Postponement] = []
         for delivery in batch:
@@ -210,12 +212,16 @@ class DeliveryWorker:
                 reason = dead_letters.UNDELIVERABLE
             elif attempts >= policy.max_delivery_attempts:
                 reason = dead_letters.MAX_ATTEMPTS
-            due_s = self._clock()
+            due_seconds = self._clock()
             if reason is None:
-                due_s += self._schedule.delay_s(attempts, outcome, self._random)
-                due_s = min(due_s, delivery.published_s + policy.time_to_live_s)
+                due_seconds += self._schedule.delay_seconds(attempts, outcome, self._random)
+                due_seconds = min(
+                    due_seconds, delivery.published_seconds + policy.time_to_live_seconds
+                )
             later.append(
-                Postponement(delivery.event_id, due_s, attempts, outcome.text, now_s, reason)
+                Postponement(
+                    delivery.event_id, due_seconds, attempts, outcome.text, now_seconds, reason
+                )
             )
         await self._store.postpone(self.subscription.name, later, failed=len(batch))
 
@@ -225,7 +231,7 @@ class DeliveryWorker:
             self._clock(),
             delivery.attempts,
             outcome or "",
-            delivery.last_attempt_s,
+            delivery.last_attempt_seconds,
             reason,
         )
         await self._store.postpone(self.subscription.name, [postponement], failed=0)
@@ -234,7 +240,7 @@ class DeliveryWorker:
         name, container = self.subscription.name, self.subscription.dead_letter_container
         event_id, reason = delivery.event["id"], delivery.dead_letter_reason
         if container is None:
-            log.warning(
+            logger.warning(
                 "%s: event %s dropped (%s, %s): no deadLetterDestination",
                 name,
                 event_id,
@@ -246,18 +252,18 @@ class DeliveryWorker:
         try:
             await self._write_dead_letter(container, name, delivery)
         except AzureError as error:
-            log.warning("%s: event %s cannot be dead-lettered yet: %s", name, event_id, error)
+            logger.warning("%s: event %s cannot be dead-lettered yet: %s", name, event_id, error)
             postponement = Postponement(
                 delivery.event_id,
-                self._clock() + DEAD_LETTER_RETRY_S,
+                self._clock() + DEAD_LETTER_RETRY_SECONDS,
                 delivery.attempts,
                 delivery.last_outcome or "",
-                delivery.last_attempt_s,
+                delivery.last_attempt_seconds,
                 reason,
             )
             await self._store.postpone(name, [postponement], failed=0)
             return
-        log.warning("%s: event %s dead-lettered (%s)", name, event_id, reason)
+        logger.warning("%s: event %s dead-lettered (%s)", name, event_id, reason)
         await self._store.finish(name, [delivery.event_id], "deadLettered")
 
 

@@ -19,14 +19,14 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_S, Outcome, Verdict, judge
+from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_SECONDS, Outcome, Verdict, judge
 from localazure.eventgrid.schemas import METADATA_VERSION, Event, Schema
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 VALIDATION_EVENT = "Microsoft.EventGrid.SubscriptionValidationEvent"
 ORIGIN = "eventgrid.azure.net"
-TIMEOUT = aiohttp.ClientTimeout(total=ATTEMPT_TIMEOUT_S)
+TIMEOUT = aiohttp.ClientTimeout(total=ATTEMPT_TIMEOUT_SECONDS)
 
 
 class HttpEndpoint:
@@ -74,7 +74,7 @@ class HttpEndpoint:
                 return await self._ask_for_permission(validation_url)
             return await self._send_validation_event(topic, validation_code, validation_url)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            log.debug("handshake of %s: %s: %s", self._subscription, type(error).__name__, error)
+            logger.debug("handshake of %s: %s: %s", self._subscription, type(error).__name__, error)
             return False
 
     async def _ask_for_permission(self, callback: str) -> bool:

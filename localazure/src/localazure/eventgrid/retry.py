@@ -17,15 +17,15 @@ from pydantic import Field, StrictInt
 from localazure.configuration_file import ConfigurationModel
 
 # Seconds after the first, second, … attempt; the last one repeats.
-SCHEDULE_S: tuple[float, ...] = (
+SCHEDULE_SECONDS: tuple[float, ...] = (
     10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600,
 )  # fmt: skip
 # "Event Grid adds a small randomization to all retry steps": up to this share of the delay.
 JITTER = 0.1
-ATTEMPT_TIMEOUT_S = 30.0
+ATTEMPT_TIMEOUT_SECONDS = 30.0
 DEFAULT_MAX_ATTEMPTS = 30
-DEFAULT_TIME_TO_LIVE_MIN = 1440
-MAX_TIME_TO_LIVE_MIN = 1440
+DEFAULT_TIME_TO_LIVE_MINUTES = 1440
+MAX_TIME_TO_LIVE_MINUTES = 1440
 
 # 205 and above do not count, although HTTP calls them successes.
 _DELIVERED = range(HTTPStatus.OK, HTTPStatus.NO_CONTENT + 1)
@@ -34,7 +34,7 @@ _FINAL: frozenset[int] = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
 )
 # Statuses with a longer minimum delay than the first steps of the schedule.
-_AT_LEAST_S: dict[int, float] = {
+_AT_LEAST_SECONDS: dict[int, float] = {
     HTTPStatus.SERVICE_UNAVAILABLE: 30.0,
     HTTPStatus.REQUEST_TIMEOUT: 120.0,
 }
@@ -67,12 +67,12 @@ class Outcome:
 
     Attributes:
         text: `lastDeliveryOutcome` of a dead-lettered event.
-        at_least_s: the shortest delay before the next attempt.
+        at_least_seconds: the shortest delay before the next attempt.
     """
 
     verdict: Verdict
     text: str
-    at_least_s: float = 0.0
+    at_least_seconds: float = 0.0
 
 
 def judge(status: int, *, webhook: bool) -> Outcome:
@@ -82,7 +82,7 @@ def judge(status: int, *, webhook: bool) -> Outcome:
     text = _OUTCOMES.get(status, "GenericError")
     if status in _FINAL or (webhook and status == HTTPStatus.UNAUTHORIZED):
         return Outcome(Verdict.FINAL, text)
-    return Outcome(Verdict.RETRY, text, _AT_LEAST_S.get(status, 0.0))
+    return Outcome(Verdict.RETRY, text, _AT_LEAST_SECONDS.get(status, 0.0))
 
 
 class RetryPolicy(ConfigurationModel):
@@ -91,12 +91,12 @@ class RetryPolicy(ConfigurationModel):
     max_delivery_attempts: Annotated[StrictInt, Field(ge=1, le=DEFAULT_MAX_ATTEMPTS)] = (
         DEFAULT_MAX_ATTEMPTS
     )
-    event_time_to_live_in_minutes: Annotated[StrictInt, Field(ge=1, le=MAX_TIME_TO_LIVE_MIN)] = (
-        DEFAULT_TIME_TO_LIVE_MIN
-    )
+    event_time_to_live_in_minutes: Annotated[
+        StrictInt, Field(ge=1, le=MAX_TIME_TO_LIVE_MINUTES)
+    ] = DEFAULT_TIME_TO_LIVE_MINUTES
 
     @property
-    def time_to_live_s(self) -> int:
+    def time_to_live_seconds(self) -> int:
         """From the publication of an event."""
         return self.event_time_to_live_in_minutes * 60
 
@@ -106,17 +106,17 @@ class RetrySchedule:
     """The delays between attempts.
 
     Attributes:
-        delays_s: seconds after each attempt, the last repeats.
+        delays_seconds: seconds after each attempt, the last repeats.
         scaled: the schedule was set for local tests: minimum delays of single statuses, which
             belong to Azure's own schedule, do not apply.
     """
 
-    delays_s: Sequence[float] = SCHEDULE_S
+    delays_seconds: Sequence[float] = SCHEDULE_SECONDS
     scaled: bool = False
 
-    def delay_s(self, attempts: int, outcome: Outcome, source: random.Random) -> float:
+    def delay_seconds(self, attempts: int, outcome: Outcome, source: random.Random) -> float:
         """Seconds until the next attempt after `attempts` have been made."""
-        base_s = self.delays_s[min(attempts, len(self.delays_s)) - 1]
+        base_seconds = self.delays_seconds[min(attempts, len(self.delays_seconds)) - 1]
         if not self.scaled:
-            base_s = max(base_s, outcome.at_least_s)
-        return base_s * (1 + JITTER * source.random())
+            base_seconds = max(base_seconds, outcome.at_least_seconds)
+        return base_seconds * (1 + JITTER * source.random())

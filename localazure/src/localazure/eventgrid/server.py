@@ -22,7 +22,7 @@ from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import Topic
 from localazure.eventgrid.schemas import CHECKS, Event, InvalidEvent, Schema
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 API_VERSION = "2018-01-01"
 # https://learn.microsoft.com/azure/event-grid/quotas-limits: of a request, and of an event.

@@ -15,7 +15,7 @@ from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
 from localazure.runtime.environment import LOOPBACK, Environment
 
-SHUTDOWN_TIMEOUT_S = 5.0
+SHUTDOWN_TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
@@ -45,7 +45,9 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         await broker.start()
         stack.push_async_callback(broker.stop)
         application = Server(broker, environment.keys.event_grid).application()
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
+        )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, LOOPBACK, environment.ports.event_grid).start()

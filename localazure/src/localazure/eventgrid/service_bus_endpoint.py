@@ -22,7 +22,7 @@ from localazure.eventgrid.destinations import (
     ServiceBusQueueDestination,
     ServiceBusTopicDestination,
 )
-from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_S, Outcome, Verdict
+from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_SECONDS, Outcome, Verdict
 from localazure.eventgrid.schemas import METADATA_VERSION, Event
 
 
@@ -65,7 +65,7 @@ class ServiceBusEndpoint:
         async with self._lock:
             try:
                 sender = self._sender or self._open()
-                await asyncio.wait_for(sender.send_messages(messages), ATTEMPT_TIMEOUT_S)
+                await asyncio.wait_for(sender.send_messages(messages), ATTEMPT_TIMEOUT_SECONDS)
             except MessageSizeExceededError:
                 return Outcome(Verdict.FINAL, "PayloadTooLarge")
             except MessagingEntityNotFoundError:

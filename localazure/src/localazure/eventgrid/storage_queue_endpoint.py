@@ -25,14 +25,14 @@ class StorageQueueEndpoint:
             environment.storage_connection_string(), **CLIENT_OPTIONS
         )
         self._queue = StorageQueue(self._service, destination.queue_name)
-        self._time_to_live_s = destination.queue_message_time_to_live_in_seconds
+        self._time_to_live_seconds = destination.queue_message_time_to_live_in_seconds
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:  # noqa: ARG002 - the messages do not contain it
         """Send each event as base64 of its JSON, as Azure does."""
         try:
             for event in events:
                 text = encode(json.dumps(event), is_base64=True)
-                await self._queue.put(text, time_to_live_s=self._time_to_live_s)
+                await self._queue.put(text, time_to_live_seconds=self._time_to_live_seconds)
         except HttpResponseError as error:
             return judge(error.status_code or 0, webhook=False)
         except ServiceRequestError:

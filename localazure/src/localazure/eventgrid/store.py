@@ -22,19 +22,19 @@ MIGRATIONS = (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         schema TEXT NOT NULL,
         body TEXT NOT NULL,
-        published_s REAL NOT NULL
+        published_seconds REAL NOT NULL
     );
     CREATE TABLE deliveries (
         subscription TEXT NOT NULL,
         event INTEGER NOT NULL REFERENCES events,
-        due_s REAL NOT NULL,
+        due_seconds REAL NOT NULL,
         attempts INTEGER NOT NULL DEFAULT 0,
         last_outcome TEXT,
-        last_attempt_s REAL,
+        last_attempt_seconds REAL,
         dead_letter_reason TEXT,
         PRIMARY KEY (subscription, event)
     ) WITHOUT ROWID;
-    CREATE INDEX deliveries_by_due ON deliveries (subscription, due_s, event);
+    CREATE INDEX deliveries_by_due ON deliveries (subscription, due_seconds, event);
     CREATE INDEX deliveries_by_event ON deliveries (event);
     CREATE TABLE subscriptions (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE validated (subscription TEXT PRIMARY KEY, url TEXT NOT NULL) WITHOUT ROWID;
@@ -58,17 +58,17 @@ class Delivery:
         event_id: the number in this store, not the event's own id.
         event: as published, in `schema`.
         attempts: made so far.
-        published_s: Unix time, as all others.
+        published_seconds: Unix time, as all others.
         dead_letter_reason: set for an event that will be dead-lettered.
     """
 
     event_id: int
     event: Event
     schema: Schema
-    published_s: float
+    published_seconds: float
     attempts: int = 0
     last_outcome: str | None = None
-    last_attempt_s: float | None = None
+    last_attempt_seconds: float | None = None
     dead_letter_reason: str | None = None
 
 
@@ -77,10 +77,10 @@ class Postponement:
     """A delivery that continues later."""
 
     event_id: int
-    due_s: float
+    due_seconds: float
     attempts: int
     last_outcome: str
-    last_attempt_s: float | None
+    last_attempt_seconds: float | None
     dead_letter_reason: str | None = None
 
 
@@ -95,7 +95,7 @@ class Store:
         self._database.close()
 
     async def accept(
-        self, events: Sequence[tuple[Event, Sequence[str]]], schema: Schema, now_s: float
+        self, events: Sequence[tuple[Event, Sequence[str]]], schema: Schema, now_seconds: float
     ) -> None:
         """Store events with the subscriptions that they match. They are durable on return."""
         wanted = [(json.dumps(event), names) for event, names in events if names]
@@ -103,13 +103,14 @@ class Store:
         def insert(connection: sqlite3.Connection) -> None:
             for body, names in wanted:
                 cursor = connection.execute(
-                    "INSERT INTO events (schema, body, published_s) VALUES (?, ?, ?)",
-                    (schema.value, body, now_s),
+                    "INSERT INTO events (schema, body, published_seconds) VALUES (?, ?, ?)",
+                    (schema.value, body, now_seconds),
                 )
                 for name in names:
                     connection.execute(
-                        "INSERT INTO deliveries (subscription, event, due_s) VALUES (?, ?, ?)",
-                        (name, cursor.lastrowid, now_s),
+                        "INSERT INTO deliveries (subscription, event, due_seconds)"
+                        " VALUES (?, ?, ?)",
+                        (name, cursor.lastrowid, now_seconds),
                     )
                     _count(connection, name, "matched", 1)
 
@@ -117,38 +118,38 @@ class Store:
             await self._database.write(insert)
 
     def due(
-        self, subscription: str, now_s: float, limit: int, without: Collection[int]
+        self, subscription: str, now_seconds: float, limit: int, without: Collection[int]
     ) -> list[Delivery]:
         """Due deliveries, oldest first, without those in flight."""
         rows = self._database.read(
             """
             SELECT * FROM deliveries JOIN events ON events.id = deliveries.event
-            WHERE subscription = ? AND due_s <= ? ORDER BY due_s, event LIMIT ?
+            WHERE subscription = ? AND due_seconds <= ? ORDER BY due_seconds, event LIMIT ?
             """,
-            (subscription, now_s, limit + len(without)),
+            (subscription, now_seconds, limit + len(without)),
         )
         return [
             Delivery(
                 row["event"],
                 json.loads(row["body"]),
                 Schema(row["schema"]),
-                row["published_s"],
+                row["published_seconds"],
                 row["attempts"],
                 row["last_outcome"],
-                row["last_attempt_s"],
+                row["last_attempt_seconds"],
                 row["dead_letter_reason"],
             )
             for row in rows
             if row["event"] not in without
         ][:limit]
 
-    def next_due_s(self, subscription: str, after_s: float) -> float | None:
-        """The due time of the next delivery after `after_s`."""
-        ((due_s,),) = self._database.read(
-            "SELECT MIN(due_s) FROM deliveries WHERE subscription = ? AND due_s > ?",
-            (subscription, after_s),
+    def next_due_seconds(self, subscription: str, after_seconds: float) -> float | None:
+        """The due time of the next delivery after `after_seconds`."""
+        ((due_seconds,),) = self._database.read(
+            "SELECT MIN(due_seconds) FROM deliveries WHERE subscription = ? AND due_seconds > ?",
+            (subscription, after_seconds),
         )
-        return due_s
+        return due_seconds
 
     async def finish(self, subscription: str, event_ids: Sequence[int], what: str) -> None:
         """End deliveries and count them as delivered, deadLettered or dropped."""
@@ -172,14 +173,14 @@ class Store:
         def update(connection: sqlite3.Connection) -> None:
             for later in postponements:
                 connection.execute(
-                    "UPDATE deliveries SET due_s = ?, attempts = ?, last_outcome = ?,"
-                    " last_attempt_s = ?, dead_letter_reason = ?"
+                    "UPDATE deliveries SET due_seconds = ?, attempts = ?, last_outcome = ?,"
+                    " last_attempt_seconds = ?, dead_letter_reason = ?"
                     " WHERE subscription = ? AND event = ?",
                     (
-                        later.due_s,
+                        later.due_seconds,
                         later.attempts,
                         later.last_outcome,
-                        later.last_attempt_s,
+                        later.last_attempt_seconds,
                         later.dead_letter_reason,
                         subscription,
                         later.event_id,

@@ -33,7 +33,7 @@ OPEN_PATHS = ("/metadata/endpoints", "/discovery")
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def envelope(
@@ -135,8 +135,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
             error.status, code, f"the local workspace has no {request.method} {request.path}"
         )
         return web.json_response(body.to_document(), status=error.status)
-    except Exception:  # noqa: BLE001 - the edge of the process: logged, and answered
-        _log.exception("%s %s failed", request.method, request.path)
+    except Exception:  # the edge of the process: logged, and answered
+        logger.exception("%s %s failed", request.method, request.path)
         body = ArmError(500, "InternalServerError", "a defect of localazure; see its log")
         return web.json_response(body.to_document(), status=500)
 

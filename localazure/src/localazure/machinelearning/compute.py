@@ -45,13 +45,13 @@ from localazure.machinelearning.store import get_resource, querying
 from localazure.machinelearning.workspace import Workspace
 
 MAX_RUNNER_FAILURES = 3
-"""After so many crashes of a runner, another restart is pointless."""
+"""A job whose runner crashed this often fails."""
 
 RETRY_SECONDS = 1.0
 
 _PACKAGE_PARENT = Path(localazure.__file__).parent.parent
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Compute:
@@ -106,8 +106,8 @@ class Compute:
             self._wake.clear()
             try:
                 wake_at = await self._schedule_once()
-            except Exception:  # noqa: BLE001 - nothing may end the only loop: logged, tried again
-                _log.exception("scheduling failed; tried again in %g s", RETRY_SECONDS)
+            except Exception:  # nothing may end the only loop: logged, tried again
+                logger.exception("scheduling failed; tried again in %g s", RETRY_SECONDS)
                 wake_at = self._clock() + RETRY_SECONDS
             pause = None if wake_at is None else max(0.0, wake_at - self._clock())
             with contextlib.suppress(TimeoutError):
@@ -162,13 +162,13 @@ class Compute:
         if self._attempts.get(name) is task:
             del self._attempts[name]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("job %s is stuck until the next start", name, exc_info=error)
+            logger.error("job %s is stuck until the next start", name, exc_info=error)
 
     async def _run_attempt(self, name: str) -> None:
         try:
             await self._supervise_attempt(name)
-        except Exception:  # noqa: BLE001 - a defect must not leave the job hanging: logged, counted
-            _log.exception("job %s: supervising its runner failed", name)
+        except Exception:  # a defect must not leave the job hanging: logged, counted
+            logger.exception("job %s: supervising its runner failed", name)
             await asyncio.to_thread(kill_marked, self._workspace.job_folder(name).root)
             await self._after_runner_failure(name)
 
@@ -188,13 +188,13 @@ class Compute:
             await asyncio.to_thread(spec.save, folder.root)
             code = await self._supervise(name, folder)
         except OSError as error:  # no space, no processes left
-            _log.warning("job %s: its runner could not be started: %s", name, error)
+            logger.warning("job %s: its runner could not be started: %s", name, error)
             code = None
         result = Result.load(folder.result, job.attempt)
         if code == 0 and result is not None:
             await self._finish(job, result)
         else:
-            _log.warning("job %s: its runner ended with code %s", name, code)
+            logger.warning("job %s: its runner ended with code %s", name, code)
             await asyncio.to_thread(kill_marked, folder.root)
             await self._after_runner_failure(name)
 

@@ -55,7 +55,7 @@ STOP_GRACE_SECONDS = 10.0
 # Storage restarts within seconds on a laptop; a longer outage does not end by itself.
 PREPARATION_PATIENCE_SECONDS = 300.0
 
-_log = logging.getLogger("localazure.machinelearning.runner")
+logger = logging.getLogger("localazure.machinelearning.runner")
 
 
 class Runner:
@@ -226,9 +226,9 @@ class Runner:
             try:
                 step.push(is_final=False)
             except AzureError as error:
-                _log.warning("job %s: upload postponed: %s", self._spec.name, error.message)
+                logger.warning("job %s: upload postponed: %s", self._spec.name, error.message)
             except OSError as error:
-                _log.warning("job %s: upload postponed: %s", self._spec.name, error)
+                logger.warning("job %s: upload postponed: %s", self._spec.name, error)
 
     def _upload_everything(self, result: Result) -> None:
         """The last upload; waits for storage as long as it takes, since nothing may be lost."""

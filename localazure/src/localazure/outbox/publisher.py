@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 API_VERSION = "2018-01-01"
 # Events of the parts are about 1 KB each: far below Event Grid's 1 MB a request.
@@ -62,7 +62,7 @@ class EventPublisher:
                     pause = FIRST_PAUSE_SECONDS
                 else:
                     level = logging.DEBUG if pause < LONGEST_PAUSE_SECONDS else logging.WARNING
-                    log.log(level, "%s; events are kept, next try in %g s", problem, pause)
+                    logger.log(level, "%s; events are kept, next try in %g s", problem, pause)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 

@@ -50,7 +50,7 @@ def address_of(link: Link) -> Address:
 def is_allowed(client: nodes.Client, address: Address) -> bool:
     """Whether the client has put a valid token for the address."""
     return address.entity == addresses.CBS or client.authorization.allows(
-        address.resource, nodes.now_s(client)
+        address.resource, nodes.now_seconds(client)
     )
 
 
@@ -62,7 +62,7 @@ def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     """
     address = address_of(link)
     entity = client.broker.namespace.find(address.entity)
-    is_missing = entity is None and client.authorization.has_identity(nodes.now_s(client))
+    is_missing = entity is None and client.authorization.has_identity(nodes.now_seconds(client))
     if not is_missing and not is_allowed(client, address):
         raise RefusedError(UNAUTHORIZED_ACCESS, f"no valid token was put for {address.resource!r}")
     if address.entity == addresses.CBS:

@@ -35,11 +35,11 @@ Clock = Callable[[], int]
 """Milliseconds since the Unix epoch."""
 
 # Between two deletions of old message ids of duplicate detection.
-HISTORY_PURGE_INTERVAL_S = 60.0
+HISTORY_PURGE_INTERVAL_SECONDS = 60.0
 # Timed transitions of one commit: thousands of messages may expire at the same time.
 MAX_TRANSITIONS_PER_COMMIT = 500
 # After a failed commit of a timed transition, so that a full disk causes no busy loop.
-RETRY_DELAY_S = 1.0
+RETRY_DELAY_SECONDS = 1.0
 
 
 def system_clock() -> int:
@@ -266,7 +266,7 @@ class Broker:
                     len(failed),
                     results,
                 )
-                await asyncio.sleep(RETRY_DELAY_S)
+                await asyncio.sleep(RETRY_DELAY_SECONDS)
                 for item in failed:
                     sub_queue.queue.add(item.before)
                 self._set_alarm(sub_queue.queue.next_due_ms())
@@ -277,8 +277,8 @@ class Broker:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = due_ms
-        delay_s = max(0, due_ms - self.clock()) / 1000
-        self._alarm = asyncio.get_running_loop().call_later(delay_s, self.advance)
+        delay_seconds = max(0, due_ms - self.clock()) / 1000
+        self._alarm = asyncio.get_running_loop().call_later(delay_seconds, self.advance)
 
     async def _purge_history(self) -> None:
         while True:
@@ -289,7 +289,7 @@ class Broker:
                 )
             except Exception:
                 logger.exception("the history of duplicate detection could not be purged")
-            await asyncio.sleep(HISTORY_PURGE_INTERVAL_S)
+            await asyncio.sleep(HISTORY_PURGE_INTERVAL_SECONDS)
 
     # --- internals --------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class Broker:
             await self._commit(sub_queue, transition)
         except Exception:
             logger.exception("%s: a message could not be deleted", sub_queue.entity.path)
-            await asyncio.sleep(RETRY_DELAY_S)
+            await asyncio.sleep(RETRY_DELAY_SECONDS)
             consumer.release()
             self.pump(sub_queue)
             return

@@ -58,13 +58,13 @@ class Authorization:
         )
         return self._has_key
 
-    def put_token(self, audience: str, token: str, now_s: float) -> None:
+    def put_token(self, audience: str, token: str, now_seconds: float) -> None:
         """Allow access to an entity until the token expires.
 
         Args:
             audience: URI of the entity.
             token: a shared access signature or a JSON web token.
-            now_s: the current time.
+            now_seconds: the current time.
 
         Raises:
             TokenError: the token is not valid for the entity.
@@ -76,18 +76,19 @@ class Authorization:
                 raise TokenError(f"the token is for {scope!r}, not for {path!r}")
         else:
             expiry = self._identity_expiry = _read_expiry(token)
-        if expiry <= now_s:
+        if expiry <= now_seconds:
             raise TokenError("the token has expired")
         self._granted[path] = expiry
 
-    def has_identity(self, now_s: float) -> bool:
+    def has_identity(self, now_seconds: float) -> bool:
         """Whether a valid token of Entra ID was put, for any entity."""
-        return self._identity_expiry > now_s
+        return self._identity_expiry > now_seconds
 
-    def allows(self, path: str, now_s: float) -> bool:
+    def allows(self, path: str, now_seconds: float) -> bool:
         """Whether a valid token covers the entity."""
         return self._has_key or any(
-            expiry > now_s and _covers(granted, path) for granted, expiry in self._granted.items()
+            expiry > now_seconds and _covers(granted, path)
+            for granted, expiry in self._granted.items()
         )
 
 

@@ -44,7 +44,7 @@ class Client(Protocol):
         ...
 
 
-def now_s(client: Client) -> float:
+def now_seconds(client: Client) -> float:
     """The broker's time in seconds since the Unix epoch."""
     return client.broker.clock() / MILLISECONDS_PER_SECOND
 
@@ -261,7 +261,7 @@ async def answer_cbs(client: Client, request: bytes) -> management.Reply:
         status, description = BAD_REQUEST, "name and token must be strings"
     else:
         try:
-            client.authorization.put_token(audience, token, now_s(client))
+            client.authorization.put_token(audience, token, now_seconds(client))
         except TokenError as error:
             status, description = UNAUTHORIZED, str(error)
     outcome = {"status-code": Int(status), "status-description": description}

@@ -34,7 +34,7 @@ MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 MAX_MESSAGE_SIZE = 262_144
 MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
 # Time for clients to answer the close of their connection before their sockets are closed.
-CLOSE_TIMEOUT_S = 1.0
+CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class ClientProtocol(asyncio.Protocol):
@@ -238,7 +238,7 @@ async def _listening(broker: Broker, key: SharedKey, port: int) -> AsyncGenerato
 async def _close_clients(clients: set[ClientProtocol]) -> None:
     for client in list(clients):
         client.close(p.Error(CONNECTION_FORCED, "the broker is stopping", {}))
-    deadline = asyncio.get_running_loop().time() + CLOSE_TIMEOUT_S
+    deadline = asyncio.get_running_loop().time() + CLOSE_TIMEOUT_SECONDS
     while clients and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.01)
     for client in list(clients):

@@ -22,17 +22,17 @@ from localazure.processes.lifetime import die_with_parent, end
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PRELOAD = PACKAGE / "durable_metadata.js"
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
-PORT_POLL_S = 0.05
-RESTART_DELAY_S = 0.2
-MAX_RESTART_DELAY_S = 5.0
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 10.0
+PORT_POLL_SECONDS = 0.05
+RESTART_DELAY_SECONDS = 0.2
+MAX_RESTART_DELAY_SECONDS = 5.0
 # The proxy closes idle connections first, so that it never writes into one that Azurite closes.
-KEEP_ALIVE_S = 600
+KEEP_ALIVE_SECONDS = 600
 LOG_TAIL_CHARACTERS = 2000
 
 
@@ -77,19 +77,19 @@ class AzuriteProcess:
             await self._stop()
 
     async def _supervise(self) -> None:
-        delay_s = RESTART_DELAY_S
+        delay_seconds = RESTART_DELAY_SECONDS
         while True:
             if self._process is not None:
                 code = await self._process.wait()
                 self.ready.clear()
-                log.warning("Azurite ended with exit code %s; starting it again", code)
-            await asyncio.sleep(delay_s)
+                logger.warning("Azurite ended with exit code %s; starting it again", code)
+            await asyncio.sleep(delay_seconds)
             try:
                 await self._start()
-                delay_s = RESTART_DELAY_S
+                delay_seconds = RESTART_DELAY_SECONDS
             except AzuriteFailed as error:
-                log.error("%s", error)  # noqa: TRY400 - the message is complete
-                delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
+                logger.error("%s", error)  # noqa: TRY400 - the message is complete
+                delay_seconds = min(2 * delay_seconds, MAX_RESTART_DELAY_SECONDS)
 
     async def _start(self) -> None:
         self._location.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class AzuriteProcess:
                 *("--blobHost", LOOPBACK, "--blobPort", blob),
                 *("--queueHost", LOOPBACK, "--queuePort", queue),
                 *("--tableHost", LOOPBACK, "--tablePort", table),
-                *("--blobKeepAliveTimeout", str(KEEP_ALIVE_S)),
+                *("--blobKeepAliveTimeout", str(KEEP_ALIVE_SECONDS)),
                 "--skipApiVersionCheck",
                 "--disableTelemetry",
                 "--silent",
@@ -119,11 +119,11 @@ class AzuriteProcess:
 
     def _write_pid(self, pid: int) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
-            created_s = psutil.Process(pid).create_time()
-            self._pid_file.write_text(json.dumps({"pid": pid, "created_s": created_s}))
+            created_seconds = psutil.Process(pid).create_time()
+            self._pid_file.write_text(json.dumps({"pid": pid, "created_seconds": created_seconds}))
 
     async def _wait_until_it_listens(self, process: asyncio.subprocess.Process) -> None:
-        deadline_s = asyncio.get_running_loop().time() + START_TIMEOUT_S
+        deadline_seconds = asyncio.get_running_loop().time() + START_TIMEOUT_SECONDS
         for port in self._ports:
             while not await _accepts(port):
                 if process.returncode is not None:
@@ -132,13 +132,13 @@ class AzuriteProcess:
                         f"Azurite ended with exit code {process.returncode} before it listened on "
                         f"{LOOPBACK}:{port}: {self._log_tail()}"
                     )
-                if asyncio.get_running_loop().time() > deadline_s:
+                if asyncio.get_running_loop().time() > deadline_seconds:
                     await self._stop()
                     raise AzuriteFailed(
-                        f"Azurite did not listen on {LOOPBACK}:{port} within {START_TIMEOUT_S} s: "
-                        f"{self._log_tail()}"
+                        f"Azurite did not listen on {LOOPBACK}:{port} within "
+                        f"{START_TIMEOUT_SECONDS} s: {self._log_tail()}"
                     )
-                await asyncio.sleep(PORT_POLL_S)
+                await asyncio.sleep(PORT_POLL_SECONDS)
 
     def _log_tail(self) -> str:
         return self._log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:].strip()
@@ -147,8 +147,8 @@ class AzuriteProcess:
         """End it by SIGTERM, so that it saves its metadata; by SIGKILL if that takes too long."""
         process, self._process = self._process, None
         self.ready.clear()
-        if process is not None and not await end(process, within_seconds=STOP_TIMEOUT_S):
-            log.warning("Azurite did not end within %s s of SIGTERM", STOP_TIMEOUT_S)
+        if process is not None and not await end(process, within_seconds=STOP_TIMEOUT_SECONDS):
+            logger.warning("Azurite did not end within %s s of SIGTERM", STOP_TIMEOUT_SECONDS)
         self._pid_file.unlink(missing_ok=True)
 
 
@@ -172,16 +172,16 @@ def end_leftover(pid_file: Path, location: Path) -> None:
     try:
         noted = json.loads(pid_file.read_text())
         process = psutil.Process(noted["pid"])
-        same = abs(process.create_time() - noted["created_s"]) < 1
+        same = abs(process.create_time() - noted["created_seconds"]) < 1
         if not same or str(location) not in process.cmdline():
             return
     except (FileNotFoundError, ValueError, KeyError, psutil.Error):
         return
-    log.info("ending Azurite (pid %s) of an earlier run on %s", process.pid, location)
+    logger.info("ending Azurite (pid %s) of an earlier run on %s", process.pid, location)
     with contextlib.suppress(psutil.NoSuchProcess):
         process.terminate()
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(STOP_TIMEOUT_SECONDS)
         except psutil.TimeoutExpired:
             process.kill()
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(STOP_TIMEOUT_SECONDS)

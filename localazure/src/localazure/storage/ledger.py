@@ -18,11 +18,11 @@ from localazure.storage.operations import Api, Operation, Properties
 from localazure.storage.outbox import Intent, Outbox
 from localazure.storage.reconciliation import properties_for, took_place
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-RETRY_S = 0.5
+RETRY_SECONDS = 0.5
 # Only lookups can take long: while Azurite does not respond.
-DRAIN_TIMEOUT_S = 5.0
+DRAIN_TIMEOUT_SECONDS = 5.0
 # Deletions of one batch that are looked up at a time.
 MAX_LOOKUPS = 16
 
@@ -99,7 +99,7 @@ class Ledger:
     async def drain(self) -> None:
         """Wait for the background tasks; those that take too long are left to the next start."""
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=DRAIN_TIMEOUT_S)
+            _, late = await asyncio.wait(self._tasks, timeout=DRAIN_TIMEOUT_SECONDS)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -118,8 +118,8 @@ class Ledger:
             try:
                 return await self._blobs.properties(path)
             except (aiohttp.ClientError, TimeoutError, BlobServiceError) as error:
-                log.debug("cannot look up %s yet: %s", path, error)
-                await asyncio.sleep(RETRY_S)
+                logger.debug("cannot look up %s yet: %s", path, error)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _event(
         self, intent: Intent, properties: Properties | None, response: Mapping[str, str]

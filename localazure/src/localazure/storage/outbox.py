@@ -26,7 +26,7 @@ MIGRATIONS = (
     """
     CREATE TABLE intents (
         id TEXT PRIMARY KEY,
-        made_s REAL NOT NULL,
+        made_seconds REAL NOT NULL,
         api TEXT NOT NULL,
         path TEXT NOT NULL,
         client_request_id TEXT NOT NULL,
@@ -44,12 +44,12 @@ class Intent:
 
     Attributes:
         id: becomes the id of its event.
-        made_s: Unix time.
+        made_seconds: Unix time.
         before: properties of the blob that a deletion found, None if there was none.
     """
 
     id: str
-    made_s: float
+    made_seconds: float
     operation: Operation
     before: Properties | None = None
 
@@ -71,12 +71,12 @@ class Outbox:
         self, operations: Sequence[tuple[Operation, Properties | None]]
     ) -> list[Intent]:
         """Store operations, each with the blob's properties before it, in one durable commit."""
-        now_s = time.time()
-        intents = [Intent(str(uuid.uuid4()), now_s, *operation) for operation in operations]
+        now_seconds = time.time()
+        intents = [Intent(str(uuid.uuid4()), now_seconds, *operation) for operation in operations]
         rows = [
             (
                 intent.id,
-                intent.made_s,
+                intent.made_seconds,
                 intent.operation.api.value,
                 intent.operation.path,
                 intent.operation.client_request_id,
@@ -109,11 +109,11 @@ class Outbox:
 
     def unsettled(self) -> list[Intent]:
         """Intents without an outcome, oldest first."""
-        rows = self._database.read("SELECT * FROM intents ORDER BY made_s")
+        rows = self._database.read("SELECT * FROM intents ORDER BY made_seconds")
         return [
             Intent(
                 row["id"],
-                row["made_s"],
+                row["made_seconds"],
                 Operation(Api(row["api"]), row["path"], row["client_request_id"]),
                 Properties(**json.loads(row["properties"])) if row["properties"] else None,
             )

@@ -19,12 +19,12 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from localazure.storage import batch
-from localazure.storage.azurite_process import KEEP_ALIVE_S, AzuriteProcess
+from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.blob_service import BlobServiceError
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Operation
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Hop-by-hop headers (RFC 9110, section 7.6.1). `Expect` is answered on this hop.
 HOP_BY_HOP = frozenset(
@@ -46,7 +46,7 @@ SMALL_BODY_BYTES = 64 * 1024
 # Metadata alone may have 8 KiB, a SAS URL of a long blob name some KiB more.
 MAX_HEADER_BYTES = 64 * 1024
 # How long a request waits while Azurite starts again.
-AZURITE_TIMEOUT_S = 30.0
+AZURITE_TIMEOUT_SECONDS = 30.0
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
@@ -85,7 +85,7 @@ class Proxy:
             access_log=None,
             max_line_size=MAX_HEADER_BYTES,
             max_field_size=MAX_HEADER_BYTES,
-            keepalive_timeout=KEEP_ALIVE_S,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
         )
         runner = web.ServerRunner(server, shutdown_timeout=5.0)
         await runner.setup()
@@ -97,7 +97,7 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_S)
+            await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
             await _continue(request)
             if batch.is_batch(request.method, request.raw_path):
                 return await self._forward_batch(request)
@@ -106,9 +106,11 @@ class Proxy:
                 return await self._forward_operation(request, operation)
             return await self._forward(request, await _Body.of(request))
         except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
-            log.warning("%s %s: %s: %s", request.method, request.path, type(error).__name__, error)
+            logger.warning(
+                "%s %s: %s: %s", request.method, request.path, type(error).__name__, error
+            )
         except ConnectionError:
-            log.debug("%s %s: the client has disconnected", request.method, request.path)
+            logger.debug("%s %s: the client has disconnected", request.method, request.path)
         return _server_busy()
 
     async def _forward_operation(
@@ -192,7 +194,7 @@ class Proxy:
 def connections() -> aiohttp.ClientSession:
     """A session that adds nothing to what it forwards."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S / 2),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS / 2),
         timeout=NO_TIMEOUT,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -266,7 +268,9 @@ async def _answer(
                 await response.write(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
             # The status is sent: only a broken connection shows that the body is incomplete.
-            log.warning("%s %s: the response ended early: %s", request.method, request.path, error)
+            logger.warning(
+                "%s %s: the response ended early: %s", request.method, request.path, error
+            )
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError from error

@@ -14,7 +14,7 @@ from localazure.storage.operations import Api, Properties
 from localazure.storage.outbox import Intent
 
 # Last-Modified has whole seconds.
-LAST_MODIFIED_RESOLUTION_S = 1.0
+LAST_MODIFIED_RESOLUTION_SECONDS = 1.0
 
 
 def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
@@ -28,8 +28,8 @@ def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
         return intent.before is not None and now is None
     if now is None:
         return False
-    modified_s = parsedate_to_datetime(now["Last-Modified"]).timestamp()
-    return modified_s > intent.made_s - LAST_MODIFIED_RESOLUTION_S
+    modified_seconds = parsedate_to_datetime(now["Last-Modified"]).timestamp()
+    return modified_seconds > intent.made_seconds - LAST_MODIFIED_RESOLUTION_SECONDS
 
 
 def properties_for(intent: Intent, now: Mapping[str, str] | None) -> Properties | None:

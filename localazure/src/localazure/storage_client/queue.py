@@ -45,19 +45,19 @@ class StorageQueue:
         self._client = service.get_queue_client(name)
         self.name = name
 
-    async def put(self, text: str, *, time_to_live_s: int | None = None) -> None:
+    async def put(self, text: str, *, time_to_live_seconds: int | None = None) -> None:
         """Add a message; create a missing queue, as the real host does.
 
         Args:
             text: of the message.
-            time_to_live_s: -1 is without limit; None is the service's default, a week.
+            time_to_live_seconds: -1 is without limit; None is the service's default, a week.
         """
         try:
-            await self._client.send_message(text, time_to_live=time_to_live_s)
+            await self._client.send_message(text, time_to_live=time_to_live_seconds)
         except ResourceNotFoundError:
             with contextlib.suppress(ResourceExistsError):  # created by another client meanwhile
                 await self._client.create_queue()
-            await self._client.send_message(text, time_to_live=time_to_live_s)
+            await self._client.send_message(text, time_to_live=time_to_live_seconds)
 
     async def receive(self, count: int, visibility_timeout_seconds: int) -> list[ReceivedMessage]:
         """Up to `count` messages, hidden for the given time; none if there is no queue."""

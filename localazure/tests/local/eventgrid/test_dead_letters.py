@@ -102,7 +102,7 @@ async def test_dead_letter_waits_for_storage(
     receiver: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("localazure.eventgrid.delivery.DEAD_LETTER_RETRY_S", 0.1)
+    monkeypatch.setattr("localazure.eventgrid.delivery.DEAD_LETTER_RETRY_SECONDS", 0.1)
     environment.storage_config.write_text('{"containers": ["dead-letter-events"]}')
     configure(webhook("hook", "azure-ml", receiver.url, deadLetterDestination=DEAD_LETTERS))
     receiver.answers = [400]

@@ -20,7 +20,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 
 from localazure.servicebus import serve
 
-WAIT_S = 10.0
+WAIT_SECONDS = 10.0
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def receive_exactly(
     """The SDK may return fewer than there are."""
     found: list[ServiceBusReceivedMessage] = []
     while len(found) < count:
-        batch = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
+        batch = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_SECONDS)
         assert batch
         found += batch
     return found
@@ -92,7 +92,7 @@ async def test_every_settlement_and_the_management_requests(handlers: Handlers) 
     (deferred,) = await receiver.receive_deferred_messages(got["b"].sequence_number or 0)
     assert await receiver.renew_message_lock(deferred) > datetime.now(UTC)
     await receiver.complete_message(deferred)
-    (rejected,) = await dead.receive_messages(1, max_wait_time=WAIT_S)
+    (rejected,) = await dead.receive_messages(1, max_wait_time=WAIT_SECONDS)
     assert rejected.dead_letter_reason == "No"
     await dead.complete_message(rejected)
     later = datetime.now(UTC) + timedelta(hours=1)
@@ -147,19 +147,19 @@ async def test_clients_outlive_a_restart_of_the_broker(running: Any, handlers: H
     kept, deferred = await receive_exactly(receiver, 2)
     await receiver.defer_message(deferred)
     await receiver.abandon_message(kept)
-    (locked,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    (locked,) = await receiver.receive_messages(1, max_wait_time=WAIT_SECONDS)
     assert locked.sequence_number == kept.sequence_number
     await asyncio.to_thread(running.stop)
     await asyncio.to_thread(running.start)
     # The lock did not survive, the count of failed deliveries did.
-    (again,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    (again,) = await receiver.receive_messages(1, max_wait_time=WAIT_SECONDS)
     assert (str(again), again.delivery_count) == ("kept", 1)
     await receiver.complete_message(again)
     (aside,) = await receiver.receive_deferred_messages(deferred.sequence_number or 0)
     await receiver.complete_message(aside)
     assert await complete_all(receiver, 1) == ["scheduled"]
     await sender.send_messages(ServiceBusMessage("after"))
-    (after,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    (after,) = await receiver.receive_messages(1, max_wait_time=WAIT_SECONDS)
     # Numbers go on where they were, though every message is gone.
     assert (after.sequence_number or 0) > (again.sequence_number or 0) + 2
     await receiver.complete_message(after)
@@ -174,10 +174,10 @@ async def test_a_dead_clients_messages_are_available_after_their_lock(
         running.environment.service_bus_connection_string
     )
     receiver = dying.get_queue_receiver("hasty")
-    (orphan,) = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    (orphan,) = await receiver.receive_messages(1, max_wait_time=WAIT_SECONDS)
     await dying.close()
     heir = handlers.receiver("hasty")
-    (inherited,) = await heir.receive_messages(1, max_wait_time=WAIT_S)
+    (inherited,) = await heir.receive_messages(1, max_wait_time=WAIT_SECONDS)
     assert inherited.sequence_number == orphan.sequence_number
     assert inherited.delivery_count == 1
     await heir.complete_message(inherited)
@@ -187,8 +187,8 @@ async def test_waiting_receivers_get_messages_as_they_come(handlers: Handlers) -
     sender = handlers.sender("plain")
     waiting = handlers.receiver("plain")
     taking = handlers.receiver("plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
-    locked = asyncio.create_task(waiting.receive_messages(1, max_wait_time=WAIT_S))
-    taken = asyncio.create_task(taking.receive_messages(1, max_wait_time=WAIT_S))
+    locked = asyncio.create_task(waiting.receive_messages(1, max_wait_time=WAIT_SECONDS))
+    taken = asyncio.create_task(taking.receive_messages(1, max_wait_time=WAIT_SECONDS))
     await sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
     (one,), (other,) = await locked, await taken
     await waiting.complete_message(one)

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_SECONDS = 120.0
 ROUNDS = 3
 SENDERS = 3
 
@@ -95,7 +95,7 @@ async def test_kill_9_under_load_loses_and_resurrects_nothing(
             work = [load.send(f"{round_}-{number}") for number in range(SENDERS)]
             tasks = [asyncio.create_task(item) for item in (*work, load.receive())]
             enough = len(load.completed) + chance.randint(40, 120)
-            deadline = time.monotonic() + START_TIMEOUT_S
+            deadline = time.monotonic() + START_TIMEOUT_SECONDS
             while len(load.completed) < enough:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.005)

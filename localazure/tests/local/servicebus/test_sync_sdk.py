@@ -29,7 +29,7 @@ from azure.servicebus.exceptions import (
 )
 
 from harness.service_bus_handlers import (
-    WAIT_S,
+    WAIT_SECONDS,
     Handlers,
     body,
     is_empty,
@@ -133,7 +133,7 @@ def test_receive_and_delete_settles_on_delivery(handlers: Handlers) -> None:
     receiver = handlers.receiver("plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
     found: list[bytes] = []
     while len(found) < 5:
-        found += [body(item) for item in receiver.receive_messages(5, max_wait_time=WAIT_S)]
+        found += [body(item) for item in receiver.receive_messages(5, max_wait_time=WAIT_SECONDS)]
     assert found == [b"0", b"1", b"2", b"3", b"4"]
     assert is_empty(receiver)
 
@@ -184,7 +184,7 @@ def test_a_lock_can_be_renewed_by_hand_and_by_the_renewer(handlers: Handlers) ->
     assert renewed >= first_until
     with AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
         renewer.register(receiver, message)
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + WAIT_SECONDS
         while datetime.now(UTC) < first_until + timedelta(seconds=1):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -198,7 +198,7 @@ def test_an_expired_message_is_dead_lettered_or_dropped(handlers: Handlers) -> N
         handlers.sender(queue).send_messages(ServiceBusMessage("old", time_to_live=lifetime))
     (dead,) = receive_all(handlers.dead_letters("hasty"), 1)
     assert dead.dead_letter_reason == "TTLExpiredException"
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + WAIT_SECONDS
     while not is_empty(handlers.receiver("plain")):
         assert time.monotonic() < deadline
     assert is_empty(handlers.dead_letters("plain"))

@@ -124,8 +124,10 @@ async def test_leftover_azurite_is_ended(environment: Environment) -> None:
     pid_file = environment.part_folder("storage") / "azurite.pid"
     try:
         for process, ends in ((stranger, False), (leftover, True)):
-            created_s = psutil.Process(process.pid).create_time()
-            pid_file.write_text(json.dumps({"pid": process.pid, "created_s": created_s}))
+            created_seconds = psutil.Process(process.pid).create_time()
+            pid_file.write_text(
+                json.dumps({"pid": process.pid, "created_seconds": created_seconds})
+            )
             async with serve(environment):
                 await asyncio.sleep(0)
             assert (process.returncode is not None) is ends

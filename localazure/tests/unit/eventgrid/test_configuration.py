@@ -130,7 +130,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert batching.max_events_per_batch == 5
     assert batching.preferred_batch_size_in_kilobytes == 8
     assert properties.retry_policy.max_delivery_attempts == 3
-    assert properties.retry_policy.time_to_live_s == 300
+    assert properties.retry_policy.time_to_live_seconds == 300
     assert not retry_schedule.scaled
     assert subscription.dead_letter_container == "dead"
     assert properties.filter.is_subject_case_sensitive
@@ -146,7 +146,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
 def test_retry_schedule_of_local_tests(tmp_path: Path) -> None:
     document = {**FULL, "retryScheduleSeconds": [0.1, 2]}
     schedule = read(tmp_path, document).retry_schedule
-    assert schedule.delays_s == (0.1, 2)
+    assert schedule.delays_seconds == (0.1, 2)
     assert schedule.scaled
 
 

@@ -18,11 +18,18 @@ from azure.core.exceptions import ServiceRequestError
 from localazure.eventgrid import delivery as module
 from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.delivery import MAX_CONCURRENT_DELIVERIES, DeliveryWorker
-from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetrySchedule, Verdict, judge
+from localazure.eventgrid.retry import (
+    JITTER,
+    SCHEDULE_SECONDS,
+    Outcome,
+    RetrySchedule,
+    Verdict,
+    judge,
+)
 from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.store import Delivery, Store
 
-START_S = 1_800_000_000.0
+START_SECONDS = 1_800_000_000.0
 NOT_LISTENING = Outcome(Verdict.NOT_LISTENING, "SocketError")
 
 
@@ -34,10 +41,10 @@ class Clock:
     """Moves on to whatever is due next when asked to."""
 
     def __init__(self) -> None:
-        self.now_s = START_S
+        self.now_seconds = START_SECONDS
 
     def __call__(self) -> float:
-        return self.now_s
+        return self.now_seconds
 
 
 class ScriptedEndpoint:
@@ -106,10 +113,10 @@ class Bench:
         """Let time jump from one due delivery to the next until nothing waits."""
         async with asyncio.timeout(20):
             while (counts := self.store.counts("sub"))["waiting"]:
-                due_s = self.store.next_due_s("sub", self.clock())
+                due_seconds = self.store.next_due_seconds("sub", self.clock())
                 nothing_due = not self.store.due("sub", self.clock(), 1, ())
-                if nothing_due and due_s is not None:
-                    self.clock.now_s = due_s
+                if nothing_due and due_seconds is not None:
+                    self.clock.now_seconds = due_seconds
                     self.worker.wake()
                 await asyncio.sleep(0.001)
         return counts
@@ -150,10 +157,12 @@ async def test_schedule_is_kept_until_the_attempts_are_used_up(make_bench: Any) 
     bench.endpoint.default = judge(500, webhook=True)
     await bench.publish()
     counts = await bench.run_until_done()
-    times_s = [at_s for at_s, _, _ in bench.endpoint.attempts]
+    times_seconds = [at_seconds for at_seconds, _, _ in bench.endpoint.attempts]
     assert [attempts for _, attempts, _ in bench.endpoint.attempts] == [0, 1, 2, 3, 4, 5]
-    for step_s, earlier_s, later_s in zip(SCHEDULE_S, times_s, times_s[1:], strict=False):
-        assert step_s <= later_s - earlier_s <= step_s * (1 + JITTER) + 1e-6
+    for step_seconds, earlier_seconds, later_seconds in zip(
+        SCHEDULE_SECONDS, times_seconds, times_seconds[1:], strict=False
+    ):
+        assert step_seconds <= later_seconds - earlier_seconds <= step_seconds * (1 + JITTER) + 1e-6
     ((container, letter),) = bench.letters
     assert (container, letter.dead_letter_reason, letter.attempts) == (
         "dead",
@@ -174,7 +183,7 @@ async def test_time_to_live_ends_before_the_attempts_do(make_bench: Any) -> None
     assert letter.dead_letter_reason == "TimeToLiveExceeded"
     assert letter.attempts == 3  # at 0, 10 and 40 s
     assert letter.last_outcome == "GenericError"
-    assert bench.clock() == START_S + 60
+    assert bench.clock() == START_SECONDS + 60
 
 
 async def test_final_answer_is_not_repeated_and_dropped_without_a_container(
@@ -201,15 +210,15 @@ async def test_dead_letter_is_written_again_until_it_is_there(make_bench: Any) -
 async def test_absent_listener_costs_no_attempt(
     make_bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CONNECT_RETRY_S", 0.001)
-    monkeypatch.setattr(module, "MAX_CONNECT_RETRY_S", 0.001)
+    monkeypatch.setattr(module, "CONNECT_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(module, "MAX_CONNECT_RETRY_SECONDS", 0.001)
     bench = make_bench()
     bench.endpoint.answers = [NOT_LISTENING] * 40
     await bench.publish(50)
     counts = await bench.run_until_done()
     assert (counts["delivered"], counts["failed"]) == (50, 0)
     assert {attempts for _, attempts, _ in bench.endpoint.attempts} == {0}
-    assert bench.clock() == START_S
+    assert bench.clock() == START_SECONDS
 
 
 @pytest.mark.parametrize(("number", "most"), [(3, 3), (50, 35)])
@@ -238,4 +247,7 @@ async def test_undelivered_events_go_on_after_a_restart(make_bench: Any) -> None
     counts = await second.run_until_done()
     assert counts["delivered"] == 5
     assert {attempts for _, attempts, _ in second.endpoint.attempts} == {1}
-    assert min(at_s for at_s, _, _ in second.endpoint.attempts) >= START_S + SCHEDULE_S[0]
+    assert (
+        min(at_seconds for at_seconds, _, _ in second.endpoint.attempts)
+        >= START_SECONDS + SCHEDULE_SECONDS[0]
+    )

@@ -6,28 +6,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.eventgrid.retry import JITTER, SCHEDULE_S, Outcome, RetrySchedule, Verdict, judge
+from localazure.eventgrid.retry import (
+    JITTER,
+    SCHEDULE_SECONDS,
+    Outcome,
+    RetrySchedule,
+    Verdict,
+    judge,
+)
 
 GENERIC = Outcome(Verdict.RETRY, "GenericError")
 
 
 @given(st.integers(1, 1000), st.integers())
 def test_schedule_is_the_documented_one_jittered(attempts: int, seed: int) -> None:
-    documented_s = [10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200]
-    assert list(SCHEDULE_S) == documented_s
-    base_s = documented_s[min(attempts, 10) - 1]
-    delay_s = RetrySchedule().delay_s(attempts, GENERIC, random.Random(seed))
-    assert base_s <= delay_s <= base_s * (1 + JITTER)
+    documented_seconds = [10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200]
+    assert list(SCHEDULE_SECONDS) == documented_seconds
+    base_seconds = documented_seconds[min(attempts, 10) - 1]
+    delay_seconds = RetrySchedule().delay_seconds(attempts, GENERIC, random.Random(seed))
+    assert base_seconds <= delay_seconds <= base_seconds * (1 + JITTER)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.integers(1, 50), st.integers())
 def test_any_schedule_repeats_its_last_step(
-    schedule_s: list[float], attempts: int, seed: int
+    schedule_seconds: list[float], attempts: int, seed: int
 ) -> None:
-    schedule = RetrySchedule(schedule_s, scaled=True)
-    base_s = schedule_s[min(attempts, len(schedule_s)) - 1]
+    schedule = RetrySchedule(schedule_seconds, scaled=True)
+    base_seconds = schedule_seconds[min(attempts, len(schedule_seconds)) - 1]
     busy = Outcome(Verdict.RETRY, "Busy", 30.0)
-    assert base_s <= schedule.delay_s(attempts, busy, random.Random(seed)) <= base_s * (1 + JITTER)
+    assert (
+        base_seconds
+        <= schedule.delay_seconds(attempts, busy, random.Random(seed))
+        <= base_seconds * (1 + JITTER)
+    )
 
 
 @pytest.mark.parametrize("status", range(200, 600))
@@ -45,5 +56,5 @@ def test_verdicts(status: int) -> None:
 
 def test_busy_endpoints_are_given_time() -> None:
     schedule, source = RetrySchedule(), random.Random(1)
-    assert schedule.delay_s(1, judge(503, webhook=True), source) >= 30
-    assert schedule.delay_s(1, judge(408, webhook=True), source) >= 120
+    assert schedule.delay_seconds(1, judge(503, webhook=True), source) >= 30
+    assert schedule.delay_seconds(1, judge(408, webhook=True), source) >= 120

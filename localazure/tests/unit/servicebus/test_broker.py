@@ -272,7 +272,7 @@ async def test_a_taken_message_stays_if_that_cannot_be_written(
 
     real_apply = store.apply
     monkeypatch.setattr(store, "apply", full_at_first)
-    monkeypatch.setattr(broker, "RETRY_DELAY_S", 0.001)
+    monkeypatch.setattr(broker, "RETRY_DELAY_SECONDS", 0.001)
     taker = Receiver(1, receives_and_deletes=True)
     world.broker.attach(queue.active, taker)
     world.broker.pump(queue.active)

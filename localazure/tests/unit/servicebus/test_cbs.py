@@ -17,7 +17,7 @@ from localazure.servicebus.addresses import Address, parse
 from localazure.servicebus.cbs import Authorization, SharedKey, TokenError
 
 KEY = SharedKey("Root", "c2VjcmV0+/=")
-NOW_S = 1000.0
+NOW_SECONDS = 1000.0
 
 
 def sas(resource: str, expiry: Any = 2000, name: str = KEY.name, value: str = KEY.value) -> str:
@@ -33,18 +33,18 @@ def token_of(claims: dict[str, Any]) -> str:
 
 def test_a_signature_opens_its_resource_until_it_expires() -> None:
     authorization = Authorization(KEY)
-    authorization.put_token("sb://host/Topic/Subscriptions/a", sas("sb://host/topic"), NOW_S)
-    assert authorization.allows("topic/subscriptions/a", NOW_S)
+    authorization.put_token("sb://host/Topic/Subscriptions/a", sas("sb://host/topic"), NOW_SECONDS)
+    assert authorization.allows("topic/subscriptions/a", NOW_SECONDS)
     assert authorization.allows("topic/subscriptions/a/$deadletterqueue", 1999)
     assert not authorization.allows("topic/subscriptions/a", 2000)
-    assert not authorization.allows("topic/subscriptions/ab", NOW_S)
-    assert not authorization.allows("topic", NOW_S)
+    assert not authorization.allows("topic/subscriptions/ab", NOW_SECONDS)
+    assert not authorization.allows("topic", NOW_SECONDS)
 
 
 def test_a_signature_for_the_namespace_opens_everything() -> None:
     authorization = Authorization(KEY)
-    authorization.put_token("sb://host:1/queue", sas("sb://host:1/"), NOW_S)
-    assert authorization.allows("queue", NOW_S)
+    authorization.put_token("sb://host:1/queue", sas("sb://host:1/"), NOW_SECONDS)
+    assert authorization.allows("queue", NOW_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_a_signature_for_the_namespace_opens_everything() -> None:
 def test_invalid_tokens_have_a_reason_that_does_not_quote_them(token: str, reason: str) -> None:
     authorization = Authorization(KEY)
     with pytest.raises(TokenError, match=reason) as caught:
-        authorization.put_token("sb://host/queue", token, NOW_S)
+        authorization.put_token("sb://host/queue", token, NOW_SECONDS)
     assert token not in str(caught.value)
     assert KEY.value not in str(caught.value)
-    assert not authorization.allows("queue", NOW_S)
+    assert not authorization.allows("queue", NOW_SECONDS)
 
 
 def test_a_json_web_token_opens_what_it_was_put_for() -> None:
     authorization = Authorization(KEY)
-    authorization.put_token("sb://host/queue", token_of({"exp": 2000}), NOW_S)
-    assert authorization.allows("queue", NOW_S)
-    assert not authorization.allows("other", NOW_S)
+    authorization.put_token("sb://host/queue", token_of({"exp": 2000}), NOW_SECONDS)
+    assert authorization.allows("queue", NOW_SECONDS)
+    assert not authorization.allows("other", NOW_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_a_json_web_token_opens_what_it_was_put_for() -> None:
 def test_sasl_plain_with_the_key_opens_everything(response: bytes, is_authenticated: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     authorization = Authorization(KEY)
     assert authorization.authenticate("PLAIN", response) == is_authenticated
-    assert authorization.allows("anything", NOW_S) == is_authenticated
+    assert authorization.allows("anything", NOW_SECONDS) == is_authenticated
 
 
 def test_other_mechanisms_leave_it_to_tokens() -> None:
     authorization = Authorization(KEY)
     assert authorization.authenticate("ANONYMOUS", b"")
-    assert not authorization.allows("queue", NOW_S)
+    assert not authorization.allows("queue", NOW_SECONDS)
 
 
 @given(st.text())
 def test_arbitrary_tokens_raise_the_typed_error(token: str) -> None:
     for given_token in (token, f"SharedAccessSignature {token}", f"a.{token}.c"):
         with pytest.raises(TokenError):
-            Authorization(KEY).put_token("queue", given_token, NOW_S)
+            Authorization(KEY).put_token("queue", given_token, NOW_SECONDS)
 
 
 @pytest.mark.parametrize(

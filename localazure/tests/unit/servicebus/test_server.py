@@ -124,8 +124,8 @@ async def client(tmp_path: Path, clock: list[int]) -> AsyncIterator[Session]:
     database.close()
 
 
-def token(expiry_s: int) -> str:
-    return jwt.encode({"exp": expiry_s}, "k" * 32)
+def token(expiry_seconds: int) -> str:
+    return jwt.encode({"exp": expiry_seconds}, "k" * 32)
 
 
 async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[int]) -> None:

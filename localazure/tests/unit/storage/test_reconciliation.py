@@ -8,17 +8,17 @@ from localazure.storage.operations import Api, Operation, Properties
 from localazure.storage.outbox import Intent
 from localazure.storage.reconciliation import properties_for, took_place
 
-MADE_S = 1_800_000_000.7
+MADE_SECONDS = 1_800_000_000.7
 BEFORE = Properties("0x1", "text/plain", 3, "BlockBlob")
 
 
 def intent(api: Api, before: Properties | None = None) -> Intent:
-    return Intent("id", MADE_S, Operation(api, "/a/c/b", ""), before)
+    return Intent("id", MADE_SECONDS, Operation(api, "/a/c/b", ""), before)
 
 
-def blob(modified_s: float) -> dict[str, str]:
+def blob(modified_seconds: float) -> dict[str, str]:
     return {
-        "Last-Modified": formatdate(modified_s, usegmt=True),
+        "Last-Modified": formatdate(modified_seconds, usegmt=True),
         "ETag": '"0x2"',
         "Content-Length": "5",
         "Content-Type": "image/png",
@@ -31,9 +31,9 @@ def blob(modified_s: float) -> dict[str, str]:
     ("now", "expected"),
     [
         (None, False),
-        (blob(MADE_S - 2), False),
-        (blob(MADE_S), True),  # in whole seconds it seems older than the intent
-        (blob(MADE_S + 5), True),
+        (blob(MADE_SECONDS - 2), False),
+        (blob(MADE_SECONDS), True),  # in whole seconds it seems older than the intent
+        (blob(MADE_SECONDS + 5), True),
     ],
 )
 def test_write(api: Api, now: dict[str, str] | None, *, expected: bool) -> None:
@@ -44,9 +44,9 @@ def test_write(api: Api, now: dict[str, str] | None, *, expected: bool) -> None:
     ("before", "now", "expected"),
     [
         (BEFORE, None, True),
-        (BEFORE, blob(MADE_S - 9), False),
+        (BEFORE, blob(MADE_SECONDS - 9), False),
         (None, None, False),  # there was nothing to delete
-        (None, blob(MADE_S), False),
+        (None, blob(MADE_SECONDS), False),
     ],
 )
 def test_deletion(before: Properties | None, now: dict[str, str] | None, *, expected: bool) -> None:
@@ -54,6 +54,6 @@ def test_deletion(before: Properties | None, now: dict[str, str] | None, *, expe
 
 
 def test_properties() -> None:
-    now = properties_for(intent(Api.PUT_BLOB), blob(MADE_S))
+    now = properties_for(intent(Api.PUT_BLOB), blob(MADE_SECONDS))
     assert now == Properties("0x2", "image/png", 5, "BlockBlob")
     assert properties_for(intent(Api.DELETE_BLOB, BEFORE), None) == BEFORE
