@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 from collections.abc import AsyncGenerator
@@ -16,7 +15,9 @@ import pytest
 from demo.cloud import Cloud, Run, connect
 from demo.digits import digit_files
 from demo.waiting import eventually
-from harness.runtime import ROOT, Runtime, processes_of, running, still_running, until
+from harness.child_process import REPOSITORY
+from harness.runtime import Runtime, processes_of, still_running
+from harness.waiting import until
 from tests.end_to_end.audience import Audience, audience
 from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
 
@@ -42,18 +43,18 @@ def settings(tmp_path: Path, listeners: Audience) -> Path:
         # Few digits make no good model; that is not the point here.
         "pipeline.yml": {"floor: 0.85": "floor: 0.2"},
         "job.yml": {
-            "code: ../../trainers": f"code: {ROOT / 'trainers'}",
+            "code: ../../trainers": f"code: {REPOSITORY / 'trainers'}",
             "--epochs 20": "--epochs 150",
             "--checkpoint-every 100": "--checkpoint-every 20",
-            "environment/conda.yml": str(ROOT / "pipelines/digits/environment/conda.yml"),
+            "environment/conda.yml": str(REPOSITORY / "pipelines/digits/environment/conda.yml"),
         },
     }.items():
-        text = (ROOT / "pipelines" / "digits" / name).read_text()
+        text = (REPOSITORY / "pipelines" / "digits" / name).read_text()
         for old, new in changes.items():
             assert text.count(old) == 1, f"{name} has no longer one {old!r}"
             text = text.replace(old, new)
         (folder / name).write_text(text)
-    ours = json.loads((ROOT / "infra" / "local" / "app-settings.json").read_text())
+    ours = json.loads((REPOSITORY / "infra" / "local" / "app-settings.json").read_text())
     file = tmp_path / "app-settings.json"
     file.write_text(
         json.dumps({**ours, **listeners.settings, "PIPELINES_FOLDER": str(folder.parent)})
@@ -61,10 +62,8 @@ def settings(tmp_path: Path, listeners: Audience) -> Path:
     return file
 
 
-def up(
-    tmp_path: Path, settings: Path, *arguments: str
-) -> contextlib.AbstractContextManager[Runtime]:
-    return running(ROOT, tmp_path / "state", "--app-settings", str(settings), *arguments)
+def up(tmp_path: Path, settings: Path, *arguments: str) -> Runtime:
+    return Runtime(REPOSITORY, tmp_path / "state", "--app-settings", str(settings), *arguments)
 
 
 async def land(cloud: Cloud, folder: Path) -> Run:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from conformance.scenarios import SCENARIOS
-from harness.wheel import REPOSITORY, Installed, build_wheel, started
+from harness.child_process import REPOSITORY
+from harness.wheel import Installed, build_wheel, started
 from localazure.functions.worker.orchestrators import PROVED_VERSIONS
 
 PAGE: Final = REPOSITORY / "localazure" / "docs" / "sdk-versions.md"

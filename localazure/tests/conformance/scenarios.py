@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from harness.wheel import ANSWER_SECONDS, Host, until
+from harness.waiting import until
+from harness.wheel import ANSWER_SECONDS, Host
 
 
 def _expect(actual: object, expected: object) -> None:

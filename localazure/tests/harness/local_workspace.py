@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from azure.storage.blob import BlobServiceClient
 
 from harness.part_process import PartProcess
+from harness.waiting import until
 from localazure.runtime.environment import Environment
 
-T = TypeVar("T")
 SDK_WARNINGS = pytest.mark.filterwarnings(
     # azure-ai-ml's schemas use what marshmallow 4 will not have.
     "ignore::marshmallow.warnings.RemovedInMarshmallow4Warning"
@@ -28,18 +27,6 @@ AZURE_ML = {
     "quota": {"Standard_Scarce": 1, "Standard_None": 0},
     "provisioningSeconds": 0.2,
 }
-
-
-def until(condition: Callable[[], T | None], *, seconds: float = 40.0) -> T:
-    """Poll what another process does, until it is so."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not so within {seconds} s")
-        time.sleep(0.2)
 
 
 @dataclass
@@ -109,7 +96,7 @@ class Local:
             assert status in statuses or not ended, f"{job} is {status}: {self.log(job)}"
             return status if status in statuses else None
 
-        return until(reached)
+        return until(reached, what=f"status of {job} among {statuses}")
 
     def log(self, job: str) -> str:
         folder = f"ExperimentRun/dcid.{job}/user_logs/"

@@ -3,74 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
-from typing import Self
 
+from harness.child_process import ChildProcess
 from localazure.runtime.part import READY_FD_VARIABLE
 
-REPOSITORY = Path(__file__).parents[3]
-STOP_SECONDS = 60.0
 
-
-class PartProcess:
-    """`python -m localazure.runtime.part NAME STATE`; its output goes to `STATE/NAME.log`.
-
-    As a context manager it has started inside and has ended outside, by SIGTERM unless a test
-    ended it before.
-    """
+class PartProcess(ChildProcess):
+    """`python -m localazure.runtime.part NAME STATE`; its output goes to `STATE/NAME.log`."""
 
     def __init__(self, name: str, state: Path) -> None:
-        self.name = name
-        self.state = state
-        self._process: subprocess.Popen[bytes] | None = None
+        command = [sys.executable, "-m", "localazure.runtime.part", name, str(state)]
+        super().__init__(command, state / f"{name}.log")
 
     def start(self) -> None:
-        """Start it, and wait until it says that it is ready."""
-        ready, told = os.pipe()
-        log_file = self.state / f"{self.name}.log"
-        with log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "localazure.runtime.part", self.name, str(self.state)],
-                cwd=REPOSITORY,
-                env={**os.environ, READY_FD_VARIABLE: str(told)},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[told],
-            )
-        os.close(told)
+        """Start it, and wait until it is ready."""
+        ready, announce = os.pipe()
+        self._start({READY_FD_VARIABLE: str(announce)}, [announce])
+        os.close(announce)
         with os.fdopen(ready, "rb") as channel:
-            answer = channel.readline()
-        assert answer == b"ready\n", f"{self.name} did not start:\n{log_file.read_text()}"
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def kill(self) -> None:
-        """kill -9, and do not wait."""
-        assert self._process is not None
-        self._process.kill()
-
-    def end(self, signum: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal, unless it has ended, and wait."""
-        assert self._process is not None
-        self._process.send_signal(signum)
-        self._process.wait(STOP_SECONDS)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
+            assert channel.readline() == b"ready\n", f"it did not start:\n{self.output}"

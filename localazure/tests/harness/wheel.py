@@ -9,16 +9,16 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from harness.child_process import REPOSITORY, ChildProcess
+from harness.waiting import until
 from localazure.processes.ports import free_ports
 
-REPOSITORY: Final = Path(__file__).parents[3]
 CONSTRAINTS: Final = REPOSITORY / "constraints.txt"
 START_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 30.0
@@ -126,41 +126,21 @@ class Host:
         return status["output"]
 
 
-def until(question: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The first answer that is true."""
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"no {what} within {seconds:g} s"
-        time.sleep(0.05)
-    return answer
-
-
 @contextlib.contextmanager
 def started(installed: Installed, app: Path, log: Path) -> Generator[Host]:
     """A host on an app's folder, started by the environment's console script."""
     (port,) = free_ports(1)
     host = Host(port)
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [installed.localazure, "start", "--port", str(port)],
-            cwd=app,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": ""},
-        )
+    command = [installed.localazure, "start", "--port", str(port)]
+    with ChildProcess(command, log, folder=app, variables={"PYTHONPATH": ""}) as process:
 
         def answers() -> bool:
-            assert process.poll() is None, f"the host ended:\n{log.read_text()}"
+            assert process.is_running, f"the host ended:\n{process.output}"
             try:
                 host.get("/admin/host/status")
             except (urllib.error.URLError, ConnectionError):
                 return False
             return True
 
-        try:
-            until(answers, START_SECONDS, f"answer of the host (see {log})")
-            yield host
-        finally:
-            process.terminate()
-            process.wait(ANSWER_SECONDS)
+        until(answers, START_SECONDS, f"answer of the host (see {log})")
+        yield host

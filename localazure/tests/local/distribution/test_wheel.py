@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from harness.child_process import ChildProcess
 from harness.wheel import (
-    ANSWER_SECONDS,
     START_SECONDS,
     Host,
     Installed,
     build_wheel,
     started,
-    until,
 )
 
 # As `func init --worker-runtime python` and `func new` write them.
@@ -118,22 +114,10 @@ def test_start_runs_an_app(installed: Installed, app: Path, tmp_path: Path) -> N
 def up(installed: Installed, app: Path, tmp_path: Path) -> Generator[Path]:
     """`localazure up` in the app's folder; its log."""
     log = tmp_path / "up.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [installed.localazure, "up", "--port-base", "0"],
-            cwd=app,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": ""},
-        )
-    try:
-        until(lambda: "ready; Ctrl-C" in log.read_text() or process.poll(), START_SECONDS, "up")
-        assert process.poll() is None, log.read_text()
+    command = [installed.localazure, "up", "--port-base", "0"]
+    with ChildProcess(command, log, folder=app, variables={"PYTHONPATH": ""}) as process:
+        process.wait_for_output("ready; Ctrl-C", START_SECONDS)
         yield log
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(ANSWER_SECONDS)
 
 
 def test_up_runs_the_app_and_everything_around_it(up: Path, app: Path) -> None:

@@ -5,41 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
-import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from harness.child_process import ChildProcess
+from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 
-ROOT = Path(__file__).parents[4]
 APPS = Path(__file__).parent / "apps"
 DEADLINE_SECONDS = 60.0
 
 
-@contextlib.asynccontextmanager
-async def process(*arguments: str) -> AsyncGenerator[asyncio.subprocess.Process]:
-    running = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        yield running
-    finally:
-        if running.returncode is None:
-            running.kill()
-        await running.communicate()
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., ChildProcess]:
+    """A Python process with these arguments."""
+    names = itertools.count()
+
+    def make(*arguments: str) -> ChildProcess:
+        return ChildProcess([sys.executable, *arguments], tmp_path / f"{next(names)}.log")
+
+    return make
 
 
 async def until_up(client: aiohttp.ClientSession, url: str) -> None:
@@ -65,17 +58,14 @@ async def json_of(client: aiohttp.ClientSession, url: str) -> Any:
 
 
 async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -> None:
-    command = ("-m", "localazure.runtime.part", "functions", str(part.state))
+    process = PartProcess("functions", part.state)
     async with aiohttp.ClientSession() as client:
-        async with process(*command) as first:
-            await until_up(client, part.functions_url)
+        with process:
             async with client.post(f"{part.functions_url}/api/start/waiting") as response:
                 assert response.status == 202
                 links = await response.json()
-            first.kill()
-            await first.wait()
-        async with process(*command) as second:
-            await until_up(client, part.functions_url)
+            process.end(signal.SIGKILL)
+        with process:
             url = links["sendEventPostUri"].replace("{eventName}", "go")
             async with client.post(url, json="now") as response:
                 assert response.status == 202
@@ -84,15 +74,13 @@ async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -
                     "runtimeStatus"
                 ] != "Completed":
                     await asyncio.sleep(0.05)
-            second.send_signal(signal.SIGTERM)
-            output, _ = await second.communicate()
-            assert second.returncode == 0, output.decode()
+            assert process.end() == 0, process.output
     for key in dataclasses.asdict(part.keys).values():
-        assert key not in output.decode()
+        assert key not in process.output
 
 
-async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
-    part: Environment, tmp_path: Path
+async def test_the_end_of_a_host_does_not_wait_for_a_function_that_blocks(
+    part: Environment, tmp_path: Path, python: Callable[..., ChildProcess]
 ) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path\n"
@@ -106,23 +94,16 @@ async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
         "        await asyncio.to_thread(sys.stdin.read)\n"
         "asyncio.run(main())\n"
     )
-    running = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        script,
-        *(str(APPS / "durable"), str(part.ports.functions), str(tmp_path / "state")),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-    )
-    async with aiohttp.ClientSession() as client:
-        await until_up(client, part.functions_url)
-        # Its activities wait for a release that never comes.
-        async with client.post(f"{part.functions_url}/api/start/crowded") as response:
-            assert response.status == 202
-    async with asyncio.timeout(DEADLINE_SECONDS / 2):  # they would wait for 30 s
-        assert running.stdin is not None
-        running.stdin.close()
-        assert await running.wait() == 0
+    arguments = (str(APPS / "durable"), str(part.ports.functions), str(tmp_path / "state"))
+    with python("-c", script, *arguments) as host:
+        async with aiohttp.ClientSession() as client:
+            await until_up(client, part.functions_url)
+            # Its activities wait for a release that never comes.
+            async with client.post(f"{part.functions_url}/api/start/crowded") as response:
+                assert response.status == 202
+        assert host.process.stdin is not None
+        host.process.stdin.close()
+        assert host.wait(DEADLINE_SECONDS / 2) == 0  # the activities would wait for 30 s
 
 
 @pytest.mark.parametrize(
@@ -132,8 +113,8 @@ async def test_sigterm_ends_it_although_a_function_blocks_for_ever(
         "threading.Thread(target=time.sleep, args=(600,)).start()",
     ],
 )
-async def test_sigterm_ends_it_although_threads_of_the_app_run_on(
-    tmp_path: Path, free_port: int, work: str
+async def test_sigterm_ends_a_host_although_threads_of_the_app_run_on(
+    tmp_path: Path, free_port: int, work: str, python: Callable[..., ChildProcess]
 ) -> None:
     app = tmp_path / "app"
     app.mkdir()
@@ -147,17 +128,17 @@ async def test_sigterm_ends_it_although_threads_of_the_app_run_on(
     )
     command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
     url = f"http://127.0.0.1:{free_port}"
-    async with process(*command) as host, aiohttp.ClientSession() as client:
-        await until_up(client, url)
-        async with client.get(f"{url}/api/work"):
-            pass
-        host.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            await host.communicate()
-        assert host.returncode == 0
+    with python(*command) as host:
+        async with aiohttp.ClientSession() as client:
+            await until_up(client, url)
+            async with client.get(f"{url}/api/work"):
+                pass
+        assert host.end() == 0
 
 
-async def test_the_host_alone(tmp_path: Path, free_port: int) -> None:
+async def test_the_host_alone(
+    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
+) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path\n"
         "from localazure.functions import start_host\n"
@@ -165,45 +146,43 @@ async def test_the_host_alone(tmp_path: Path, free_port: int) -> None:
         "                       state=Path(sys.argv[3])))\n"
     )
     state = tmp_path / "state"
-    arguments = ("-c", script, str(APPS / "http"), str(free_port), str(state))
-    async with process(*arguments) as alone, aiohttp.ClientSession() as client:
-        await until_up(client, f"http://127.0.0.1:{free_port}")
-        # As func does, it asks for no key.
-        async with client.get(f"http://127.0.0.1:{free_port}/api/owners") as response:
-            assert response.status == 200
-        alone.send_signal(signal.SIGINT)
-        output, _ = await alone.communicate()
-    text = output.decode()
-    assert alone.returncode == 0, text
+    with python("-c", script, str(APPS / "http"), str(free_port), str(state)) as alone:
+        async with aiohttp.ClientSession() as client:
+            await until_up(client, f"http://127.0.0.1:{free_port}")
+            # Like func, it requires no key.
+            async with client.get(f"http://127.0.0.1:{free_port}/api/owners") as response:
+                assert response.status == 200
+        assert alone.end(signal.SIGINT) == 0, alone.output
+    text = alone.output
     assert f"\thello: [GET,POST] http://127.0.0.1:{free_port}/api/hello/{{name:alpha?}}" in text
     keys = json.loads((state / "keys.json").read_text())
     assert not any(key in text for key in keys.values())
 
 
-async def test_a_second_host_on_the_same_state_is_refused(tmp_path: Path, free_port: int) -> None:
+async def test_a_second_host_on_the_same_state_is_refused(
+    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
+) -> None:
     command = ("-m", "localazure", "start", str(APPS / "durable"), "--port", str(free_port))
     command += ("--state", str(tmp_path / "state"))
     url = f"http://127.0.0.1:{free_port}/api/counter/k"
-    async with process(*command) as first, aiohttp.ClientSession() as client:
-        await until_up(client, url)
-        async with process(*command) as second:
-            output, _ = await second.communicate()
-        assert second.returncode == 1
-        text = output.decode()
-        # The state is what it is refused for: it comes before the port.
-        assert f"in use by process {first.pid}: stop that one" in text
-        assert "Traceback" not in text
-        await until_up(client, url)  # the first one is not disturbed
-        first.kill()
-        await first.wait()
-        async with process(*command) as heir:  # a dead owner holds nobody up
+    async with aiohttp.ClientSession() as client:
+        with python(*command) as first:
             await until_up(client, url)
-            heir.send_signal(signal.SIGTERM)
-            await heir.communicate()
-        assert heir.returncode == 0
+            with python(*command) as second:
+                assert second.wait() == 1
+            # The error is about the state, which is locked before the port is taken.
+            assert f"in use by process {first.pid}: stop that one" in second.output
+            assert "Traceback" not in second.output
+            await until_up(client, url)  # the first one still runs
+            first.end(signal.SIGKILL)
+        with python(*command) as third:
+            await until_up(client, url)
+            assert third.end() == 0
 
 
-async def test_a_change_starts_the_host_anew(tmp_path: Path, free_port: int) -> None:
+async def test_a_change_restarts_the_host(
+    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
+) -> None:
     app = tmp_path / "app"
     app.mkdir()
     (app / "host.json").write_text('{"version": "2.0"}')
@@ -227,16 +206,10 @@ async def test_a_change_starts_the_host_anew(tmp_path: Path, free_port: int) -> 
 
     write("return 'one'")
     arguments = ("-m", "localazure", "start", str(app), "--port", str(free_port), "--watch")
-    async with process(*arguments) as watching:
+    with python(*arguments) as watching:
         await until_it_says("one")
         write("return ''' broken")
-        assert watching.stdout is not None
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while b"waiting for a change" not in await watching.stdout.readline():
-                pass
+        await asyncio.to_thread(watching.wait_for_output, "waiting for a change", DEADLINE_SECONDS)
         write("return 'two, mended'")
         await until_it_says("two, mended")
-        watching.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            await watching.stdout.read()
-            assert await watching.wait() == 0
+        assert watching.end() == 0

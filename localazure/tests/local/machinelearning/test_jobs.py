@@ -13,7 +13,8 @@ from azure.ai.ml.entities import AmlCompute, CommandJobLimits, Data, Model
 from azure.ai.ml.exceptions import JobException
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from harness.local_workspace import SDK_WARNINGS, Local, until
+from harness.local_workspace import SDK_WARNINGS, Local
+from harness.waiting import until
 
 pytestmark = SDK_WARNINGS
 

@@ -15,8 +15,9 @@ from azure.ai.ml import Output, PyTorchDistribution, command
 from azure.ai.ml.entities import AmlCompute
 from azure.identity import DefaultAzureCredential
 
-from harness.local_workspace import SDK_WARNINGS, Local, until
+from harness.local_workspace import SDK_WARNINGS, Local
 from harness.part_process import PartProcess
+from harness.waiting import until
 from localazure.machinelearning.processes import FOLDER_VARIABLE
 
 pytestmark = SDK_WARNINGS

@@ -15,7 +15,8 @@ from azure.core.exceptions import (
 )
 from azure.identity import DefaultAzureCredential
 
-from harness.local_workspace import SDK_WARNINGS, Local, until
+from harness.local_workspace import SDK_WARNINGS, Local
+from harness.waiting import until
 from localazure.runtime.environment import STORAGE_ACCOUNT
 
 pytestmark = SDK_WARNINGS

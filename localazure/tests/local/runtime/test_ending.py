@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.runtime import processes_of, running, still_running, until
+from harness.runtime import Runtime, processes_of, still_running
+from harness.waiting import until
 
 
 def get(url: str) -> bytes:
@@ -20,11 +21,11 @@ def get(url: str) -> bytes:
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_every_process(app: Path, tmp_path: Path, signum: signal.Signals) -> None:
     state = tmp_path / "state"
-    with running(app, state, "--port-base", "0") as runtime:
+    with Runtime(app, state, "--port-base", "0") as runtime:
         runtime.endpoints()
         processes = runtime.processes()
         assert any("azurite" in " ".join(process.cmdline()) for process in processes)
-        runtime.signal(signum)
+        runtime.send_signal(signum)
         assert runtime.wait() == 0
         assert not still_running(processes)
         assert not processes_of(state)
@@ -34,10 +35,10 @@ def test_a_signal_ends_every_process(app: Path, tmp_path: Path, signum: signal.S
 
 def test_a_signal_while_it_starts_ends_every_process(app: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with running(app, state, "--port-base", "0") as runtime:
+    with Runtime(app, state, "--port-base", "0") as runtime:
         while "is ready" not in runtime.output:  # the first part is; the Functions host is not
             assert runtime.part("functions") is None
-        runtime.signal(signal.SIGTERM)
+        runtime.send_signal(signal.SIGTERM)
         assert runtime.wait() == 0
         assert not processes_of(state)
         assert "Traceback" not in runtime.output
@@ -47,16 +48,16 @@ def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
     app: Path, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
-    with running(app, state, "--port-base", "0") as killed, ThreadPoolExecutor() as executor:
+    with Runtime(app, state, "--port-base", "0") as killed, ThreadPoolExecutor() as executor:
         endpoints = killed.endpoints()
         processes = killed.processes()
         answer = executor.submit(get, f"{endpoints['functions']['base_url']}/api/slow")
         log = state / "logs" / "functions.log"
         until(lambda: "slow has begun" in log.read_text(), 30, "begin of the invocation")
-        killed.signal(signal.SIGKILL)
+        killed.send_signal(signal.SIGKILL)
         killed.wait()
         # At once, while a part drains: two sets would fight for ports and databases.
-        with running(app, state) as successor:
+        with Runtime(app, state) as successor:
             again = successor.endpoints()
             assert f"process {killed.pid} was killed; waiting" in successor.output
             assert not still_running(processes)
@@ -66,8 +67,8 @@ def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
 
 def test_the_supervisors_death_ends_the_parts_in_seconds(app: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with running(app, state, "--port-base", "0") as runtime:
+    with Runtime(app, state, "--port-base", "0") as runtime:
         runtime.endpoints()
-        runtime.signal(signal.SIGKILL)
+        runtime.send_signal(signal.SIGKILL)
         runtime.wait()
         runtime.wait_for_the_last(seconds=15)

@@ -15,15 +15,17 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.runtime import ROOT, Runtime, running, until
+from harness.child_process import REPOSITORY
+from harness.runtime import Runtime
 from harness.small_app import make_app
+from harness.waiting import until
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
 
 
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runtime]:
     folder = tmp_path_factory.mktemp("up")
-    with running(make_app(folder / "app"), folder / "state", "--port-base", "0") as runtime:
+    with Runtime(make_app(folder / "app"), folder / "state", "--port-base", "0") as runtime:
         runtime.endpoints()
         yield runtime
 
@@ -109,7 +111,7 @@ def test_everything_listens_on_loopback_only(runtime: Runtime) -> None:
 def test_a_second_up_is_refused_with_the_process_id_of_the_first(runtime: Runtime) -> None:
     second = subprocess.run(
         [sys.executable, "-m", "localazure", "up", "--state", str(runtime.state)],
-        cwd=ROOT,
+        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=60,

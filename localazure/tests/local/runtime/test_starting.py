@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.runtime import ROOT, processes_of
+from harness.child_process import REPOSITORY
+from harness.runtime import processes_of
 from localazure.runtime.environment import Environment, Ports
 from localazure.runtime.supervisor import PART_OF_PORT
 
@@ -18,7 +19,7 @@ def localazure(*arguments: str, module: str = "localazure") -> tuple[int, str]:
     """Exit status and stderr of a command that is to fail."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        cwd=ROOT,
+        cwd=REPOSITORY,
         capture_output=True,
         stdin=subprocess.DEVNULL,
         text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from harness.runtime import running
+from harness.runtime import Runtime
 
 
 @pytest.mark.parametrize("place", [".localazure/config", "infra/local", "elsewhere"])
@@ -17,7 +17,7 @@ def test_the_services_run_as_described(tmp_path: Path, place: str) -> None:
     config.mkdir(parents=True)
     (config / "storage.json").write_text('{"containers": ["landing"]}')
     arguments = ("--config", str(config)) if place == "elsewhere" else ()
-    with running(folder, tmp_path / "state", "--port-base", "0", *arguments) as runtime:
+    with Runtime(folder, tmp_path / "state", "--port-base", "0", *arguments) as runtime:
         endpoints = runtime.endpoints()
         assert "functions" not in endpoints
         assert runtime.part("functions") is None
