@@ -102,9 +102,9 @@ def _parser() -> argparse.ArgumentParser:
 def _options(parsed: argparse.Namespace) -> Options:
     app: Path = parsed.app.resolve()
     if not app.is_dir():
-        raise StartError(f"--app {app} is no folder")
+        raise StartError(f"--app {app} is not a folder")
     if parsed.config is not None and not parsed.config.is_dir():
-        raise StartError(f"--config {parsed.config} is no folder")
+        raise StartError(f"--config {parsed.config} is not a folder")
     config = (parsed.config or find_config(app)).resolve()
     return Options(
         app=app,

@@ -66,7 +66,12 @@ def read_json(path: Path) -> tuple[str, Any]:
         ConfigurationError: the file is not JSON; names file, line and column.
         FileNotFoundError: there is no such file.
     """
-    text = without_comments(path.read_text(encoding="utf-8-sig"))
+    content = path.read_bytes()
+    try:
+        text = without_comments(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"{path}:{line}: not UTF-8: {error.reason}") from None
     try:
         return text, json.loads(text)
     except json.JSONDecodeError as error:

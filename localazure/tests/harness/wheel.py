@@ -72,7 +72,7 @@ class Installed:
         if self._uv is not None:
             installer = [self._uv, "pip", "install", "--quiet", "--python", str(self.python)]
         else:
-            installer = [str(self.python), "-m", "pip", "install", "--quiet"]
+            installer = [str(self.python), "-m", "pip", "install", "--quiet", "--no-compile"]
         _run(*installer, "-c", str(constraints), *requirements)
 
     def metadata(self, script: str) -> str:

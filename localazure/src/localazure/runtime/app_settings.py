@@ -6,21 +6,18 @@ The file maps app setting → value, with placeholders such as `{storage_connect
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated
 
-from localazure.errors import ConfigurationError
+from pydantic import AfterValidator, RootModel
+
+from localazure.configuration_file import error_at, read_configuration
 from localazure.machinelearning.client_settings import app_settings as azure_ml_settings
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, Environment
 
 _PLACEHOLDER = re.compile(r"\{(?P<name>[a-z_]+)(?::(?P<argument>[^{}]+))?\}")
-
-
-class AppSettingsError(ConfigurationError):
-    """The app-settings file is malformed; names file, setting and placeholder."""
 
 
 _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
@@ -40,41 +37,39 @@ _KNOWN = ", ".join(
 )
 
 
+def _check_placeholders(settings: dict[str, str]) -> dict[str, str]:
+    for name, value in settings.items():
+        for match in _PLACEHOLDER.finditer(value):
+            known = _PLACEHOLDERS if match["argument"] is None else _PLACEHOLDERS_WITH_ARGUMENT
+            if match["name"] not in known:
+                raise error_at((name,), f"unknown placeholder {match[0]}; known are {_KNOWN}")
+    return settings
+
+
+class _AppSettings(RootModel[Annotated[dict[str, str], AfterValidator(_check_placeholders)]]):
+    pass
+
+
 def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
     """Settings that hold for any app, overlaid by the expanded file (none if it is missing).
 
     Raises:
-        AppSettingsError: the file is no flat JSON object of strings, or has an unknown placeholder.
+        ConfigurationError: the file is not an object of strings, or has an unknown placeholder.
     """
+
+    def replace(match: re.Match[str]) -> str:
+        name, argument = match["name"], match["argument"]
+        if argument is None:
+            return _PLACEHOLDERS[name](environment)
+        return _PLACEHOLDERS_WITH_ARGUMENT[name](environment, argument)
+
     settings = {
         "AzureWebJobsStorage": environment.storage_connection_string(),
         "FUNCTIONS_WORKER_RUNTIME": "python",
         **azure_ml_settings(environment),
     }
-    if not file.is_file():
-        return settings
-    try:
-        document: Any = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        raise AppSettingsError(f"{file}: no valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise AppSettingsError(f"{file}: must be an object of app setting to value")
-    for name, value in cast("dict[str, Any]", document).items():
-        if not isinstance(value, str):
-            raise AppSettingsError(f"{file}: {name}: {value!r} is no string")
-        settings[name] = _expand(environment, file, name, value)
+    if file.is_file():
+        # Settings may be secrets.
+        written = read_configuration(file, _AppSettings, shows_values=False).root
+        settings |= {name: _PLACEHOLDER.sub(replace, value) for name, value in written.items()}
     return settings
-
-
-def _expand(environment: Environment, file: Path, setting: str, value: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        name, argument = match["name"], match["argument"]
-        if argument is None and name in _PLACEHOLDERS:
-            return _PLACEHOLDERS[name](environment)
-        if argument is not None and name in _PLACEHOLDERS_WITH_ARGUMENT:
-            return _PLACEHOLDERS_WITH_ARGUMENT[name](environment, argument)
-        raise AppSettingsError(
-            f"{file}: {setting}: unknown placeholder {match[0]}; known are {_KNOWN}"
-        )
-
-    return _PLACEHOLDER.sub(replace, value)

@@ -127,7 +127,7 @@ def draw_environment(options: Options) -> Environment:
 
     Raises:
         StartError: a port is in use; the message names it and the part that uses it.
-        AppSettingsError: the app-settings file is malformed.
+        ConfigurationError: the app-settings file is malformed.
     """
     try:
         known = Environment.load(options.state)

@@ -65,6 +65,7 @@ async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -
                 assert response.status == 202
                 links = await response.json()
             process.end(signal.SIGKILL)
+    async with aiohttp.ClientSession() as client:
         with process:
             url = links["sendEventPostUri"].replace("{eventName}", "go")
             async with client.post(url, json="now") as response:

@@ -1,4 +1,4 @@
-"""What keeps a runtime from starting is said short and clear, and leaves nothing running."""
+"""Errors at start are short and clear, and leave no process running."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ import pytest
 
 from harness.child_process import REPOSITORY
 from harness.runtime import processes_of
+from localazure import eventgrid, functions, machinelearning, servicebus, storage
+from localazure.__main__ import main
+from localazure.errors import StartError
 from localazure.runtime.environment import Environment, Ports
-from localazure.runtime.supervisor import PART_OF_PORT
+from localazure.runtime.part import Serve
+from localazure.runtime.supervisor import PART_OF_PORT, PartProcess, lock_state
 
 
-def localazure(*arguments: str, module: str = "localazure") -> tuple[int, str]:
-    """Exit status and stderr of a command that is to fail."""
+def command(*arguments: str, module: str = "localazure") -> tuple[int, str]:
+    """Exit status and stderr of a process that is to fail."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,
@@ -30,8 +34,12 @@ def localazure(*arguments: str, module: str = "localazure") -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def up(app: Path, state: Path, *arguments: str) -> tuple[int, str]:
-    return localazure("up", "--app", str(app), "--state", str(state), *arguments)
+def refusal(app: Path, state: Path, *arguments: str) -> str:
+    """What `up`, run in this process, says before it starts any part."""
+    with pytest.raises(SystemExit) as ended:
+        main(["up", "--app", str(app), "--state", str(state), *arguments])
+    assert isinstance(ended.value.code, str)  # the interpreter prints it and exits with 1
+    return ended.value.code
 
 
 def free_base() -> int:
@@ -47,37 +55,35 @@ def free_base() -> int:
 
 
 @pytest.mark.parametrize("listener", ["functions", "azurite_blob", "identity"])
-def test_a_port_in_use_is_named_with_the_part_that_wants_it(
+def test_a_port_in_use_is_named_with_the_part_that_uses_it(
     app: Path, tmp_path: Path, listener: str
 ) -> None:
     base = free_base()
     port = base + Ports.OFFSETS[listener]
     with socket.create_server(("127.0.0.1", port)):
-        status, said = up(app, tmp_path / "state", "--port-base", str(base))
-    assert status == 1
+        said = refusal(app, tmp_path / "state", "--port-base", str(base))
     assert said.startswith(f"localazure: {PART_OF_PORT[listener]} cannot have port {port}")
-    assert said.count("\n") == 1
+    assert "\n" not in said
     assert "--port-base" in said
 
 
-def test_an_app_that_is_not_there(tmp_path: Path) -> None:
-    status, said = up(tmp_path / "nowhere", tmp_path / "state")
-    assert (status, said) == (1, f"localazure: --app {tmp_path / 'nowhere'} is no folder\n")
+def test_an_app_that_is_missing(tmp_path: Path) -> None:
+    status, said = command("up", "--app", str(tmp_path / "nowhere"))
+    assert (status, said) == (1, f"localazure: --app {tmp_path / 'nowhere'} is not a folder\n")
 
 
-def test_a_config_folder_that_is_not_there(app: Path, tmp_path: Path) -> None:
+def test_a_config_folder_that_is_missing(app: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    status, said = up(app, tmp_path / "state", "--config", str(nowhere))
-    assert (status, said) == (1, f"localazure: --config {nowhere} is no folder\n")
+    said = refusal(app, tmp_path / "state", "--config", str(nowhere))
+    assert said == f"localazure: --config {nowhere} is not a folder"
 
 
 def test_malformed_app_settings_are_named_with_their_file(app: Path, tmp_path: Path) -> None:
     file = app / "infra" / "local" / "app-settings.json"
     file.write_text('{"DataStorage": "{strorage_connection_string}"}')
-    status, said = up(app, tmp_path / "state", "--port-base", "0")
-    assert status == 1
+    said = refusal(app, tmp_path / "state", "--port-base", "0")
     assert said.startswith(
-        f"localazure: {file}: DataStorage: unknown placeholder {{strorage_connection_string}}"
+        f"localazure: {file}:1: DataStorage: unknown placeholder {{strorage_connection_string}}"
     )
     assert not processes_of(tmp_path / "state")
 
@@ -85,7 +91,7 @@ def test_malformed_app_settings_are_named_with_their_file(app: Path, tmp_path: P
 def test_a_broken_app_ends_up_and_its_log_is_shown(app: Path, tmp_path: Path) -> None:
     (app / "function_app.py").write_text("import azure.functions\n\nlanding = undefined_name\n")
     state = tmp_path / "state"
-    status, said = up(app, state, "--port-base", "0")
+    status, said = command("up", "--app", str(app), "--state", str(state), "--port-base", "0")
     assert status == 1
     assert said.startswith("localazure: functions did not start:\n")
     assert "function_app.py" in said
@@ -96,48 +102,59 @@ def test_a_broken_app_ends_up_and_its_log_is_shown(app: Path, tmp_path: Path) ->
     assert not (state / "endpoints.json").exists()
 
 
-def test_only_the_last_start_is_quoted(app: Path, tmp_path: Path) -> None:
-    for missing in ("first_name", "second_name"):
-        (app / "function_app.py").write_text(missing)
-        _, said = up(app, tmp_path / "state", "--port-base", "0")
-    assert "second_name" in said
-    assert "first_name" not in said
+async def test_the_log_of_the_last_start_only_is_shown(app: Path, tmp_path: Path) -> None:
+    environment = Environment.draw(tmp_path / "state", app=app)
+    environment.save()
+    said: list[str] = []
+    async with lock_state(environment.state, said.append) as lock:
+        part = PartProcess("functions", environment.state, lock)
+        for name in ("first_name", "second_name"):
+            (app / "function_app.py").write_text(name)
+            with pytest.raises(StartError) as error:
+                await part.start()
+    assert "second_name" in str(error.value)
+    assert "first_name" not in str(error.value)
+
+
+BAD_FILES = [
+    (storage.serve, "storage.json", '{"containers": ["Landing"]}', "containers[0]: string should"),
+    (servicebus.serve, "Config.json", '{"UserConfig": 3}', "UserConfig"),
+    (eventgrid.serve, "event-grid.json", '{"topics": [{"nam": "a"}]}', "topics[0]"),
+    (machinelearning.serve, "azure-ml.json", '{"quotas": {}}', "quotas: unknown key"),
+    (functions.serve, "host.json", '{"version": "1.0"}', "version"),
+]
 
 
 @pytest.mark.parametrize(
-    ("part", "file", "content", "named"),
-    [
-        (
-            "storage",
-            "storage.json",
-            '{"containers": ["Landing"]}',
-            "containers[0]: string should match",
-        ),
-        ("servicebus", "Config.json", '{"UserConfig": 3}', "UserConfig"),
-        ("eventgrid", "event-grid.json", '{"topics": [{"nam": "a"}]}', "topics[0]"),
-        ("machinelearning", "azure-ml.json", '{"quotas": {}}', "quotas: unknown key"),
-        ("functions", "host.json", '{"version": "1.0"}', "version"),
-    ],
+    ("serve", "file", "content", "named"), BAD_FILES, ids=[file for _, file, *_ in BAD_FILES]
 )
-def test_a_part_says_short_what_is_wrong_with_its_file(
-    app: Path, tmp_path: Path, part: str, file: str, content: str, named: str
+async def test_a_part_does_not_start_with_a_bad_file(
+    app: Path, tmp_path: Path, serve: Serve, file: str, content: str, named: str
 ) -> None:
-    local = app / "infra" / "local"
-    target = app / file if part == "functions" else local / file
+    target = app / file if file == "host.json" else app / "infra" / "local" / file
     target.write_text(content)
-    ports = Ports.from_base(0)  # none is ever bound
-    environment = Environment.draw(tmp_path / "state", app=app, ports=ports)
+    environment = Environment.draw(tmp_path / "state", app=app)
+    with pytest.raises(StartError) as error:
+        async with serve(environment):
+            pass
+    assert str(target) in str(error.value)
+    assert named in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_part_logs_one_line_about_a_bad_file(app: Path, tmp_path: Path) -> None:
+    (app / "infra" / "local" / "event-grid.json").write_text("[]")
+    environment = Environment.draw(tmp_path / "state", app=app)
     environment.save()
-    status, said = localazure(part, str(environment.state), module="localazure.runtime.part")
+    status, said = command("eventgrid", str(environment.state), module="localazure.runtime.part")
     assert status == 1
-    assert str(target) in said
-    assert named in said
+    assert str(environment.event_grid_config) in said
     assert said.count("\n") == 1
 
 
 def test_start_says_what_is_wrong_with_the_app(app: Path, tmp_path: Path) -> None:
     (app / "host.json").unlink()
-    status, said = localazure("start", str(app), "--state", str(tmp_path / "state"))
+    status, said = command("start", str(app), "--state", str(tmp_path / "state"))
     assert status == 1
     assert said.startswith("localazure: ")
     assert "host.json" in said
@@ -146,7 +163,7 @@ def test_start_says_what_is_wrong_with_the_app(app: Path, tmp_path: Path) -> Non
 def test_start_on_a_port_in_use(app: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        status, said = localazure(
+        status, said = command(
             "start", str(app), "--port", str(port), "--state", str(tmp_path / "state")
         )
     assert status == 1

@@ -1,23 +1,21 @@
-"""`up` in a folder that has no app: the services run, described by `.localazure/config`."""
+"""`up` in a folder without an app runs the services."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from azure.storage.blob import BlobServiceClient
 
 from harness.runtime import Runtime
 
 
-@pytest.mark.parametrize("place", [".localazure/config", "infra/local", "elsewhere"])
-def test_the_services_run_as_described(tmp_path: Path, place: str) -> None:
-    folder = tmp_path / "folder"
-    config = folder / place
-    config.mkdir(parents=True)
+def test_the_services_run_with_the_files_of_the_config_folder(tmp_path: Path) -> None:
+    folder, config = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    config.mkdir()
     (config / "storage.json").write_text('{"containers": ["landing"]}')
-    arguments = ("--config", str(config)) if place == "elsewhere" else ()
-    with Runtime(folder, tmp_path / "state", "--port-base", "0", *arguments) as runtime:
+    arguments = ("--port-base", "0", "--config", str(config))
+    with Runtime(folder, tmp_path / "state", *arguments) as runtime:
         endpoints = runtime.endpoints()
         assert "functions" not in endpoints
         assert runtime.part("functions") is None

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localazure.runtime.app_settings import AppSettingsError, expand_app_settings
+from localazure.errors import ConfigurationError
+from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.environment import Environment, Ports
 
 
@@ -19,7 +20,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "app-settings.json"
 
 
-def test_without_a_file_the_sdks_find_everything_all_the_same(
+def test_without_a_file_there_are_the_settings_of_the_sdks(
     environment: Environment, file: Path
 ) -> None:
     settings = expand_app_settings(environment, file)
@@ -28,9 +29,7 @@ def test_without_a_file_the_sdks_find_everything_all_the_same(
     assert settings["IDENTITY_HEADER"] == environment.keys.identity_header
 
 
-def test_placeholders_become_values_wherever_they_stand(
-    environment: Environment, file: Path
-) -> None:
+def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path) -> None:
     written = {
         "DataStorage": "{storage_connection_string}",
         "ServiceBus": "{service_bus_connection_string}",
@@ -58,19 +57,19 @@ def test_placeholders_become_values_wherever_they_stand(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "no valid JSON"),
-        (b"\xff", "no valid JSON"),
-        ("[]", "must be an object"),
-        ('{"Retries": 3}', "Retries: 3 is no string"),
+        ("{", "not JSON"),
+        (b"\xff", "not UTF-8"),
+        ("[]", "valid dictionary"),
+        ('{"Retries": 3}', "Retries: input should be a valid string$"),
         ('{"Storage": "{storage}"}', r"Storage: unknown placeholder \{storage\}; known are"),
         ('{"Topic": "{topic_endpoint}"}', r"Topic: unknown placeholder .* topic_endpoint:NAME"),
         ('{"Key": "{event_grid_key:landfall}"}', "Key: unknown placeholder"),
     ],
 )
-def test_what_is_wrong_is_named_with_file_and_setting(
+def test_an_error_names_file_and_setting(
     environment: Environment, file: Path, content: str | bytes, words: str
 ) -> None:
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(AppSettingsError, match=words) as caught:
+    with pytest.raises(ConfigurationError, match=words) as caught:
         expand_app_settings(environment, file)
-    assert str(caught.value).startswith(f"{file}: ")
+    assert str(caught.value).startswith(f"{file}:1: ")

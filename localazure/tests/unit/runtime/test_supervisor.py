@@ -1,4 +1,4 @@
-"""The supervisor's decisions; what it does with processes is tested in tests/local/up."""
+"""The supervisor's decisions; tests/local/runtime tests its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import pytest
 from localazure.errors import StartError
 from localazure.runtime import supervisor
 from localazure.runtime.environment import Ports
-from localazure.runtime.supervisor import FUNCTIONS, PART_OF_PORT, SERVICES, PartProcess, lock_state
+from localazure.runtime.supervisor import (
+    FUNCTIONS,
+    PART_OF_PORT,
+    SERVICES,
+    PartProcess,
+    find_config,
+    lock_state,
+)
 
 STARTS, FAILS = True, False
 
@@ -90,6 +97,14 @@ async def test_a_part_that_recovered_begins_with_the_first_pause_again(
         await asyncio.sleep(0)
     keeping.cancel()
     assert not any(pauses)
+
+
+def test_the_folder_that_describes_the_local_cloud(tmp_path: Path) -> None:
+    of_the_app, beside_the_state = tmp_path / "infra/local", tmp_path / ".localazure/config"
+    beside_the_state.mkdir(parents=True)
+    assert find_config(tmp_path) == beside_the_state
+    of_the_app.mkdir(parents=True)
+    assert find_config(tmp_path) == of_the_app
 
 
 def test_every_port_belongs_to_a_part() -> None:
