@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from azure.functions import EventGridEvent, ServiceBusMessage
 
+from handlers.azure_ml.job_outputs import read_results
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
@@ -22,6 +23,7 @@ from handlers.triggers.explain import explain_blob
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
+from orchestrations.contracts.jobs import ReadResults
 from orchestrations.contracts.landing import (
     BatchOutcome,
     ClaimDataset,
@@ -135,6 +137,16 @@ class Zone:
         self.clients.workspace_blobs.get_container_client(WORKSPACE_CONTAINER).upload_blob(
             f"landfall/{self.pipeline.name}/{run}/results/error.json", json.dumps(error)
         )
+        read_results(
+            self.clients,
+            ReadResults(
+                pipeline=self.pipeline.name,
+                run=run,
+                container=WORKSPACE_CONTAINER,
+                completed=False,
+                metrics=[],
+            ),
+        )
         request = QuarantineFiles(pipeline=self.pipeline.name, run=run, dataset=dataset)
         for _ in range(2):  # the second time as after a crash before the checkpoint
             quarantine_files(self.clients, request)
@@ -197,8 +209,7 @@ def queued(body: str) -> ServiceBusMessage:
 def zone(storage: Settings) -> Iterator[Zone]:
     name = f"zone-{next(_NUMBERS)}"
     clients = Clients(Settings({**storage.values, "RECORDS_CONTAINER": f"records-{name}"}))
-    datastore = SimpleNamespace(name="workspaceblobstore", container_name=WORKSPACE_CONTAINER)
-    vars(clients).update(workspace_blobs=clients.blobs, default_datastore=datastore)
+    vars(clients).update(workspace_blobs=clients.blobs)
     source = PIPELINE.source.model_copy(update={"prefix": f"{name}/"})
     with clients.blobs:
         clients.records.create_container()
