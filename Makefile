@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | bench | crash | gpu | dist | conformance. Each does the set-up that it needs.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | gpu | dist | conformance. Each does the set-up that it needs.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/installed
 REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test test-fast up check format bench crash gpu dist conformance constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash gpu dist conformance constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -45,6 +45,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	@$(BIN)/python -m infra_check
+
+# azure.yaml and infra/*.bicep, without Azure: docs/deploy.md says what it sees and what it cannot.
+check-infra: setup
+	@$(BIN)/python -m infra_check
 
 format: setup
 	$(BIN)/ruff check --fix .

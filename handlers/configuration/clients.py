@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from handlers.configuration.settings import Settings
+from handlers.configuration.settings import Connection, Settings
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -53,18 +53,14 @@ class Clients:
     @cached_property
     def blobs(self) -> BlobServiceClient:
         """The premium account that data lands in."""
-        from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
-
-        connection = self.settings.connection("DataStorage", "blobServiceUri")
-        if connection.connection_string is not None:
-            return BlobServiceClient.from_connection_string(connection.connection_string)
-        assert connection.endpoint is not None
-        return BlobServiceClient(connection.endpoint, credential=self.credential)
+        return self._blob_service(self.settings.connection("DataStorage", "blobServiceUri"))
 
     @cached_property
     def records(self) -> ContainerClient:
-        """The container of Landfall's own records: manifests, ledger, claims."""
-        return self.blobs.get_container_client(self.settings.records_container)
+        """The container of Landfall's own records, in an account of its own or in the data's."""
+        connection = self.settings.optional_connection("RecordsStorage", "blobServiceUri")
+        account = self.blobs if connection is None else self._blob_service(connection)
+        return account.get_container_client(self.settings.records_container)
 
     @cached_property
     def service_bus(self) -> ServiceBusClient:
@@ -114,9 +110,11 @@ class Clients:
     @cached_property
     def workspace_blobs(self) -> BlobServiceClient:
         """The account of the workspace's default datastore."""
+        return self._blob_service(self.settings.connection("WorkspaceStorage", "blobServiceUri"))
+
+    def _blob_service(self, connection: Connection) -> BlobServiceClient:
         from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
 
-        connection = self.settings.connection("WorkspaceStorage", "blobServiceUri")
         if connection.connection_string is not None:
             return BlobServiceClient.from_connection_string(connection.connection_string)
         assert connection.endpoint is not None

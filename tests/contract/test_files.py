@@ -52,7 +52,7 @@ def test_every_app_setting_is_documented() -> None:
         used |= set(re.findall(r'"%(\w+)%"', text))
         used |= {
             name
-            for pair in re.findall(r'\.connection\("(\w+)", "(\w+)"\)', text)
+            for pair in re.findall(r'connection\("(\w+)", "(\w+)"\)', text)
             for name in (pair[0], f"{pair[0]}__{pair[1]}")
         }
     assert len(used) > 8

@@ -1,0 +1,57 @@
+"""App settings: what docs/app-settings.md explains is what the function app gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra_check.bicep_file import BicepFile, properties, text
+from infra_check.problem import Problem
+
+PAGE = "docs/app-settings.md"
+NOT_ON_AZURE = "never on Azure"
+KEYS = re.compile(r"AccountKey=|SharedAccessKey|InstrumentationKey=|sig=|whsec_", re.IGNORECASE)
+ENDPOINT = re.compile(r"^(\w+?)__(?:\w*[sS]erviceUri|fullyQualifiedNamespace)$")
+
+
+def check(root: Path, file: BicepFile) -> Iterator[Problem]:
+    """Compare the page with `settings` and `schedulerSettings` of the function app."""
+    found = {
+        key: (value, line)
+        for name in ("settings", "schedulerSettings")
+        if name in file.variables
+        for key, value, line in properties(file.variables[name])
+    }
+    documented = documented_settings((root / PAGE).read_text("utf-8"))
+    name = file.path.name
+    for setting, line in documented.items():
+        is_string_form = any(each.startswith(f"{setting}__") for each in found)
+        if setting not in found and not is_string_form:
+            yield Problem(PAGE, line, f"{setting} is explained, but {name} does not set it")
+    for setting, (value, line) in found.items():
+        connection = setting.removesuffix("__credential").removesuffix("__clientId")
+        is_identity = connection != setting and any(
+            each.partition("__")[0] == connection for each in documented
+        )
+        if setting not in documented and not is_identity:
+            yield Problem(name, line, f"{setting} is set, but {PAGE} does not explain it")
+        if KEYS.search(text(value)):
+            yield Problem(name, line, f"{setting} holds a key: use the identity, or Key Vault")
+        if setting.endswith("_SECRET") and "@Microsoft.KeyVault(" not in text(value):
+            yield Problem(name, line, f"{setting} must be a Key Vault reference")
+        endpoint = ENDPOINT.match(setting)
+        if endpoint:
+            for part in ("credential", "clientId"):
+                if f"{endpoint[1]}__{part}" not in found:
+                    yield Problem(name, line, f"{setting} needs {endpoint[1]}__{part} beside it")
+
+
+def documented_settings(page: str) -> dict[str, int]:
+    """Setting -> line of the page, for every setting that Azure is to have."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(page.splitlines(), 1):
+        cells = [each.strip() for each in line.strip().strip("|").split(" | ")]
+        if line.startswith("| `") and len(cells) > 1 and NOT_ON_AZURE not in cells[1]:
+            found |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), number)
+    return found

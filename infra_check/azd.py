@@ -1,0 +1,124 @@
+"""azure.yaml, main.parameters.json, and whether they fit the folder, main.bicep and the pipelines.
+
+azd's published schema allows any key anywhere. These models allow those that we use.
+https://github.com/Azure/azure-dev/blob/main/schemas/v1.0/azure.yaml.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from infra_check.bicep_file import BicepFile
+from infra_check.problem import Problem
+
+AZURE_YAML = "azure.yaml"
+PARAMETERS = "main.parameters.json"
+PRIORITIES = {"low_priority": "LowPriority", "dedicated": "Dedicated"}
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Hook(_Model):
+    """What azd runs at an event; a Python hook gets a virtual environment of its own."""
+
+    run: str
+    kind: Literal["python"]
+
+
+class Hooks(_Model):
+    """The events that we use."""
+
+    postprovision: Hook | None = None
+    postdeploy: Hook | None = None
+
+
+class Service(_Model):
+    """The function app."""
+
+    project: str
+    host: Literal["function"]
+    language: Literal["python"]
+
+
+class Infra(_Model):
+    """Where the Bicep is."""
+
+    provider: Literal["bicep"]
+    path: str
+    module: str
+
+
+class Metadata(_Model):
+    """The template's name and version."""
+
+    template: str
+
+
+class AzureYaml(_Model):
+    """`azure.yaml`."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+    metadata: Metadata
+    infra: Infra
+    services: dict[str, Service]
+    hooks: Hooks = Hooks()
+
+
+def check_azure_yaml(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
+    """It is valid; what it names is there; each service is found by a tag."""
+    try:
+        document = AzureYaml.model_validate(yaml.safe_load((root / AZURE_YAML).read_text("utf-8")))
+    except (OSError, yaml.YAMLError, ValidationError) as error:
+        yield Problem(AZURE_YAML, 1, str(error).replace("\n", " "))
+        return
+    if not (root / document.infra.path / f"{document.infra.module}.bicep").is_file():
+        yield Problem(AZURE_YAML, 1, f"infra: there is no {document.infra.module}.bicep")
+    for hook in (document.hooks.postprovision, document.hooks.postdeploy):
+        if hook is not None and not (root / hook.run).is_file():
+            yield Problem(AZURE_YAML, 1, f"hooks: there is no file {hook.run}")
+    for name, service in document.services.items():
+        if not (root / service.project).is_dir():
+            yield Problem(AZURE_YAML, 1, f"services.{name}: there is no folder {service.project}")
+        tag = f"'azd-service-name': '{name}'"
+        if not any(tag in (each.root.text or b"").decode() for each in files.values()):
+            yield Problem(AZURE_YAML, 1, f"services.{name}: no resource has the tag {tag}")
+
+
+def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
+    """Every parameter is one of main.bicep, and each that has no default is given."""
+    try:
+        given = json.loads((root / "infra" / PARAMETERS).read_text("utf-8"))["parameters"]
+    except (OSError, ValueError, KeyError) as error:
+        yield Problem(PARAMETERS, 1, f"not a parameters file: {error}")
+        return
+    for name in given.keys() - main.parameters.keys():
+        yield Problem(PARAMETERS, 1, f"main.bicep has no parameter {name}")
+    for name, parameter in main.parameters.items():
+        if parameter.default is None and name not in given:
+            yield Problem(PARAMETERS, 1, f"parameter {name} has no default and no value")
+
+
+def check_clusters(root: Path) -> Iterator[Problem]:
+    """Every cluster of a pipeline is made, with an identity, as the pipeline wants it."""
+    parameters: Any = json.loads((root / "infra" / PARAMETERS).read_text("utf-8"))["parameters"]
+    clusters = {each["name"]: each for each in parameters["clusters"]["value"]}
+    for file in sorted((root / "pipelines").glob("*/pipeline.yml")):
+        for option in yaml.safe_load(file.read_text("utf-8"))["compute"]:
+            name = f"{file.parent.name}: cluster {option['cluster']}"
+            made = clusters.get(option["cluster"])
+            if made is None:
+                yield Problem(PARAMETERS, 1, f"{name} is not made")
+                continue
+            wanted = (option["size"], PRIORITIES[option.get("priority", "dedicated")])
+            if (made["size"], made["priority"]) != wanted:
+                yield Problem(PARAMETERS, 1, f"{name} is not {' '.join(wanted)}")
+            if made["maxNodes"] < option.get("nodes", 1):
+                yield Problem(PARAMETERS, 1, f"{name} has too few nodes")

@@ -1,0 +1,32 @@
+"""All checks of a folder, in order: what cannot be read is not judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra_check import app_settings, azd, roles, schema_check, security, symbols, topology
+from infra_check.bicep_file import BicepFile
+from infra_check.problem import Problem
+
+
+def check(root: Path) -> list[Problem]:
+    """Everything that is wrong with `azure.yaml` and `infra/` of an app's folder."""
+    paths = sorted((root / "infra").glob("*.bicep"))
+    files = {path.resolve(): BicepFile.read(path) for path in paths}
+    found = [
+        Problem(file.path.name, node.start_point[0] + 1, "this is no Bicep")
+        for file in files.values()
+        for node in file.syntax_errors()
+    ]
+    if found:
+        return sorted(found)
+    named = {file.path.name: file for file in files.values()}
+    for file in files.values():
+        found += [*schema_check.check(file), *symbols.check(file, files), *security.check(file)]
+    found += roles.check(root, files)
+    found += topology.check(root, named)
+    found += app_settings.check(root, named["function-app.bicep"])
+    found += azd.check_azure_yaml(root, named)
+    found += azd.check_parameters(root, named["main.bicep"])
+    found += azd.check_clusters(root)
+    return sorted(found)
