@@ -1,0 +1,295 @@
+"""What must hold of every simulated week, each as a function that yields what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from localazure.functions.durable.engine.instance import Status
+from orchestrations.run_progress import STATUS_LIMIT_BYTES
+from orchestrations.settling import CLOCK_SKEW
+from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
+from tests.simulation.evidence import Evidence, Run
+from tests.simulation.fakes.training import JobLife
+from tests.simulation.scheduler import START
+from tests.simulation.story import DAY, HOUR, CallFault, LoseEvent, Outage, TerminateRun
+from tests.simulation.world import CALL_LIMIT, World
+
+Invariant = Callable[[Evidence], Iterator[str]]
+
+HISTORY_LIMIT_EVENTS = 1_500
+# A zone is listed without any event once a day; reconciliation, and a run, come on top.
+NOTICED_AFTER_SECONDS = 2.5 * DAY
+# A poll at least every five minutes, and what a step takes.
+SUPERVISION_SECONDS = 300.0 + 240.0
+# What one failed call can delay a step by: its retries.
+FAULT_SECONDS = 200.0
+
+
+def check(world: World) -> list[str]:
+    """Everything that is wrong, as `invariant: what`."""
+    evidence = Evidence(world)
+    return [
+        f"{invariant.__name__}: {problem}"
+        for invariant in INVARIANTS
+        for problem in invariant(evidence)
+    ]
+
+
+def only_services_fail(evidence: Evidence) -> Iterator[str]:
+    """No exception that a fault of a service does not explain."""
+    yield from evidence.world.host.mistakes
+    yield from (str(fault) for fault in evidence.world.scheduler.faults)
+
+
+def nothing_waits_for_ever(evidence: Evidence) -> Iterator[str]:
+    """Days after the last fault everything is at its end."""
+    if not evidence.world.is_idle:
+        yield from evidence.world.what_goes_on()
+
+
+def cost_is_bounded(evidence: Evidence) -> Iterator[str]:
+    """Calls of services, history events, and attempts."""
+    world = evidence.world
+    if world.network.calls.total() > CALL_LIMIT:
+        yield f"{world.network.calls.total()} calls: {world.network.operations.most_common(5)}"
+    for instance in world.hub.instances.values():
+        if instance.longest_history > HISTORY_LIMIT_EVENTS:
+            yield f"{instance.id} has {instance.longest_history} history events"
+    attempts = Counter(life.dataset_version for life in world.cluster.lives.values())
+    allowed = world.pipeline.retry.attempts + world.redrives
+    for version, count in attempts.items():
+        if count > allowed:
+            yield f"{version} was trained {count} times, {allowed} are allowed"
+
+
+def custom_status_is_small(evidence: Evidence) -> Iterator[str]:
+    """At most 4 KB of UTF-16."""
+    for instance in evidence.world.hub.instances.values():
+        size = max((2 * len(status) for status in instance.custom_statuses), default=0)
+        if size > STATUS_LIMIT_BYTES:
+            yield f"{instance.id}: {size} bytes"
+
+
+def instances_break_for_a_reason(evidence: Evidence) -> Iterator[str]:
+    """An instance fails because a service was out for longer than its retries, or by people."""
+    terminations = any(isinstance(item, TerminateRun) for item in evidence.world.story.items)
+    for instance in evidence.world.hub.instances.values():
+        if instance.status is Status.TERMINATED and not terminations:
+            yield f"{instance.id} was terminated by nobody"
+        if instance.status is Status.FAILED and "TransientError" not in (instance.output or ""):
+            yield f"{instance.id}: {instance.output}"
+
+
+def every_claim_has_its_run(evidence: Evidence) -> Iterator[str]:
+    """What was claimed is trained on."""
+    for version, claim in evidence.claims.items():
+        if claim["run"] not in evidence.runs:
+            yield f"{version} was claimed for {claim['run']}, which never came to be"
+
+
+def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
+    """A run's last state is an end, and an attempt follows exactly one that asks for it."""
+    for run in evidence.runs.values():
+        if run.instance.is_live:
+            continue  # nothing_waits_for_ever
+        if run.state not in TERMINAL_RUN_STATES and not run.is_broken:
+            yield f"{run.id} ended as {run.state}"
+        following = evidence.runs.get(f"{run.id.rpartition('-')[0]}-{run.attempt + 1}")
+        if run.state == "retrying" and following is None:
+            letters = evidence.letters[f"{run.id.rpartition('-')[0]}-{run.attempt + 1}"]
+            if not letters:
+                yield f"{run.id} is retrying, and no attempt follows"
+        gave_up = run.state in ("rejected", "failed") or _broke_early(run)
+        if following is not None and run.state != "retrying" and not gave_up:
+            yield f"{run.id} ended as {run.state}, and {following.id} follows"
+        if gave_up and following is None and not evidence.letters[run.id]:
+            yield f"{run.id} gave up ({run.state}), and is not dead-lettered"
+        if gave_up and evidence.letters[run.id] > 1:
+            yield f"{run.id} is dead-lettered {evidence.letters[run.id]} times"
+        if run.attempt > 1 and f"{run.id.rpartition('-')[0]}-{run.attempt - 1}" not in evidence.runs:
+            yield f"{run.id} has no attempt before it"
+
+
+def _broke_early(run: Run) -> bool:
+    return run.is_broken and run.state not in TERMINAL_RUN_STATES
+
+
+def every_end_is_notified_once(evidence: Evidence) -> Iterator[str]:
+    """On every channel, and no other end beside it."""
+    ends = {notification_of(state) for state in TERMINAL_RUN_STATES}
+    for run in evidence.runs.values():
+        if run.instance.is_live:
+            continue
+        state: Any = "failed" if _broke_early(run) else run.state
+        if state not in TERMINAL_RUN_STATES:
+            continue
+        wanted = notification_of(state)
+        for channel in ("event_grid", "webhook/model-watch", "service_bus"):
+            kinds = run.kinds.get(channel, set())
+            if wanted not in kinds and not _was_undeliverable(evidence, f"{run.id}:{wanted}"):
+                yield f"{run.id} ended as {state}: {channel} has {sorted(kinds)}"
+            for other in (kinds & ends) - {wanted}:
+                yield f"{run.id} ended as {state}: {channel} has {other}, too"
+
+
+def _was_undeliverable(evidence: Evidence, notification: str) -> bool:
+    return any(letter.startswith(notification) for letter in evidence.letters)
+
+
+def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
+    """One model per dataset version, one alert per id."""
+    models = Counter(model.tags["landfall.dataset-version"] for model in evidence.models)
+    yield from (f"{version} has {n} models" for version, n in models.items() if n > 1)
+    versions = sorted(int(model.version) for model in evidence.models)
+    if versions != list(range(1, len(versions) + 1)):
+        yield f"models are counted {versions}"
+    alerts = Counter(message.message_id for message in evidence.alerts)
+    for message_id, count in alerts.items():
+        if count > 1 and message_id.rpartition(":")[0] in evidence.runs:
+            yield f"alert {message_id} was published {count} times"
+
+
+def models_are_of_runs_that_succeeded(evidence: Evidence) -> Iterator[str]:
+    """And the other way around; what was cancelled is not registered."""
+    by_version = {model.tags["landfall.dataset-version"]: model for model in evidence.models}
+    for run in evidence.runs.values():
+        if run.state == "succeeded" and run.version not in by_version:
+            yield f"{run.id} succeeded without a model"
+    for model in evidence.models:
+        run = evidence.runs.get(model.tags["landfall.run"])
+        if run is None or run.state == "cancelled":
+            yield f"model {model.version} is of {run and run.id}, which was cancelled"
+
+
+def no_job_goes_on_alone(evidence: Evidence) -> Iterator[str]:
+    """A job ends before its run does, or its cancellation was asked for."""
+    for life in evidence.world.cluster.lives.values():
+        run = evidence.runs.get(life.name)
+        if run is None:
+            yield f"job {life.name} has no run"
+            continue
+        if life.cancelled_at is not None or run.is_broken or run.instance.is_live:
+            continue
+        run_ended = (run.instance.last_updated_at - START).total_seconds()
+        if not life.has_ended or life.states[-1][0] > run_ended:
+            yield f"job {life.name} went on after its run had ended as {run.state}"
+
+
+def what_is_trained_on_was_whole(evidence: Evidence) -> Iterator[str]:
+    """Quiet for long enough, or marked, or out of patience, or asked for."""
+    settle, marker = evidence.world.pipeline.settle, evidence.world.pipeline.source.marker
+    for batch in evidence.batches:
+        newest, frozen_at = batch.dataset.newest, batch.dataset.frozen_at
+        if newest is None or batch.opened_by == "request":
+            continue
+        if marker is None:
+            is_quiet = newest + timedelta(seconds=settle.quiet_seconds) <= frozen_at
+            deadline = batch.opened_at + timedelta(seconds=settle.maximum_wait_seconds)
+            is_whole = is_quiet or deadline <= frozen_at
+        else:
+            is_whole = batch.marker_at is not None and batch.marker_at >= newest
+        if not is_whole:
+            yield f"batch {batch.batch} was not whole at {frozen_at}: newest {newest}"
+
+
+def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
+    """What lay still for long was frozen, or operators were alerted that its marker is missing."""
+    world = evidence.world
+    recorded = {batch.dataset.version for batch in evidence.batches}
+    overdue = any(each.message_id.startswith("landing-overdue:") for each in evidence.alerts)
+    end = world.scheduler.time()
+    loses_events = any(isinstance(item, LoseEvent) for item in world.story.items)
+    for number, snapshot in enumerate(world.zone):
+        following = world.zone[number + 1].at if number + 1 < len(world.zone) else end
+        if following - snapshot.at < NOTICED_AFTER_SECONDS:
+            continue
+        batches = evidence.content(snapshot.blobs)
+        # Of older partitions only events tell.
+        watched = sorted(batches, key=str)[-3:] if loses_events else list(batches)
+        for partition in watched:
+            blobs = batches[partition]
+            if evidence.versions(blobs) & recorded:
+                continue
+            marker = world.pipeline.source.marker
+            if marker is not None:
+                there = snapshot.blobs.get(world.pipeline.source.prefix + marker)
+                newest = max(blob.last_modified for blob in blobs)
+                if there is None or there.last_modified < newest:
+                    if not overdue:
+                        yield f"the marker is missing since {snapshot.at:.0f} s, without an alert"
+                    continue
+            yield (
+                f"what {partition or 'the zone'} held from {snapshot.at:.0f} s to {following:.0f} s "
+                f"was never frozen: {[blob.name for blob in blobs]}"
+            )
+
+
+def every_event_is_decided(evidence: Evidence) -> Iterator[str]:
+    """An event that reached its queue is in the event log."""
+    missing = set(evidence.world.topics.delivered) - evidence.decided_events
+    if missing:
+        yield f"no decision on {sorted(missing)}"
+
+
+def jobs_are_ended_within_their_limits(evidence: Evidence) -> Iterator[str]:
+    """A deadline or a cancellation holds, also while Service Bus hangs."""
+    limits = evidence.world.pipeline.limits
+    for life in evidence.world.cluster.lives.values():
+        for status, limit in (
+            ("Queued", limits.queued_seconds),
+            ("Running", limits.running_seconds),
+        ):
+            for began, ended in _spans(life, status, evidence.world.scheduler.time()):
+                late = ended - began - limit - SUPERVISION_SECONDS
+                if late > _excused(evidence, began, ended) and not _has_no_run(evidence, life):
+                    yield f"job {life.name} was {status} for {ended - began:.0f} s"
+
+
+def _spans(life: JobLife, status: str, end: float) -> Iterator[tuple[float, float]]:
+    for number, (began, each) in enumerate(life.states):
+        following = life.states[number + 1][0] if number + 1 < len(life.states) else end
+        if each == status:
+            cancelled = life.cancelled_at
+            yield began, following if cancelled is None else min(following, cancelled)
+
+
+def _has_no_run(evidence: Evidence, life: JobLife) -> bool:
+    run = evidence.runs.get(life.name)
+    return run is None or run.is_broken  # reconciliation ends it
+
+
+def _excused(evidence: Evidence, began: float, ended: float) -> float:
+    """Seconds in which nobody could supervise: no host, no Azure ML, no storage."""
+    story = evidence.world.story
+    gaps = list(evidence.world.host.downtime)
+    gaps += [
+        (item.at, item.at + item.seconds + 2 * FAULT_SECONDS)
+        for item in story.items
+        if isinstance(item, Outage) and item.service in ("azure_ml", "blobs", "task_hub")
+    ]
+    away = sum(max(min(ended, to) - max(began, start), 0.0) for start, to in gaps)
+    faults = sum(isinstance(item, CallFault) for item in story.items)
+    return away + faults * FAULT_SECONDS
+
+
+INVARIANTS: tuple[Invariant, ...] = (
+    only_services_fail,
+    nothing_waits_for_ever,
+    cost_is_bounded,
+    custom_status_is_small,
+    instances_break_for_a_reason,
+    every_claim_has_its_run,
+    every_run_ends_in_one_state,
+    every_end_is_notified_once,
+    no_effect_happens_twice,
+    models_are_of_runs_that_succeeded,
+    no_job_goes_on_alone,
+    what_is_trained_on_was_whole,
+    every_whole_batch_is_accounted_for,
+    every_event_is_decided,
+    jobs_are_ended_within_their_limits,
+)

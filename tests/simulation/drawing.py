@@ -1,0 +1,170 @@
+"""Draws a story from a seed. The numbers are chosen so that faults meet each other often."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import get_args
+
+from tests.simulation.scheduler import START
+from tests.simulation.story import (
+    DAY,
+    HOUR,
+    CallEnd,
+    CallFault,
+    CancelRun,
+    Crash,
+    DelayEvent,
+    Delete,
+    Item,
+    JobEnd,
+    JobFate,
+    LoseEvent,
+    LoseJobEvent,
+    Mark,
+    Outage,
+    Redrive,
+    Release,
+    RepeatEvent,
+    RequestRun,
+    SecondCopy,
+    Service,
+    Story,
+    TerminateRun,
+    Upload,
+    Zone,
+)
+
+# How many calls of each service a week has, about.
+CALLS: dict[Service, int] = {
+    "blobs": 600,
+    "service_bus": 150,
+    "event_grid": 12,
+    "azure_ml": 120,
+    "webhooks": 12,
+    "task_hub": 120,
+}
+LAST_UPLOAD = 6 * DAY
+
+
+def draw(seed: int) -> Story:
+    """The story of a seed."""
+    chance = random.Random(seed)
+    zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2))[0]
+    acts = list(_uploads(chance, zone))
+    items = [*acts, *_people(chance), *_jobs(chance)]
+    # A third of all weeks are calm, and the others are wild in different ways.
+    if chance.random() < 0.67:
+        items += _event_faults(chance, changes=len(acts))
+    if chance.random() < 0.67:
+        items += _call_faults(chance)
+    if chance.random() < 0.67:
+        items += _host_faults(chance)
+    return Story(
+        seed=seed,
+        zone=zone,
+        reconcile_every=chance.choice([HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR]),
+        items=tuple(items),
+    )
+
+
+def _uploads(chance: random.Random, zone: Zone) -> Iterator[Item]:
+    names: list[str] = []
+    contents: dict[str, str] = {}
+    at = chance.uniform(0, DAY / 2)
+    for burst in range(chance.randint(1, 5)):
+        day = (START + timedelta(seconds=at)).date()
+        if chance.random() < 0.15:
+            day -= timedelta(days=1)  # late data of yesterday
+        for number in range(chance.randint(1, 6)):
+            if names and chance.random() < 0.3:
+                path = chance.choice(names)
+            else:
+                folder = f"day={day}/" if zone == "daily" else ""
+                path = f"{folder}{burst}-{number}.png"
+            content = f"content {burst} {number}"
+            if path in contents and chance.random() < 0.4:
+                content = contents[path]  # the same once more
+            yield Upload(at=round(at, 3), path=path, content=content)
+            names.append(path)
+            contents[path] = content
+            at += chance.choice([0.01, 1.0, 20.0, chance.uniform(1, 500)])
+        if zone == "marked" and chance.random() < 0.85:
+            # Sometimes before its last file, or long after it.
+            yield Mark(at=round(at + chance.choice([-10.0, 0.5, 30.0, 600.0, 3 * HOUR]), 3))
+        for _ in range(chance.choices([0, 1, 3], weights=(7, 2, 1))[0]):
+            later = at + chance.uniform(0, 8 * HOUR)
+            yield Delete(at=round(later, 3), path=chance.choice(names))
+        at += chance.choice([400.0, 1_000.0, 2 * HOUR, chance.uniform(0, 2 * DAY), 2 * DAY])
+        if at > LAST_UPLOAD:
+            return
+
+
+def _people(chance: random.Random) -> Iterator[Item]:
+    def moment() -> float:
+        return round(chance.uniform(0, LAST_UPLOAD), 3)
+
+    if chance.random() < 0.3:
+        key = f"request-{chance.randint(1, 2)}"
+        for _ in range(chance.randint(1, 3)):
+            yield RequestRun(at=moment(), key=key)
+    for _ in range(chance.choices([0, 1, 4], weights=(6, 2, 2))[0]):
+        yield CancelRun(at=moment())
+    for _ in range(chance.choices([0, 1, 4], weights=(8, 1, 1))[0]):
+        yield TerminateRun(at=moment())
+    for _ in range(chance.choices([0, 1, 2], weights=(6, 3, 1))[0]):
+        yield Redrive(at=moment())
+    for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
+        yield Release(at=moment())
+
+
+def _jobs(chance: random.Random) -> Iterator[Item]:
+    share = chance.choice([0.0, 0.2, 0.7])
+    for number in range(1, 11):
+        if chance.random() < share:
+            yield JobFate(number=number, end=chance.choice(get_args(JobEnd)))
+
+
+def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:
+    for _ in range(chance.randint(0, 4)):
+        number = chance.randint(1, changes)
+        kind = chance.choice([LoseEvent, RepeatEvent, DelayEvent, LoseJobEvent])
+        if kind is LoseEvent:
+            yield LoseEvent(number=number)
+        elif kind is RepeatEvent:
+            yield RepeatEvent(number=number, delay=chance.choice([0.2, 60.0, HOUR, DAY]))
+        elif kind is DelayEvent:
+            yield DelayEvent(number=number, delay=chance.choice([5.0, 400.0, HOUR, DAY]))
+        else:
+            yield LoseJobEvent(number=chance.randint(1, 12))
+
+
+def _call_faults(chance: random.Random) -> Iterator[Item]:
+    for _ in range(chance.randint(0, 10)):
+        service = chance.choice(list(CALLS))
+        yield CallFault(
+            service=service,
+            number=chance.randint(1, CALLS[service]),
+            end=chance.choice(get_args(CallEnd)),
+        )
+    for _ in range(chance.choices([0, 1, 3], weights=(4, 4, 2))[0]):
+        yield Outage(
+            service=chance.choice(list(CALLS)),
+            at=round(chance.uniform(0, LAST_UPLOAD), 3),
+            seconds=chance.choice([60.0, 600.0, 2 * HOUR, 8 * HOUR]),
+            hangs=chance.random() < 0.4,
+        )
+
+
+def _host_faults(chance: random.Random) -> Iterator[Item]:
+    for _ in range(chance.randint(0, 8)):
+        yield Crash(
+            call=chance.randint(0, 500),
+            after=chance.random() < 0.6,
+            down=chance.choice([0.5, 30.0, 700.0, 3 * HOUR]),
+        )
+    for _ in range(chance.randint(0, 6)):
+        yield SecondCopy(
+            number=chance.randint(1, 120), delay=chance.choice([0.0, 0.02, 1.0, 40.0, 400.0])
+        )

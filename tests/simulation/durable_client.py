@@ -1,0 +1,105 @@
+"""What the triggers use of the durable client, over the hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from azure.durable_functions import OrchestrationRuntimeStatus
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
+from tests.simulation.network import Network, Unavailable
+from tests.simulation.task_hub import HubInstance, TaskHub
+
+PAGE_INSTANCES = 100
+Result = TypeVar("Result")
+
+
+class DurableClient:
+    """In the place of `DurableOrchestrationClient`: the same methods, and the same refusals."""
+
+    def __init__(self, hub: TaskHub, network: Network | None = None) -> None:
+        self._hub = hub
+        self._network = network
+
+    async def get_status(
+        self, instance_id: str, *, show_input: bool = False
+    ) -> DurableOrchestrationStatus:
+        return await self._call(
+            "get status", lambda: self._status(instance_id, show_input=show_input)
+        )
+
+    async def get_status_by(
+        self,
+        *,
+        created_time_from: datetime,
+        created_time_to: datetime,
+        runtime_status: list[OrchestrationRuntimeStatus],
+        instance_id_prefix: str,
+    ) -> list[DurableOrchestrationStatus]:
+        """As on Azure Storage: in order of id, and only the first page."""
+
+        def effect() -> list[DurableOrchestrationStatus]:
+            wanted = {status.value for status in runtime_status}
+            found = [
+                name
+                for name, instance in sorted(self._hub.instances.items())
+                if name.startswith(instance_id_prefix)
+                and created_time_from <= instance.created_at <= created_time_to
+                and (not wanted or instance.status.value in wanted)
+            ]
+            return [self._status(name) for name in found[:PAGE_INSTANCES]]
+
+        return await self._call("query", effect)
+
+    async def start_new(self, orchestrator: str, instance: str, document: Any) -> str:
+        await self._call("start", lambda: self._hub.start(orchestrator, instance, document))
+        return instance
+
+    async def raise_event(self, instance: str, event: str) -> None:
+        def effect() -> None:
+            found = self._hub.instances.get(instance)
+            if found is None or not found.is_live:
+                raise RuntimeError(f"No instance with ID {instance} found.")
+            self._hub.raise_event(instance, event)
+
+        await self._call("raise event", effect)
+
+    async def _call(self, operation: str, effect: Callable[[], Result]) -> Result:
+        if self._network is None:
+            return effect()
+        try:
+            return await asyncio.to_thread(self._network.call, "task_hub", operation, effect)
+        except (Unavailable, RuntimeError) as error:
+            raise DurableClientError(str(error)) from error
+
+    def _status(self, name: str, *, show_input: bool = False) -> DurableOrchestrationStatus:
+        instance = self._hub.instances.get(name)
+        if instance is None:
+            return DurableOrchestrationStatus.from_json("")
+        return DurableOrchestrationStatus.from_json(_document(instance, show_input=show_input))
+
+
+class DurableClientError(Exception):
+    """The SDK raises a bare Exception; this one is told from a mistake by its type."""
+
+
+def _document(instance: HubInstance, *, show_input: bool) -> dict[str, Any]:
+    execution = instance.execution
+    return {
+        "name": execution.name,
+        "instanceId": instance.id,
+        "createdTime": instance.created_at.isoformat(),
+        "lastUpdatedTime": instance.last_updated_at.isoformat(),
+        "input": json.loads(execution.input_json or "null") if show_input else None,
+        "output": _parse(instance.output),
+        "runtimeStatus": instance.status.value,
+        "customStatus": _parse(instance.custom_status),
+    }
+
+
+def _parse(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,155 @@
+"""What a simulated week left behind, read from the fakes themselves and not through the app."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from localazure.functions.durable.engine.instance import Status
+from orchestrations.contracts.landing import RecordBatch
+from orchestrations.landing import landing
+from orchestrations.manifest import ManifestLine
+from orchestrations.names import dataset_version
+from orchestrations.retraining import retraining
+from tests.simulation.fakes.blob_storage import Blob
+from tests.simulation.fakes.training import RECORDS_CONTAINER
+from tests.simulation.task_hub import HubInstance
+from tests.simulation.world import World
+
+Partition = str | None
+
+
+@dataclass
+class Run:
+    """One attempt, by its instance."""
+
+    instance: HubInstance
+    id: str
+    version: str
+    attempt: int
+    state: str | None
+    """As its last status says; None when it said nothing."""
+    kinds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """Channel → kinds of the notifications that arrived there."""
+
+    @property
+    def is_broken(self) -> bool:
+        return self.instance.status in (Status.FAILED, Status.TERMINATED)
+
+
+class Evidence:
+    """Of one world that has come to its end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def records(self, prefix: str) -> dict[str, Any]:
+        """Name → document of the records below a prefix."""
+        container = self.world.account.container(RECORDS_CONTAINER)
+        return {blob.name: json.loads(blob.content) for blob in container.below(prefix)}
+
+    @cached_property
+    def landings(self) -> list[HubInstance]:
+        return [
+            each
+            for each in self.world.hub.instances.values()
+            if each.execution.name == landing.__name__
+        ]
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """By id."""
+        found: dict[str, Run] = {}
+        for name, instance in self.world.hub.instances.items():
+            if instance.execution.name != retraining.__name__:
+                continue
+            _, version, attempt = name.rsplit("-", 2)
+            told = json.loads(instance.custom_status or "null")
+            found[name] = Run(instance, name, version, int(attempt), told and told["state"])
+        for channel, messages in (
+            ("event_grid", self.world.events),
+            ("webhook/model-watch", self.world.webhooks),
+            ("service_bus", [(each.message_id, "") for each in self.alerts]),
+        ):
+            for message_id, _ in messages:
+                run, _, kind = message_id.rpartition(":")
+                if run in found:
+                    found[run].kinds.setdefault(channel, set()).add(kind)
+        return found
+
+    @cached_property
+    def alerts(self) -> list[Any]:
+        return self.world.broker.published.get("ops-alerts", [])
+
+    @cached_property
+    def letters(self) -> Counter[str]:
+        """Ids of what lies dead-lettered on `rejected-runs`."""
+        queue = self.world.broker.dead_letters("rejected-runs")
+        return Counter(message.message_id for message in queue.messages)
+
+    @cached_property
+    def batches(self) -> list[RecordBatch]:
+        prefix = f"batches/{self.world.pipeline.name}/"
+        return [RecordBatch.from_dict(each) for each in self.records(prefix).values()]
+
+    @cached_property
+    def claims(self) -> dict[str, Any]:
+        """Dataset version → claim."""
+        prefix = f"dataset-claims/{self.world.pipeline.name}/"
+        return {
+            name.removeprefix(prefix).removesuffix(".json"): document["claim"]
+            for name, document in self.records(prefix).items()
+        }
+
+    @cached_property
+    def models(self) -> list[Any]:
+        return list(self.world.workspace.models.values())
+
+    @cached_property
+    def decided_events(self) -> set[str]:
+        """Ids of the events that are in the event log."""
+        container = self.world.account.container(RECORDS_CONTAINER)
+        return {
+            json.loads(line)["event_id"]
+            for blob in container.below("events/")
+            for line in blob.content.splitlines()
+        }
+
+    @cached_property
+    def quarantine(self) -> set[tuple[str, str]]:
+        """(path, ETag) of every file that is left out."""
+        prefix = f"quarantine/{self.world.pipeline.name}/"
+        return {
+            (entry["path"], entry["etag"])
+            for entries in self.records(prefix).values()
+            for entry in entries
+        }
+
+    def content(self, blobs: dict[str, Blob]) -> dict[Partition, list[Blob]]:
+        """The data blobs of a zone, per batch."""
+        source = self.world.pipeline.source
+        found: dict[Partition, list[Blob]] = defaultdict(list)
+        for name, blob in sorted(blobs.items()):
+            path = name.removeprefix(source.prefix)
+            if source.takes(path):
+                partition = source.partition_of(path) if source.batch == "partition" else None
+                found[None if partition is None else partition.key].append(blob)
+        return found
+
+    def versions(self, blobs: list[Blob]) -> set[str]:
+        """The dataset versions of some blobs: all of them, and without those in quarantine."""
+        prefix = self.world.pipeline.source.prefix
+        lines = [
+            ManifestLine(
+                path=blob.name.removeprefix(prefix),
+                size=len(blob.content),
+                md5=blob.md5.hex(),
+                etag=blob.etag,
+            )
+            for blob in blobs
+        ]
+        left = [line for line in lines if (line.path, line.etag) not in self.quarantine]
+        return {dataset_version(lines), dataset_version(left)}

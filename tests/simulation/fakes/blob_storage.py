@@ -1,0 +1,269 @@
+"""A storage account in memory, as far as the handlers ask `azure.storage.blob` for it."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+    ServiceResponseError,
+)
+from azure.storage.blob import BlobPrefix
+
+from tests.simulation.network import Network, Unavailable
+from tests.simulation.scheduler import Scheduler
+
+ACCOUNT = "landing"
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Blob:
+    """One version of a blob."""
+
+    name: str
+    content: bytes
+    etag: str
+    last_modified: datetime
+    metadata: Mapping[str, str]
+
+    @property
+    def md5(self) -> bytes:
+        return hashlib.md5(self.content, usedforsecurity=False).digest()
+
+    def listed(self) -> Any:
+        """As a listing shows it."""
+        return SimpleNamespace(
+            name=self.name,
+            size=len(self.content),
+            etag=self.etag,
+            last_modified=self.last_modified,
+            metadata=dict(self.metadata),
+            content_settings=SimpleNamespace(content_md5=bytearray(self.md5)),
+        )
+
+
+@dataclass
+class Container:
+    """The blobs of one container, and their names in order."""
+
+    blobs: dict[str, Blob] = field(default_factory=dict[str, Blob])
+    names: list[str] = field(default_factory=list[str])
+
+    def put(self, blob: Blob) -> None:
+        if blob.name not in self.blobs:
+            bisect.insort(self.names, blob.name)
+        self.blobs[blob.name] = blob
+
+    def delete(self, name: str) -> None:
+        del self.blobs[name]
+        self.names.remove(name)
+
+    def below(self, prefix: str) -> list[Blob]:
+        start = bisect.bisect_left(self.names, prefix)
+        found: list[Blob] = []
+        for name in self.names[start:]:
+            if not name.startswith(prefix):
+                break
+            found.append(self.blobs[name])
+        return found
+
+
+class StorageAccount:
+    """What is kept, and who is told of changes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._writes = 0
+        self.containers: dict[str, Container] = {}
+        self.on_change: Callable[[str, str, Blob | None], None] = lambda *_: None
+        """Called with container, name, and the blob as it is now."""
+
+    def container(self, name: str) -> Container:
+        return self.containers.setdefault(name, Container())
+
+    def write(
+        self, container: str, name: str, content: bytes, metadata: Mapping[str, str] | None = None
+    ) -> Blob:
+        self._writes += 1
+        blob = Blob(
+            name=name,
+            content=content,
+            etag=f"0x{self._writes:X}",
+            # The service has whole seconds.
+            last_modified=self._scheduler.now.replace(microsecond=0),
+            metadata=metadata or {},
+        )
+        self.container(container).put(blob)
+        self.on_change(container, name, blob)
+        return blob
+
+    def delete(self, container: str, name: str) -> None:
+        self.container(container).delete(name)
+        self.on_change(container, name, None)
+
+
+class BlobServiceClient:
+    """The client; its calls go over the network."""
+
+    account_name = ACCOUNT
+    url = f"https://{ACCOUNT}.blob.core.windows.net/"
+
+    def __init__(self, account: StorageAccount, network: Network) -> None:
+        self.account = account
+        self.network = network
+
+    def get_container_client(self, container: str) -> ContainerClient:
+        return ContainerClient(self, container)
+
+    def get_blob_client(self, container: str, blob: str) -> BlobClient:
+        return BlobClient(self, container, blob)
+
+    def call(self, operation: str, effect: Callable[[], Result]) -> Result:
+        try:
+            return self.network.call("blobs", operation, effect)
+        except Unavailable as error:
+            if error.status is None:
+                raise ServiceResponseError("no answer") from error
+            refused = HttpResponseError("the service is busy")
+            refused.status_code = error.status
+            raise refused from error
+
+
+class ContainerClient:
+    def __init__(self, client: BlobServiceClient, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def get_blob_client(self, blob: str) -> BlobClient:
+        return BlobClient(self._client, self._name, blob)
+
+    def upload_blob(self, name: str, data: str | bytes, **options: Any) -> None:
+        self.get_blob_client(name).upload_blob(data, **options)
+
+    def download_blob(self, blob: str) -> Any:
+        return self.get_blob_client(blob).download_blob()
+
+    def delete_blob(self, blob: str) -> None:
+        def effect() -> None:
+            if blob not in self._client.account.container(self._name).blobs:
+                raise _not_found(blob)
+            self._client.account.delete(self._name, blob)
+
+        self._client.call("delete", effect)
+
+    def list_blobs(
+        self, name_starts_with: str = "", include: list[str] | None = None
+    ) -> Iterator[Any]:
+        del include
+        return iter([blob.listed() for blob in self._list(name_starts_with)])
+
+    def list_blob_names(
+        self, name_starts_with: str = "", results_per_page: int | None = None
+    ) -> Iterator[str]:
+        del results_per_page
+        return iter([blob.name for blob in self._list(name_starts_with)])
+
+    def walk_blobs(self, name_starts_with: str = "", delimiter: str = "/") -> Iterator[Any]:
+        seen: dict[str, Any] = {}
+        for blob in self._list(name_starts_with):
+            rest = blob.name.removeprefix(name_starts_with)
+            folder, slash, _ = rest.partition(delimiter)
+            if slash:
+                prefix: Any = BlobPrefix()
+                prefix.name = name_starts_with + folder + delimiter
+                seen.setdefault(prefix.name, prefix)
+            else:
+                seen[blob.name] = blob.listed()
+        return iter(list(seen.values()))
+
+    def _list(self, prefix: str) -> list[Blob]:
+        return self._client.call(
+            "list", lambda: self._client.account.container(self._name).below(prefix)
+        )
+
+
+class BlobClient:
+    def __init__(self, client: BlobServiceClient, container: str, name: str) -> None:
+        self._client = client
+        self._container = container
+        self._name = name
+
+    def _find(self) -> Blob | None:
+        return self._client.account.container(self._container).blobs.get(self._name)
+
+    def _get(self) -> Blob:
+        blob = self._find()
+        if blob is None:
+            raise _not_found(self._name)
+        return blob
+
+    def download_blob(self) -> Any:
+        blob = self._client.call("download", self._get)
+        return SimpleNamespace(
+            size=len(blob.content),
+            readall=lambda: blob.content,
+            properties=SimpleNamespace(etag=blob.etag),
+        )
+
+    def get_blob_properties(self) -> Any:
+        return self._client.call("properties", self._get).listed()
+
+    def upload_blob(
+        self,
+        data: str | bytes,
+        *,
+        overwrite: bool = False,
+        metadata: Mapping[str, str] | None = None,
+        etag: str | None = None,
+        match_condition: MatchConditions | None = None,
+    ) -> None:
+        content = data.encode() if isinstance(data, str) else data
+
+        def effect() -> None:
+            there = self._find()
+            if match_condition is MatchConditions.IfNotModified:
+                if there is None or there.etag != etag:
+                    raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+            elif there is not None and not overwrite:
+                raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
+            self._client.account.write(self._container, self._name, content, metadata)
+
+        self._client.call("upload", effect)
+
+    def create_append_blob(self, *, match_condition: MatchConditions) -> None:
+        assert match_condition is MatchConditions.IfMissing
+
+        def effect() -> None:
+            if self._find() is not None:
+                raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
+            self._client.account.write(self._container, self._name, b"")
+
+        self._client.call("create append blob", effect)
+
+    def append_block(self, data: bytes) -> None:
+        def effect() -> None:
+            blob = self._get()
+            self._client.account.write(self._container, self._name, blob.content + data)
+
+        self._client.call("append", effect)
+
+
+def _not_found(name: str) -> Exception:
+    return _error(ResourceNotFoundError, 404, "BlobNotFound", name)
+
+
+def _error(kind: type[HttpResponseError], status: int, code: str, text: str = "") -> Exception:
+    error: Any = kind(f"{code} {text}")
+    error.status_code, error.error_code = status, code
+    return error

@@ -1,0 +1,110 @@
+"""Event Grid: system events on their way to the queues, and the custom topic `landfall`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from azure.core.exceptions import HttpResponseError, ServiceResponseError
+
+from tests.simulation.fakes.blob_storage import ACCOUNT, Blob
+from tests.simulation.fakes.service_bus import Broker
+from tests.simulation.network import Network, Unavailable
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.story import DelayEvent, LoseEvent, LoseJobEvent, RepeatEvent, Story
+
+TOPIC = f"/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/{ACCOUNT}"
+WORKSPACE = (
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w"
+)
+TRANSIT_SECONDS = 0.5
+
+
+class SystemTopics:
+    """Delivers events of storage and Azure ML to Service Bus queues, not always once, nor soon."""
+
+    def __init__(self, scheduler: Scheduler, broker: Broker, story: Story) -> None:
+        self._scheduler = scheduler
+        self._broker = broker
+        items = story.items
+        self._lost = {item.number for item in items if isinstance(item, LoseEvent)}
+        self._repeated = {
+            item.number: item.delay for item in items if isinstance(item, RepeatEvent)
+        }
+        self._delayed = {item.number: item.delay for item in items if isinstance(item, DelayEvent)}
+        self._lost_of_jobs = {item.number for item in items if isinstance(item, LoseJobEvent)}
+        self._of_jobs = 0
+        self.delivered: list[str] = []
+        """Ids of the blob events that reached their queue."""
+        self._of_blobs = 0
+
+    def blob_changed(self, container: str, name: str, blob: Blob | None) -> None:
+        """Storage reports a write or a deletion."""
+        self._of_blobs += 1
+        number = self._of_blobs
+        if number in self._lost:
+            return
+        event = {
+            "id": f"event-{number}",
+            "topic": TOPIC,
+            "subject": f"/blobServices/default/containers/{container}/blobs/{name}",
+            "eventType": f"Microsoft.Storage.Blob{'Deleted' if blob is None else 'Created'}",
+            "eventTime": self._scheduler.now.isoformat(),
+            "dataVersion": "",
+            "data": {} if blob is None else {"eTag": blob.etag, "contentLength": len(blob.content)},
+        }
+        delay = TRANSIT_SECONDS + self._delayed.get(number, 0.0)
+        self._deliver("blob-events", event, delay)
+        if number in self._repeated:
+            self._deliver("blob-events", event, delay + self._repeated[number])
+
+    def job_changed(self, job: str) -> None:
+        """Azure ML reports that a job has another state."""
+        self._of_jobs += 1
+        if self._of_jobs in self._lost_of_jobs:
+            return
+        event = {
+            "id": f"job-event-{self._of_jobs}",
+            "topic": WORKSPACE,
+            "subject": f"experiments/e/runs/{job}",
+            "eventType": "Microsoft.MachineLearningServices.RunStatusChanged",
+            "eventTime": self._scheduler.now.isoformat(),
+            "dataVersion": "",
+            "data": {"runId": job},
+        }
+        self._deliver("job-events", event, TRANSIT_SECONDS)
+
+    def _deliver(self, queue: str, event: dict[str, Any], delay: float) -> None:
+        def arrive() -> None:
+            if queue == "blob-events":
+                self.delivered.append(event["id"])
+            self._broker.send("queue", queue, message)
+
+        message = SimpleNamespace(
+            message_id=event["id"],
+            body=json.dumps(event).encode(),
+            application_properties=None,
+            subject=None,
+            scheduled_enqueue_time_utc=None,
+        )
+        self._scheduler.after(delay, arrive)
+
+
+class EventGridTopic:
+    """In the place of `handlers.notifications.event_grid.EventGridTopic`."""
+
+    def __init__(self, network: Network, take: Callable[[Any], None]) -> None:
+        self._network = network
+        self._take = take
+
+    def publish(self, event: Any) -> None:
+        try:
+            self._network.call("event_grid", "publish", lambda: self._take(event))
+        except Unavailable as error:
+            if error.status is None:
+                raise ServiceResponseError("no answer") from error
+            refused = HttpResponseError("the topic is busy")
+            refused.status_code = error.status
+            raise refused from error

@@ -1,0 +1,245 @@
+"""The Functions host: one process that runs triggers, orchestrators and activities, and can die."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import traceback
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from azure.core.exceptions import AzureError
+
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import ActivityFault, Function, functions
+from handlers.messaging.retry_queue import handle_retry
+from handlers.notifications.delivery import handle_delivery
+from handlers.triggers.blob_created import handle_queued_blob_events
+from handlers.triggers.job_state_changed import handle_queued_job_events
+from handlers.triggers.reconciliation import reconcile
+from orchestrations.errors import LandfallError
+from orchestrations.pipeline import Pipeline
+from tests.simulation.durable_client import DurableClient, DurableClientError
+from tests.simulation.fakes.service_bus import Broker, Message, Queue
+from tests.simulation.network import Network
+from tests.simulation.scheduler import ProcessDied, Scheduler
+from tests.simulation.story import SecondCopy, Story
+from tests.simulation.task_hub import ActivityCall, TaskHub
+
+# The host renews the locks of its triggers' messages for so long: host.json.
+TRIGGER_LOCK = timedelta(minutes=10)
+LOCK_AFTER_DEATH_SECONDS = 60.0
+EVENTS_AT_ONCE = 64
+RECEIVE_AGAIN_SECONDS = 30.0
+# What a handler may raise when a service fails it; everything else is a mistake.
+EXPECTED = (AzureError, OSError, LandfallError, DurableClientError)
+
+
+class Host:
+    """Host and worker.
+
+    Args:
+        scheduler: the clock.
+        network: what goes wrong.
+        hub: the task hub.
+        broker: the queues that triggers listen to.
+        story: for its second copies of activities.
+        pipelines: by name.
+        make_clients: new clients for a new process.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        hub: TaskHub,
+        broker: Broker,
+        story: Story,
+        pipelines: dict[str, Pipeline],
+        make_clients: Callable[[], Clients],
+    ) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._hub = hub
+        self._broker = broker
+        self._second_copies = {
+            item.number: item.delay for item in story.items if isinstance(item, SecondCopy)
+        }
+        self._make_clients = make_clients
+        self._functions: dict[str, Function] = {}
+        self._activities = 0
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._locked: list[tuple[Queue, Message]] = []
+        self._listening: set[str] = set()
+        self._reconciles = False
+        self.pipelines = pipelines
+        self.clients = make_clients()
+        self.starter: Any = DurableClient(hub, network)
+        self.is_up = False
+        self.downtime: list[tuple[float, float]] = []
+        self.mistakes: list[str] = []
+        """Exceptions that no service explains, with their tracebacks."""
+        hub.run_activity = self._run_activity
+        broker.on_available = self._listen
+        network.crash = self.die
+
+    def start(self) -> None:
+        """A new process comes up."""
+        self.clients = self._make_clients()
+        self._functions = {each.__name__: each for each in functions(self.clients)}
+        self.is_up = True
+        self._hub.come_up()
+        for queue in self._triggers():
+            self._listen(queue)
+
+    def die(self, down_seconds: float) -> None:
+        """The process ends at once: memory is lost, locks run out, nothing is told."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        now = self._scheduler.time()
+        self.downtime.append((now, now + down_seconds))
+        self._hub.go_down()
+        for task in list(self._tasks):
+            task.cancel()
+        self._tasks.clear()
+        self._listening.clear()
+        self._reconciles = False
+        for queue, message in self._locked:
+            if self._broker.holds_lock(queue, message):
+                lock = timedelta(seconds=LOCK_AFTER_DEATH_SECONDS)
+                self._broker.lock(queue, message, lock)
+        self._locked.clear()
+        self._scheduler.kill_threads()
+        self._scheduler.after(down_seconds, self.start)
+
+    def run(self, work: Coroutine[Any, Any, Any], then: Callable[[bool], None] = lambda _: None) -> None:
+        """Run a trigger's function; `then` learns whether it returned."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - the host's edge
+                self.note(error)
+                then(False)
+            else:
+                then(True)
+
+        task: asyncio.Task[None] = self._scheduler.create_task(guarded())
+        self._tasks[task] = None
+        task.add_done_callback(lambda _: self._tasks.pop(task, None))
+
+    def note(self, error: BaseException | None) -> None:
+        """Keep an exception that no service explains."""
+        if error is not None and not isinstance(error, EXPECTED):
+            self.mistakes.append("".join(traceback.format_exception(error)))
+
+    def reconcile(self) -> None:
+        """The timer is due."""
+        if self.is_up and not self._reconciles:
+            self._reconciles = True
+            self.run(self._reconcile(), self._reconciled)
+
+    async def _reconcile(self) -> None:
+        scheduler = self._scheduler
+        await reconcile(
+            self.clients,
+            self.pipelines,
+            self.starter,
+            now=scheduler.now,
+            monotonic=scheduler.time,
+        )
+
+    def _reconciled(self, _: bool) -> None:  # noqa: FBT001 - a callback
+        self._reconciles = False
+
+    # --- activities ------------------------------------------------------------------------------
+
+    def _run_activity(self, call: ActivityCall) -> None:
+        self._activities += 1
+        execute = functools.partial(self._execute, call, self._functions[call.name])
+        self._scheduler.spawn(execute)
+        delay = self._second_copies.get(self._activities)
+        if delay is not None:
+            self._scheduler.after(delay, lambda: self.is_up and self._scheduler.spawn(execute))
+
+    def _execute(self, call: ActivityCall, function: Function) -> None:
+        try:
+            result = function(json.loads(call.input_json))
+        except ActivityFault as fault:
+            self.note(fault.__cause__)
+            self._hub.fail(call, fault)
+        except ProcessDied:
+            raise
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self.note(error)
+            self._hub.fail(call, error)
+        else:
+            self._hub.complete(call, result)
+
+    # --- queues ----------------------------------------------------------------------------------
+
+    def _triggers(self) -> dict[str, Callable[[list[Message]], Coroutine[Any, Any, Any]]]:
+        return {
+            "blob-events": self._on_blob_events,
+            "job-events": self._on_job_events,
+            "retries": self._on_retry,
+            "notifications": self._deliver_notification,
+        }
+
+    async def _on_blob_events(self, messages: list[Message]) -> None:
+        events: Any = messages
+        await handle_queued_blob_events(
+            self.clients, self.pipelines, self.starter, events, now=self._scheduler.now
+        )
+
+    async def _on_job_events(self, messages: list[Message]) -> None:
+        events: Any = messages
+        await handle_queued_job_events(self.clients, self.starter, events)
+
+    async def _on_retry(self, messages: list[Message]) -> None:
+        await handle_retry(self.clients, self.starter, messages[0].get_body())
+
+    async def _deliver_notification(self, messages: list[Message]) -> None:
+        body = messages[0].get_body()
+        deliver = functools.partial(handle_delivery, self.clients, body, now=self._scheduler.now)
+        await asyncio.to_thread(deliver)
+
+    def _listen(self, queue: str) -> None:
+        if self.is_up and queue in self._triggers() and queue not in self._listening:
+            self._listening.add(queue)
+            self._scheduler.after(
+                self._network.latency(), functools.partial(self._receive, queue)
+            )
+
+    def _receive(self, name: str) -> None:
+        if not self.is_up or name not in self._listening:
+            return
+        self._listening.discard(name)
+        if self._network.is_out("service_bus", self._scheduler.time()):
+            self._scheduler.after(RECEIVE_AGAIN_SECONDS, functools.partial(self._listen, name))
+            return
+        queue = self._broker.queue(name)
+        count = EVENTS_AT_ONCE if name.endswith("-events") else 8
+        messages = self._broker.receive(queue, count, lock=TRIGGER_LOCK)
+        groups = [messages] if name.endswith("-events") else [[each] for each in messages]
+        for group in groups:
+            if group:
+                self._locked += [(queue, message) for message in group]
+                self.run(
+                    self._triggers()[name](group), functools.partial(self._settle, queue, group)
+                )
+
+    def _settle(self, queue: Queue, messages: list[Message], succeeded: bool) -> None:  # noqa: FBT001 - a callback
+        for message in messages:
+            self._locked.remove((queue, message))
+            if not self._broker.holds_lock(queue, message):
+                continue
+            if self._network.is_out("service_bus", self._scheduler.time()):
+                continue  # nobody hears it: the lock runs out
+            if succeeded:
+                self._broker.complete(queue, message)
+            else:
+                self._broker.abandon(queue, message)

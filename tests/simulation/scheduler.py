@@ -1,0 +1,240 @@
+"""The virtual clock and the one scheduler of a simulation.
+
+Everything that happens is an entry of one agenda, in order of time. Code of three kinds runs on it:
+
+* callbacks (`at`, `after`): the outside world;
+* coroutines: triggers are tasks of asyncio, and this is their event loop;
+* threads of the host: synchronous code (activities, `asyncio.to_thread`) runs in greenlets, which
+  `pause` wherever they call a service. So two copies of one activity interleave at any call.
+
+Nothing waits in real time, and one seed gives one order of events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import heapq
+import itertools
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import greenlet
+
+START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
+Result = TypeVar("Result")
+
+
+class ProcessDied(BaseException):
+    """The host's process died while this code ran: nothing after it happens."""
+
+
+class Scheduler(asyncio.AbstractEventLoop):
+    """The agenda. As an event loop it has what tasks, futures and `to_thread` need of one."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._start = start
+        self._seconds = 0.0
+        self._agenda: list[tuple[float, int, Callable[[], Any]]] = []
+        self._ticket = itertools.count()
+        self._main = greenlet.getcurrent()
+        self._threads: dict[greenlet.greenlet, None] = {}
+        self._killed: set[greenlet.greenlet] = set()
+        self.faults: list[dict[str, Any]] = []
+        """What asyncio reports of exceptions that nobody awaited."""
+
+    # --- the clock and the agenda ----------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        """The virtual time, UTC."""
+        return self._start + timedelta(seconds=self._seconds)
+
+    def time(self) -> float:
+        """Virtual seconds since the start."""
+        return self._seconds
+
+    def at(self, when: datetime, action: Callable[[], Any]) -> None:
+        """Call `action` at a moment, or now if that is over."""
+        self.after((when - self.now).total_seconds(), action)
+
+    def after(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Call `action` when so many seconds have passed."""
+        due = self._seconds + max(seconds, 0.0)
+        heapq.heappush(self._agenda, (due, next(self._ticket), action))
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let everything happen until the agenda is empty, or `until` says so."""
+        with self._as_running_loop():
+            while self._agenda and not until():
+                self._seconds, _, action = heapq.heappop(self._agenda)
+                action()
+
+    @contextmanager
+    def _as_running_loop(self) -> Generator[None]:
+        # A test may run in another loop's task.
+        outer = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(outer)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+    # --- threads ---------------------------------------------------------------------------------
+
+    def spawn(self, function: Callable[[], Any]) -> greenlet.greenlet:
+        """Begin a thread of the host; an exception of its function ends the simulation."""
+
+        def run() -> None:
+            try:
+                function()
+            except ProcessDied:
+                pass
+            finally:
+                self._threads.pop(thread, None)
+                self._killed.discard(thread)
+
+        thread = greenlet.greenlet(run, parent=self._main)
+        self._threads[thread] = None
+        self.after(0, functools.partial(self._resume, thread))
+        return thread
+
+    def pause(self, seconds: float) -> None:
+        """Let a thread wait, and others go on.
+
+        Raises:
+            ProcessDied: the host died meanwhile.
+        """
+        self.after(seconds, functools.partial(self._resume, self._thread()))
+        self._suspend()
+
+    def within(self, seconds: float, function: Callable[[], Result]) -> Result:
+        """As `handlers.messaging.message_outbox.within`: the call goes on when its time is over."""
+        outcome: list[Callable[[], Result]] = []
+        waiter = self._thread()
+        is_waiting = True
+
+        def run() -> None:
+            try:
+                value = function()
+            except Exception as error:  # noqa: BLE001 - it is raised in the caller's thread
+                outcome.append(functools.partial(_raise, error))
+            else:
+                outcome.append(lambda: value)
+            if is_waiting:
+                self.after(0, functools.partial(self._resume, waiter))
+
+        def time_out() -> None:
+            if is_waiting and not outcome:
+                self._resume(waiter)
+
+        self.spawn(run)
+        self.after(seconds, time_out)
+        self._suspend()
+        is_waiting = False
+        if not outcome:
+            raise TimeoutError
+        return outcome[0]()
+
+    def kill_threads(self) -> None:
+        """End every thread where it waits, as the end of the process does."""
+        assert greenlet.getcurrent() is self._main, "a thread cannot end the others itself"
+        for thread in list(self._threads):
+            self._killed.add(thread)
+            if thread:  # it has begun
+                thread.throw(ProcessDied)
+            self._threads.pop(thread, None)
+
+    def _thread(self) -> greenlet.greenlet:
+        thread = greenlet.getcurrent()
+        assert thread is not self._main, "a blocking call on the event loop"
+        return thread
+
+    def _suspend(self) -> None:
+        thread = self._thread()
+        if thread in self._killed:
+            raise ProcessDied
+        self._main.switch()
+        if thread in self._killed:
+            raise ProcessDied
+
+    def _resume(self, thread: greenlet.greenlet) -> None:
+        if thread in self._threads and thread not in self._killed:
+            thread.switch()
+
+    # --- as an event loop ------------------------------------------------------------------------
+
+    def call_soon(  # noqa: D102
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self.after(0, functools.partial(_run_handle, handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:  # noqa: D102
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, Result], **options: Any) -> asyncio.Task[Result]:  # pyright: ignore[reportIncompatibleMethodOverride] # noqa: D102
+        return asyncio.Task(coro, loop=self, **options)
+
+    def run_in_executor(  # noqa: D102 # pyright: ignore[reportIncompatibleMethodOverride]
+        self, executor: Any, func: Callable[..., Result], *args: Any
+    ) -> asyncio.Future[Result]:
+        assert executor is None
+        future: asyncio.Future[Result] = self.create_future()
+
+        def run() -> None:
+            try:
+                value = func(*args)
+            except Exception as error:  # noqa: BLE001 - it is raised where it is awaited
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(value)
+
+        self.spawn(run)
+        return future
+
+    async def sleep(self, seconds: float) -> None:
+        """Let a coroutine wait."""
+        future: asyncio.Future[None] = self.create_future()
+        self.after(seconds, lambda: future.done() or future.set_result(None))
+        await future
+
+    def get_debug(self) -> bool:  # noqa: D102
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:  # noqa: D102
+        self.faults.append(context)
+
+
+class VirtualLock:
+    """In the place of `threading.Lock`, for threads of a scheduler."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._held = False
+
+    def __enter__(self) -> None:
+        while self._held:
+            self._scheduler.pause(0.05)
+        self._held = True
+
+    def __exit__(self, *details: object) -> None:
+        self._held = False
+
+
+def _run_handle(handle: asyncio.Handle) -> None:
+    if not handle.cancelled():
+        handle._run()  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
+
+
+def _raise(error: Exception) -> Any:
+    raise error
