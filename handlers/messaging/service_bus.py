@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from handlers.configuration.clients import Clients
 
+BLOB_EVENTS = "blob-events"
+JOB_EVENTS = "job-events"
 RETRIES = "retries"
 NOTIFICATIONS = "notifications"
 REJECTED_RUNS = "rejected-runs"

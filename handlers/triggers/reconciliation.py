@@ -33,10 +33,17 @@ from handlers.durable.instances import (
 )
 from handlers.durable.status_documents import broken_failure, parsed, run_status, told_status
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
-from handlers.messaging.dead_letter_queue import Kind, collect, dead_letter, reject_message, sweep
+from handlers.messaging.dead_letter_queue import (
+    Kind,
+    collect,
+    dead_letter,
+    give_back,
+    reject_message,
+    sweep,
+)
 from handlers.messaging.message_outbox import flush
 from handlers.messaging.retry_queue import start_attempt
-from handlers.messaging.service_bus import NOTIFICATIONS, RETRIES
+from handlers.messaging.service_bus import BLOB_EVENTS, JOB_EVENTS, NOTIFICATIONS, RETRIES
 from handlers.notifications.outbox import publish_notification
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.zone_reconciliation import partitions_to_land
@@ -67,6 +74,8 @@ RUN_AGE_LIMIT = timedelta(days=30)
 BUDGET_SECONDS = 300.0
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
 """The queues whose messages Service Bus gives up on, and what they are."""
+EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS)
+"""The queues whose messages are put back, should Service Bus give up on them."""
 
 
 @dataclass
@@ -85,6 +94,8 @@ class Summary:
     """Messages that Service Bus had not taken in time."""
     messages_dead_lettered: int = 0
     """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
+    events_given_back: int = 0
+    """Events that Service Bus had given up on, such as in an outage of storage."""
     faults: list[str] = field(default_factory=list[str])
     """What could not be looked at this time; the next round looks again."""
     left_for_later: int = 0
@@ -109,7 +120,7 @@ async def reconcile(
        claimed it is not about to start it.
     2. Every zone that has more than its last batch, or was not listed for a day, gets a landing.
     3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
-       up on, are brought there.
+       up on, are brought there. Events that it gave up on are put back on their queues.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
        is dead-lettered, and its pipeline's channels are told. If its end was decided before, all
        that is left is to tell of that.
@@ -283,11 +294,13 @@ class _Reconciler:
 
     async def check_messages(self) -> None:
         # Side by side: each spends seconds on waiting for messages that are not there.
-        counts = await asyncio.gather(
+        swept, *counts = await asyncio.gather(
+            asyncio.to_thread(sweep, self.clients),
             *(
                 asyncio.to_thread(collect, self.clients, queue, kind)
                 for queue, kind in REDELIVERED.items()
             ),
-            asyncio.to_thread(sweep, self.clients),
+            *(asyncio.to_thread(give_back, self.clients, queue) for queue in EVENT_QUEUES),
         )
-        self.summary.messages_dead_lettered += sum(counts)
+        self.summary.messages_dead_lettered += swept + sum(counts[: len(REDELIVERED)])
+        self.summary.events_given_back += sum(counts[len(REDELIVERED) :])

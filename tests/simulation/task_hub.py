@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import azure.durable_functions as df
 
@@ -37,10 +37,13 @@ from localazure.functions.durable.engine.invocation import FunctionFailed, Known
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 from localazure.functions.worker import orchestrators as worker
+from tests.simulation import resident_orchestrators
 from tests.simulation.scheduler import Scheduler
 
 Orchestrator = Callable[[Any], Any]
 DEFAULT_VERSION = "1.0"
+ExecutionMode = Literal["resident", "worker", "sdk"]
+"""Go on where an orchestrator stopped; replay as localazure's worker does, or as the SDK does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +98,7 @@ class TaskHub:
         orchestrators: by name.
         activities: the names that the orchestrators may call.
         latency: seconds that a step of the hub takes.
-        uses_shortcut: run the SDK as localazure's worker does, or in the SDK's own, slow way.
+        execution: how the SDK runs orchestrators.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class TaskHub:
         orchestrators: Mapping[str, Orchestrator],
         activities: tuple[str, ...],
         latency: Callable[[], float],
-        uses_shortcut: bool = True,
+        execution: ExecutionMode = "resident",
     ) -> None:
         self._scheduler = scheduler
         self._latency = latency
@@ -113,7 +116,7 @@ class TaskHub:
         self._known.register("orchestrator", tuple(orchestrators))
         self._known.register("activity", activities)
         self._functions = {
-            name: _as_worker_function(function, uses_shortcut=uses_shortcut)
+            name: _as_worker_function(function, execution)
             for name, function in orchestrators.items()
         }
         self._executions = 0
@@ -375,10 +378,12 @@ class TaskHub:
 
 
 def _as_worker_function(
-    function: Orchestrator, *, uses_shortcut: bool
+    function: Orchestrator, execution: ExecutionMode
 ) -> Callable[[OrchestratorTrigger], str]:
+    if execution == "resident":
+        return resident_orchestrators.wrap(function)
     handle = df.Orchestrator.create(function)
-    if not uses_shortcut:
+    if execution == "sdk":
         return lambda trigger: handle(trigger.body)
     quick = worker.wrap(handle)
     return lambda trigger: quick(context=worker.TriggerContext(trigger))

@@ -44,7 +44,7 @@ from tests.simulation.story import (
     TerminateRun,
     Upload,
 )
-from tests.simulation.task_hub import HubInstance, TaskHub
+from tests.simulation.task_hub import ExecutionMode, HubInstance, TaskHub
 from tests.simulation.virtual_time import installed
 
 PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
@@ -77,7 +77,7 @@ class Snapshot:
 class World:
     """Everything, wired up."""
 
-    def __init__(self, story: Story, *, uses_shortcut: bool = True) -> None:
+    def __init__(self, story: Story, *, execution: ExecutionMode = "resident") -> None:
         self.story = story
         self.scheduler = scheduler = Scheduler()
         self.network = network = Network(scheduler, story, random.Random(f"net {story.seed}"))
@@ -91,7 +91,7 @@ class World:
             orchestrators={each.__name__: each for each in (landing, retraining)},
             activities=tuple(ACTIVITIES),
             latency=network.latency,
-            uses_shortcut=uses_shortcut,
+            execution=execution,
         )
         self.pipelines: dict[str, Pipeline] = {story.zone: _pipelines()[story.zone]}
         self.host = Host(

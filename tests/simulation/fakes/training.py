@@ -73,7 +73,7 @@ class Cluster:
         self.lives[job.name] = life
         life.states.append((self._scheduler.time(), "Queued"))
         queued = self._chance.uniform(20, 400)
-        running = self._chance.choice([120.0, 600.0, 1_800.0, HOUR])
+        running = self._chance.choices([60.0, 300.0, 900.0, HOUR], weights=(4, 4, 2, 1))[0]
         if end == "never starts":
             return
         self._after(queued, life, "Running")

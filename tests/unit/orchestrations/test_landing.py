@@ -35,8 +35,8 @@ from orchestrations.manifest import ManifestLine
 from orchestrations.names import dataset_version, landing_instance, zone_fingerprint
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import was_listed
+from tests.unit.orchestrations.driver import START, Driver, finish
 from tests.unit.orchestrations.examples import PIPELINE
-from tests.unit.orchestrations.simulation import START, Simulation, finish
 
 TRAINING_SECONDS = 30.0
 # How `retraining` ends when its job left such an error.
@@ -81,7 +81,7 @@ class Zone:
 
     def __post_init__(self) -> None:
         latency = random.Random(self.seed)
-        self.simulation = Simulation(
+        self.driver = Driver(
             activities={
                 "read_zone_activity": self.read_activity,
                 "freeze_manifest": self.freeze,
@@ -98,16 +98,16 @@ class Zone:
         )
 
     def put(self, path: str, content: str = "x", *, event_after: float | None = 0.0) -> None:
-        now = self.simulation.now
+        now = self.driver.now
         self.blobs[path] = (f"etag-{now.timestamp()}-{content}", content, now)
         if event_after is not None:
-            self.simulation.after(event_after, lambda: self.event(now))
+            self.driver.after(event_after, lambda: self.event(now))
 
     def delete(self, path: str) -> None:
         del self.blobs[path]
 
     def put_marker(self, *, with_event: bool = True) -> None:
-        self.marker = self.simulation.now
+        self.marker = self.driver.now
         if with_event:
             self.event(self.marker, wake=True)
 
@@ -121,7 +121,7 @@ class Zone:
         self.open_landing(wake=wake)
 
     def open_landing(self, *, wake: bool = False) -> None:
-        starter: Any = self.simulation  # stands in for the durable client
+        starter = self.driver.client
         finish(ensure_landing(starter, self.pipeline, opened_by="event", wake=wake))
 
     def lines(self) -> list[ManifestLine]:
@@ -217,7 +217,7 @@ class Zone:
 
     @property
     def phase(self) -> str:
-        status = self.simulation.instances[landing_instance("digits")].custom_status
+        status = self.driver.instances[landing_instance("digits")].custom_status
         return LandingStatus.from_dict(status).phase
 
 
@@ -226,7 +226,7 @@ def _result(contract: Any) -> dict[str, Any]:
 
 
 def at(zone: Zone, seconds: float, action: Any) -> None:
-    zone.simulation.at(START + timedelta(seconds=seconds), action)
+    zone.driver.at(START + timedelta(seconds=seconds), action)
 
 
 def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
@@ -238,7 +238,7 @@ def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
 def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> None:
     zone = Zone()
     put_at(zone, *(number * 0.5 for number in range(20)))
-    zone.simulation.run()
+    zone.driver.run()
     assert len(zone.trained) == 1
     (batch,) = zone.batches
     assert batch.dataset.blobs == 20
@@ -249,7 +249,7 @@ def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> 
 def test_waiting_lists_nothing() -> None:
     zone = Zone()
     put_at(zone, *range(0, 60, 3))
-    zone.simulation.run()
+    zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [20]
     assert zone.listings == 1
 
@@ -257,9 +257,9 @@ def test_waiting_lists_nothing() -> None:
 def test_the_listing_that_was_judged_is_the_one_that_is_frozen() -> None:
     """A blob that lands between the two listings of old was trained on unsettled."""
     zone = Zone()
-    zone.simulation.latency = lambda: 2.0
+    zone.driver.latency = lambda: 2.0
     put_at(zone, 0.0, 12.5)
-    zone.simulation.run()
+    zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] in ([1, 2], [2])
     for batch in zone.batches:
         assert batch.dataset.newest is not None
@@ -270,14 +270,14 @@ def test_events_that_are_lost_do_not_make_an_upload_seem_to_rest() -> None:
     zone = Zone()
     put_at(zone, 0.0)
     put_at(zone, *range(3, 30, 3), event_after=None)
-    zone.simulation.run()
+    zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [10]
 
 
 def test_data_that_never_rests_is_frozen_at_the_maximum_wait() -> None:
     zone = Zone()
     put_at(zone, *(number * 5.0 for number in range(60)))
-    zone.simulation.run()
+    zone.driver.run()
     first = zone.batches[0].dataset.frozen_at
     assert first - zone.batches[0].opened_at < timedelta(seconds=105)
 
@@ -293,7 +293,7 @@ def test_a_marker_ends_the_wait() -> None:
     zone = marked()
     put_at(zone, 0.0)
     at(zone, 2.0, zone.put_marker)
-    zone.simulation.run()
+    zone.driver.run()
     assert zone.batches[0].dataset.frozen_at < START + timedelta(seconds=5)
     assert (len(zone.trained), zone.listings) == (1, 1)
 
@@ -303,7 +303,7 @@ def test_an_upload_that_pauses_is_not_whole_without_its_marker() -> None:
     zone = marked()
     put_at(zone, 0.0, 1.0, 40.0, 41.0)
     at(zone, 42.0, zone.put_marker)
-    zone.simulation.run()
+    zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [4]
     assert zone.alerts == []
 
@@ -311,19 +311,19 @@ def test_an_upload_that_pauses_is_not_whole_without_its_marker() -> None:
 def test_without_its_marker_a_batch_is_overdue_and_not_trained_on() -> None:
     zone = marked()
     put_at(zone, 0.0, 1.0)
-    zone.simulation.run()
+    zone.driver.run()
     assert (zone.trained, zone.batches, zone.listings) == ([], [], 0)
     (alert,) = zone.alerts
     assert alert.kind == "landing-overdue"
     assert alert.details["marker"] == "_SUCCESS"
-    assert not zone.simulation.instances[landing_instance("digits")].live
+    assert not zone.driver.instances[landing_instance("digits")].live
 
 
 def test_operators_are_alerted_once_about_one_batch() -> None:
     zone = marked()
     put_at(zone, *range(0, 1000, 20))
     at(zone, 1000.0, zone.put_marker)
-    zone.simulation.run()
+    zone.driver.run()
     assert len({alert.alert_id for alert in zone.alerts}) == 1
     assert [batch.dataset.blobs for batch in zone.batches] == [50]
 
@@ -332,7 +332,7 @@ def test_a_marker_that_comes_late_still_makes_its_batch_whole() -> None:
     zone = marked()
     put_at(zone, 0.0)
     at(zone, 500.0, zone.put_marker)
-    zone.simulation.run()
+    zone.driver.run()
     assert (len(zone.alerts), zone.outcomes) == (1, ["started"])
 
 
@@ -340,7 +340,7 @@ def test_a_marker_whose_event_is_lost_is_found_at_the_maximum_wait() -> None:
     zone = marked()
     put_at(zone, 0.0)
     at(zone, 5.0, lambda: zone.put_marker(with_event=False))
-    zone.simulation.run()
+    zone.driver.run()
     assert (zone.alerts, zone.outcomes) == ([], ["started"])
 
 
@@ -349,7 +349,7 @@ def test_the_marker_of_the_last_batch_says_nothing_of_the_next() -> None:
     put_at(zone, 0.0)
     at(zone, 1.0, zone.put_marker)
     put_at(zone, 100.0)
-    zone.simulation.run()
+    zone.driver.run()
     assert zone.outcomes == ["started"]
     assert [alert.kind for alert in zone.alerts] == ["landing-overdue"]
 
@@ -357,7 +357,7 @@ def test_the_marker_of_the_last_batch_says_nothing_of_the_next() -> None:
 def test_a_pipeline_may_train_without_its_marker() -> None:
     zone = marked(without_marker="train")
     put_at(zone, 0.0, 1.0)
-    zone.simulation.run()
+    zone.driver.run()
     assert (zone.alerts, zone.outcomes) == ([], ["started"])
     assert zone.batches[0].dataset.frozen_at >= START + timedelta(seconds=100)
 
@@ -368,7 +368,7 @@ def test_a_pipeline_may_train_without_its_marker() -> None:
 def test_what_lands_during_training_is_one_follow_up_run() -> None:
     zone = Zone()
     put_at(zone, 0.0, *(17.0 + number for number in range(8)))
-    zone.simulation.run()
+    zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 9]
     assert len(zone.trained) == 2
 
@@ -377,7 +377,7 @@ def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
     zone = Zone()
     at(zone, 0.0, lambda: zone.put("1.png", "x"))
     at(zone, 500.0, lambda: zone.put("1.png", "x"))
-    zone.simulation.run()
+    zone.driver.run()
     assert len(zone.trained) == 1
     first, again = [batch.result for batch in zone.batches]
     assert (first.outcome, again.outcome) == ("started", "duplicate")
@@ -387,7 +387,7 @@ def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
 def test_a_run_has_the_configuration_that_is_in_force_at_the_freeze() -> None:
     zone = Zone()
     put_at(zone, 0.0)
-    zone.simulation.run()
+    zone.driver.run()
     assert zone.configurations == ["c" * 16]
 
 
@@ -397,7 +397,7 @@ def deletions(zone: Zone, count: int) -> None:
         # Found by a listing: there is no event that opens a landing.
         at(zone, 100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png"))
         at(zone, 110.0 + 60 * number, zone.open_landing)
-    zone.simulation.run()
+    zone.driver.run()
 
 
 def test_deletions_alone_start_nothing() -> None:
@@ -423,7 +423,7 @@ def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() ->
     for number in range(4):
         at(zone, 100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
     put_at(zone, 101.0)
-    zone.simulation.run()
+    zone.driver.run()
     assert zone.outcomes == ["started", "held"]
     (alert,) = zone.alerts
     assert (alert.kind, alert.details["blobs"], alert.details["last_trained_blobs"]) == (
@@ -434,7 +434,7 @@ def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() ->
     (held,) = zone.held
     zone.released.add(held.dataset.version)
     zone.open_landing()
-    zone.simulation.run()
+    zone.driver.run()
     assert zone.outcomes == ["started", "held", "started"]
     assert len(zone.trained) == 2
 
@@ -443,7 +443,7 @@ def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() ->
     zone = Zone(ends_with={"*": "DataChanged"})
     for number in range(40):
         at(zone, number * 25.0, lambda number=number: zone.put("1.png", f"{number}"))
-    zone.simulation.run()
+    zone.driver.run()
     assert len(zone.trained) == 2
     assert set(zone.outcomes[2:]) == {"held"}
     assert {alert.details["reason"] for alert in zone.alerts} == {"data-changed"}
@@ -455,7 +455,7 @@ def test_a_run_that_ends_well_begins_the_count_anew() -> None:
     at(zone, 0.0, lambda: zone.put("1.png", "a"))
     at(zone, 60.0, zone.ends_with.clear)
     at(zone, 100.0, lambda: zone.put("1.png", "b"))
-    zone.simulation.run()
+    zone.driver.run()
     assert (zone.outcomes[0], zone.outcomes[-1], zone.data_changed) == ("started", "started", 0)
 
 
@@ -471,7 +471,7 @@ def test_a_run_whose_data_was_refused_is_followed_by_what_is_left() -> None:
     at(zone, 30.0, lambda: zone.ends_with.update({"*": "DataRejected"}))
     at(zone, 31.0, quarantine)
     at(zone, 50.0, zone.ends_with.clear)
-    zone.simulation.run()
+    zone.driver.run()
     assert len(zone.batches) == 2
 
 
@@ -486,10 +486,10 @@ def test_an_event_in_the_closing_phase_is_not_lost() -> None:
         if zone.phase == "closing":
             zone.put("2.png")
         else:
-            zone.simulation.after(0.7, land_while_closing)
+            zone.driver.after(0.7, land_while_closing)
 
     at(zone, 1.0, land_while_closing)
-    zone.simulation.run()
+    zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
 
 
@@ -500,9 +500,9 @@ def test_late_events_reopen_nothing() -> None:
     for number in range(99):
         late = 120.0 + number * 7.0
         at(zone, late, lambda: zone.event(START + timedelta(seconds=1)))
-    zone.simulation.run()
+    zone.driver.run()
     assert (zone.outcomes, zone.listings) == (["started"], 1)
-    instance = zone.simulation.instances[landing_instance("digits")]
+    instance = zone.driver.instances[landing_instance("digits")]
     assert instance.generations == 1
 
 
@@ -510,8 +510,8 @@ def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> Non
     zone = Zone()
     zone.put("1.png", "x", event_after=None)
     request = LandingRequest(pipeline=zone.pipeline, opened_by="request", settled=True)
-    instance = zone.simulation.start("landing", "request-digits-1", request.to_dict())
-    zone.simulation.run()
+    instance = zone.driver.start("landing", "request-digits-1", request.to_dict())
+    zone.driver.run()
     assert LandingResult.from_dict(instance.output).outcome == "started"
     assert zone.listings == 1
     assert len(zone.trained) == 1
@@ -520,7 +520,7 @@ def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> Non
 def test_an_empty_zone_ends_without_a_claim() -> None:
     zone = Zone()
     at(zone, 0.0, zone.open_landing)
-    zone.simulation.run()
+    zone.driver.run()
     assert zone.outcomes == ["empty"]
     assert not zone.claims
 
@@ -532,18 +532,18 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
         raise RuntimeError("terminated")
         yield
 
-    zone.simulation.orchestrators["retraining"] = broken
+    zone.driver.orchestrators["retraining"] = broken
     put_at(zone, 0.0)
-    zone.simulation.run()
-    assert not zone.simulation.instances[landing_instance("digits")].live
-    assert zone.simulation.instances[landing_instance("digits")].error is None
+    zone.driver.run()
+    assert not zone.driver.instances[landing_instance("digits")].live
+    assert zone.driver.instances[landing_instance("digits")].error is None
 
 
 def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
     zone = Zone(pipeline=with_rules(UNMARKED, settle={"maximum_wait_seconds": 5000.0}))
     put_at(zone, *(number * 5.0 for number in range(1200)))
-    zone.simulation.run()
-    instance = zone.simulation.instances["landing-digits"]
+    zone.driver.run()
+    instance = zone.driver.instances["landing-digits"]
     assert instance.generations > 5000 / 10 / WAKE_UPS_PER_GENERATION
     assert timedelta(seconds=5000) <= zone.batches[0].dataset.frozen_at - START
     assert zone.batches[0].dataset.frozen_at - START < timedelta(seconds=5060)
@@ -573,13 +573,13 @@ def test_one_run_per_distinct_content_and_nothing_left_behind(
             blob: int = blob, content: str = content, late: float = late, copies: int = copies
         ) -> None:
             zone.put(f"{blob}.png", content, event_after=late)
-            written_at = zone.simulation.now
+            written_at = zone.driver.now
             for copy in range(1, copies):
-                zone.simulation.after(late * copy, lambda: zone.event(written_at))
+                zone.driver.after(late * copy, lambda: zone.event(written_at))
 
         at(zone, when, write)
-    zone.simulation.run()
+    zone.driver.run()
     assert len(zone.trained) == len(set(zone.trained))
     assert dataset_version(zone.lines()) in zone.trained
-    assert all(not instance.live for instance in zone.simulation.instances.values())
-    assert all(instance.error is None for instance in zone.simulation.instances.values())
+    assert all(not instance.live for instance in zone.driver.instances.values())
+    assert all(instance.error is None for instance in zone.driver.instances.values())

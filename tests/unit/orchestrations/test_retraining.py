@@ -42,8 +42,8 @@ from orchestrations.retraining import retraining
 from orchestrations.retrying import describe
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.waiting import POLLS_PER_GENERATION
+from tests.unit.orchestrations.driver import START, Driver, Instance
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
-from tests.unit.orchestrations.simulation import START, Instance, Simulation
 
 GOOD = {"accuracy": 0.97, "champion_accuracy": 0.93}
 
@@ -72,7 +72,7 @@ class Cluster:
     looks: list[datetime] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.simulation = Simulation(
+        self.driver = Driver(
             activities={name: self._activity(name, each) for name, each in ACTIVITIES.items()},
             orchestrators={"retraining": retraining},
         )
@@ -104,7 +104,7 @@ class Cluster:
             case "submit_job":
                 return self.job(request.run)
             case "get_job":
-                self.looks.append(self.simulation.now)
+                self.looks.append(self.driver.now)
                 return self.job(request.job)
             case "read_results":
                 return self.results
@@ -129,7 +129,7 @@ class Cluster:
 
     @property
     def seconds(self) -> float:
-        return (self.simulation.now - START).total_seconds()
+        return (self.driver.now - START).total_seconds()
 
     def run(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> RunStatus:
         instance = self.start(attempt, pipeline)
@@ -139,8 +139,8 @@ class Cluster:
     def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> Instance:
         request = run_request(attempt).model_copy(update={"pipeline": pipeline})
         name = run_id("digits", DATASET.version, attempt)
-        instance = self.simulation.start("retraining", name, RunInput(request=request).to_dict())
-        self.simulation.run()
+        instance = self.driver.start("retraining", name, RunInput(request=request).to_dict())
+        self.driver.run()
         return instance
 
     def requests(self, name: str) -> list[Any]:
@@ -152,7 +152,7 @@ class Cluster:
 
 
 def wake(cluster: Cluster, run: str) -> None:
-    cluster.simulation.instances[run].raise_event(WAKE_UP)
+    cluster.driver.instances[run].raise_event(WAKE_UP)
 
 
 QUICK: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "completed")]
@@ -196,7 +196,7 @@ def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer() -> None:
         cluster = Cluster([(0, "running"), (5, "completed")])
         name = run_id("digits", DATASET.version, 1)
         if not event_lost:
-            cluster.simulation.at(
+            cluster.driver.at(
                 START + timedelta(seconds=5.1),
                 functools.partial(wake, cluster, name),
             )
@@ -387,7 +387,7 @@ def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
     # Awake every 20 s: more looks than a generation holds.
     name = run_id("digits", DATASET.version, 1)
     for second in range(20, 7000, 20):
-        cluster.simulation.at(
+        cluster.driver.at(
             START + timedelta(seconds=second),
             functools.partial(wake, cluster, name),
         )
@@ -402,7 +402,7 @@ def test_events_that_come_while_nobody_waits_do_not_make_it_spin() -> None:
     cluster = Cluster(QUICK)
     name = run_id("digits", DATASET.version, 1)
     for millisecond in range(0, 2000, 5):
-        cluster.simulation.at(
+        cluster.driver.at(
             START + timedelta(milliseconds=millisecond), functools.partial(wake, cluster, name)
         )
     instance = cluster.start()

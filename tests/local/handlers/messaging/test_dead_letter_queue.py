@@ -6,11 +6,12 @@ from handlers.messaging.dead_letter_queue import (
     Rejected,
     collect,
     dead_letter,
+    give_back,
     reject,
     reject_message,
 )
 from handlers.messaging.retry_queue import retry_message
-from handlers.messaging.service_bus import REJECTED_RUNS, message_queues
+from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import DeadLetter, RunRequest
 from tests.local.handlers.world_with_messaging import Namespace, World
@@ -66,15 +67,20 @@ def test_a_message_that_nobody_can_read_is_dead_lettered_and_alerted(
     assert alert.application_properties == {b"kind": b"message-rejected", b"severity": b"error"}
 
 
+def give_up(world: World, queue: str) -> None:
+    """Fail as many deliveries of the one message as make Service Bus dead-letter it."""
+    with world.clients.service_bus.get_queue_receiver(queue) as receiver:
+        for _ in range(10):  # MaxDeliveryCount of the queue
+            (received,) = receiver.receive_messages(max_message_count=1, max_wait_time=5)
+            receiver.abandon_message(received)
+
+
 def test_what_service_bus_gave_up_on_is_collected_with_an_alert(
     world: World, namespace: Namespace
 ) -> None:
     message = retry_message(run_request(9))
     message_queues(world.clients).send("notifications", message)
-    with world.clients.service_bus.get_queue_receiver("notifications") as receiver:
-        for _ in range(10):  # MaxDeliveryCount of the queue
-            (received,) = receiver.receive_messages(max_message_count=1, max_wait_time=5)
-            receiver.abandon_message(received)
+    give_up(world, "notifications")
     assert collect(world.clients, "notifications", "run") == 1
     (letter,) = namespace.take_dead(REJECTED_RUNS)
     assert letter.message_id == message.message_id
@@ -83,3 +89,15 @@ def test_what_service_bus_gave_up_on_is_collected_with_an_alert(
     assert letter.application_properties[b"run"] == message.message_id.encode()
     (alert,) = namespace.take("ops-alerts")
     assert message.message_id in str(alert)
+
+
+def test_events_that_service_bus_gave_up_on_are_put_back(
+    world: World, namespace: Namespace
+) -> None:
+    event = Message(message_id="an-event", body='{"id": "an-event"}')
+    message_queues(world.clients).send("blob-events", event)
+    give_up(world, "blob-events")
+    assert give_back(world.clients, "blob-events") == 1
+    (message,) = namespace.take("blob-events")
+    assert (message.message_id, str(message)) == (event.message_id, event.body)
+    assert give_back(world.clients, "blob-events") == 0

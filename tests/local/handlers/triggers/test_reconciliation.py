@@ -119,6 +119,7 @@ def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0
 
     monkeypatch.setattr(reconciliation, "collect", nothing)
+    monkeypatch.setattr(reconciliation, "give_back", nothing)
     monkeypatch.setattr(reconciliation, "sweep", nothing)
 
 

@@ -1,0 +1,133 @@
+"""Drives orchestrators under a virtual clock: localazure's pure engine, and the real SDK.
+
+Activities are plain functions on a simulated world that take effect some time after they were
+called, as they do in reality. Nothing here sleeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from localazure.functions.durable.engine.instance import Status
+from tests.simulation.durable_client import DurableClient
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, TaskHub
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+Activities = Mapping[str, Callable[[dict[str, Any]], Any]]
+
+
+def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that only awaits the driver's client, which never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the coroutine waits for something that is not simulated")
+
+
+class Driver:
+    """The clock, the instances, and what is yet to happen.
+
+    Args:
+        activities: by name.
+        orchestrators: by name.
+        latency: seconds that a step takes; may be set anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Activities,
+        orchestrators: Mapping[str, Orchestrator],
+        latency: Callable[[], float] = lambda: 0.01,
+    ) -> None:
+        self.latency = latency
+        self._activities = activities
+        self._scheduler = Scheduler(START)
+        self._hub = TaskHub(
+            self._scheduler,
+            orchestrators=orchestrators,
+            activities=tuple(activities),
+            latency=lambda: self.latency(),
+        )
+        self._hub.run_activity = self._run_activity
+        self.client: Any = DurableClient(self._hub)
+        """What triggers are given as their durable client."""
+
+    @property
+    def now(self) -> datetime:
+        return self._scheduler.now
+
+    @property
+    def instances(self) -> dict[str, Instance]:
+        return {name: Instance(self._hub, name) for name in self._hub.instances}
+
+    def at(self, when: datetime, action: Callable[[], Any]) -> None:
+        self._scheduler.at(when, action)
+
+    def after(self, seconds: float, action: Callable[[], Any]) -> None:
+        self._scheduler.after(seconds, action)
+
+    def run(self) -> None:
+        """Let everything happen."""
+        self._scheduler.run()
+
+    def start(self, orchestrator: str, instance: str, given: Any) -> Instance:
+        self._hub.start(orchestrator, instance, given)
+        return Instance(self._hub, instance)
+
+    def _run_activity(self, call: ActivityCall) -> None:
+        # It takes effect, and its result arrives some time after that.
+        try:
+            result = self._activities[call.name](json.loads(call.input_json))
+        except Exception as error:  # noqa: BLE001 - the engine retries it
+            end = functools.partial(self._hub.fail, call, error)
+        else:
+            end = functools.partial(self._hub.complete, call, result)
+        self._scheduler.after(self.latency(), end)
+
+
+class Instance:
+    """One orchestration instance, as tests ask about it."""
+
+    def __init__(self, hub: TaskHub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+
+    @property
+    def _kept(self) -> HubInstance:
+        return self._hub.instances[self._name]
+
+    @property
+    def live(self) -> bool:
+        return self._kept.is_live
+
+    @property
+    def output(self) -> Any:
+        return json.loads(self._kept.output or "null")
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed; None when it did not."""
+        return self.output if self._kept.status is Status.FAILED else None
+
+    @property
+    def custom_status(self) -> Any:
+        return json.loads(self._kept.custom_status or "null")
+
+    @property
+    def statuses(self) -> list[Any]:
+        """Every custom status that was set."""
+        return [json.loads(status) for status in self._kept.custom_statuses]
+
+    @property
+    def generations(self) -> int:
+        return self._kept.generations
+
+    def raise_event(self, name: str) -> None:
+        self._hub.raise_event(self._name, name)
