@@ -1,7 +1,7 @@
 """`make simulate`: weeks of Landfall under a virtual clock, each drawn from a seed.
 
-    python -m tests.simulation --seeds 10000 --first 1     # many weeks; exit status 1 if one fails
-    python -m tests.simulation --seed 4711                 # one of them: its story, and what is wrong
+python -m tests.simulation --seeds 10000 --first 1     # many weeks; exit status 1 if one fails
+python -m tests.simulation --seed 4711                 # one of them: its story, and what is wrong
 """
 
 from __future__ import annotations

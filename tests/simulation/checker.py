@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -10,12 +9,11 @@ from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
-from orchestrations.settling import CLOCK_SKEW
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import JobLife
 from tests.simulation.scheduler import START
-from tests.simulation.story import DAY, HOUR, CallFault, LoseEvent, Outage, TerminateRun
+from tests.simulation.story import DAY, CallFault, LoseEvent, Outage, TerminateRun
 from tests.simulation.world import CALL_LIMIT, World
 
 Invariant = Callable[[Evidence], Iterator[str]]
@@ -25,6 +23,7 @@ HISTORY_LIMIT_EVENTS = 1_500
 NOTICED_AFTER_SECONDS = 2.5 * DAY
 # A poll at least every five minutes, and what a step takes.
 SUPERVISION_SECONDS = 300.0 + 240.0
+SERVICE_ERRORS = ("HttpResponseError", "ServiceResponseError", "ServiceBusError", "TimeoutError")
 # What one failed call can delay a step by: its retries.
 FAULT_SECONDS = 200.0
 
@@ -80,7 +79,9 @@ def instances_break_for_a_reason(evidence: Evidence) -> Iterator[str]:
     for instance in evidence.world.hub.instances.values():
         if instance.status is Status.TERMINATED and not terminations:
             yield f"{instance.id} was terminated by nobody"
-        if instance.status is Status.FAILED and "TransientError" not in (instance.output or ""):
+        if instance.status is Status.FAILED and not any(
+            name in (instance.output or "") for name in SERVICE_ERRORS
+        ):
             yield f"{instance.id}: {instance.output}"
 
 
@@ -98,11 +99,10 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
             continue  # nothing_waits_for_ever
         if run.state not in TERMINAL_RUN_STATES and not run.is_broken:
             yield f"{run.id} ended as {run.state}"
-        following = evidence.runs.get(f"{run.id.rpartition('-')[0]}-{run.attempt + 1}")
-        if run.state == "retrying" and following is None:
-            letters = evidence.letters[f"{run.id.rpartition('-')[0]}-{run.attempt + 1}"]
-            if not letters:
-                yield f"{run.id} is retrying, and no attempt follows"
+        next_id = _attempt(run, run.attempt + 1)
+        following = evidence.runs.get(next_id)
+        if run.state == "retrying" and following is None and not evidence.letters[next_id]:
+            yield f"{run.id} is retrying, and no attempt follows"
         gave_up = run.state in ("rejected", "failed") or _broke_early(run)
         if following is not None and run.state != "retrying" and not gave_up:
             yield f"{run.id} ended as {run.state}, and {following.id} follows"
@@ -110,8 +110,15 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
             yield f"{run.id} gave up ({run.state}), and is not dead-lettered"
         if gave_up and evidence.letters[run.id] > 1:
             yield f"{run.id} is dead-lettered {evidence.letters[run.id]} times"
-        if run.attempt > 1 and f"{run.id.rpartition('-')[0]}-{run.attempt - 1}" not in evidence.runs:
+        if (
+            run.attempt > 1
+            and f"{run.id.rpartition('-')[0]}-{run.attempt - 1}" not in evidence.runs
+        ):
             yield f"{run.id} has no attempt before it"
+
+
+def _attempt(run: Run, number: int) -> str:
+    return f"{run.id.rpartition('-')[0]}-{number}"
 
 
 def _broke_early(run: Run) -> bool:

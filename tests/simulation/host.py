@@ -115,7 +115,9 @@ class Host:
         self._scheduler.kill_threads()
         self._scheduler.after(down_seconds, self.start)
 
-    def run(self, work: Coroutine[Any, Any, Any], then: Callable[[bool], None] = lambda _: None) -> None:
+    def run(
+        self, work: Coroutine[Any, Any, Any], then: Callable[[bool], None] = lambda _: None
+    ) -> None:
         """Run a trigger's function; `then` learns whether it returned."""
 
         async def guarded() -> None:
@@ -123,9 +125,9 @@ class Host:
                 await work
             except Exception as error:  # noqa: BLE001 - the host's edge
                 self.note(error)
-                then(False)
+                then(False)  # noqa: FBT003 - a callback
             else:
-                then(True)
+                then(True)  # noqa: FBT003 - a callback
 
         task: asyncio.Task[None] = self._scheduler.create_task(guarded())
         self._tasks[task] = None
@@ -210,9 +212,7 @@ class Host:
     def _listen(self, queue: str) -> None:
         if self.is_up and queue in self._triggers() and queue not in self._listening:
             self._listening.add(queue)
-            self._scheduler.after(
-                self._network.latency(), functools.partial(self._receive, queue)
-            )
+            self._scheduler.after(self._network.latency(), functools.partial(self._receive, queue))
 
     def _receive(self, name: str) -> None:
         if not self.is_up or name not in self._listening:

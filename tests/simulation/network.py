@@ -34,9 +34,7 @@ class Network:
         self._chance = chance
         self._outages = [item for item in story.items if isinstance(item, Outage)]
         self._faults = {
-            (item.service, item.number): item
-            for item in story.items
-            if isinstance(item, CallFault)
+            (item.service, item.number): item for item in story.items if isinstance(item, CallFault)
         }
         self._crashes = {item.call: item for item in story.items if isinstance(item, Crash)}
         self.calls = Counter[Service]()
@@ -47,7 +45,7 @@ class Network:
     def latency(self) -> float:
         """Seconds: mostly a few milliseconds, sometimes seconds."""
         draw = self._chance.random()
-        if draw < 0.9:  # noqa: PLR2004 - a shape, measured nowhere
+        if draw < 0.9:
             return 0.004 + draw * 0.1
         return (draw - 0.9) * 30.0
 

@@ -167,7 +167,7 @@ class Scheduler(asyncio.AbstractEventLoop):
 
     # --- as an event loop ------------------------------------------------------------------------
 
-    def call_soon(  # noqa: D102
+    def call_soon(
         self,
         callback: Callable[..., object],
         *args: Any,
@@ -177,13 +177,15 @@ class Scheduler(asyncio.AbstractEventLoop):
         self.after(0, functools.partial(_run_handle, handle))
         return handle
 
-    def create_future(self) -> asyncio.Future[Any]:  # noqa: D102
+    def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(self, coro: Coroutine[Any, Any, Result], **options: Any) -> asyncio.Task[Result]:  # pyright: ignore[reportIncompatibleMethodOverride] # noqa: D102
+    def create_task(
+        self, coro: Coroutine[Any, Any, Result], **options: Any
+    ) -> asyncio.Task[Result]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return asyncio.Task(coro, loop=self, **options)
 
-    def run_in_executor(  # noqa: D102 # pyright: ignore[reportIncompatibleMethodOverride]
+    def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, executor: Any, func: Callable[..., Result], *args: Any
     ) -> asyncio.Future[Result]:
         assert executor is None
@@ -208,10 +210,10 @@ class Scheduler(asyncio.AbstractEventLoop):
         self.after(seconds, lambda: future.done() or future.set_result(None))
         await future
 
-    def get_debug(self) -> bool:  # noqa: D102
+    def get_debug(self) -> bool:
         return False
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:  # noqa: D102
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.faults.append(context)
 
 

@@ -31,8 +31,7 @@ class Item:
 
     def __str__(self) -> str:
         told = ", ".join(
-            f"{field.name} {_text(field.name, getattr(self, field.name))}"
-            for field in fields(self)
+            f"{field.name} {_text(field.name, getattr(self, field.name))}" for field in fields(self)
         )
         return f"{type(self).__name__}: {told}"
 
@@ -207,7 +206,9 @@ class Story:
     items: tuple[Item, ...]
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: zone {self.zone}, reconciled every {_time(self.reconcile_every)}"]
+        lines = [
+            f"seed {self.seed}: zone {self.zone}, reconciled every {_time(self.reconcile_every)}"
+        ]
         return "\n  ".join([*lines, *(str(item) for item in self.items)])
 
 

@@ -25,7 +25,7 @@ from localazure.functions.durable.engine.commands import (
 )
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
-from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import (
     FINISHED,
     LIVE,
@@ -236,9 +236,7 @@ class TaskHub:
     def _wake(self, instance: HubInstance) -> None:
         if self.is_up and not instance.is_woken:
             instance.is_woken = True
-            self._scheduler.after(
-                self._latency(), functools.partial(self._run_episode, instance)
-            )
+            self._scheduler.after(self._latency(), functools.partial(self._run_episode, instance))
 
     def _run_episode(self, instance: HubInstance) -> None:
         if not instance.is_woken:
@@ -246,9 +244,7 @@ class TaskHub:
         instance.is_woken = False
         execution = instance.execution
         messages = [
-            message
-            for message in instance.inbox
-            if message[0] in (None, execution.execution_id)
+            message for message in instance.inbox if message[0] in (None, execution.execution_id)
         ]
         batch = episode.next_batch(
             [event for _, event in messages],
@@ -259,9 +255,7 @@ class TaskHub:
         if instance.is_started and not arrived:
             instance.inbox.clear()
             return
-        instance.inbox = [
-            message for index, message in enumerate(messages) if index not in batch
-        ]
+        instance.inbox = [message for index, message in enumerate(messages) if index not in batch]
         self._commit(instance, self._conclude(instance, arrived))
         self.on_episode(instance)
         if instance.inbox and instance.is_live:
@@ -270,9 +264,7 @@ class TaskHub:
     def _conclude(self, instance: HubInstance, messages: list[Event]) -> Effects:
         execution, at = instance.execution, self._timestamp()
         if messages and messages[0]["EventType"] in episode.CONTROL_EVENTS:
-            return episode.control(
-                execution, at, started=instance.is_started, message=messages[0]
-            )
+            return episode.control(execution, at, started=instance.is_started, message=messages[0])
         arrived = episode.begin(execution, at, started=instance.is_started, messages=messages)
         trigger = OrchestratorTrigger(
             execution=execution, past=instance.events, arrived=arrived, memo=instance.memo

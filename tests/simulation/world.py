@@ -32,7 +32,6 @@ from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import (
     DAY,
-    HOUR,
     CancelRun,
     Delete,
     Item,
@@ -94,9 +93,7 @@ class World:
             execution=execution,
         )
         self.pipelines: dict[str, Pipeline] = {story.zone: _pipelines()[story.zone]}
-        self.host = Host(
-            scheduler, network, hub, broker, story, self.pipelines, self._make_clients
-        )
+        self.host = Host(scheduler, network, hub, broker, story, self.pipelines, self._make_clients)
         self.webhooks: list[tuple[str, str]] = []
         """Id and type of every webhook that was taken."""
         self.events: list[tuple[str, str]] = []
@@ -197,7 +194,7 @@ class World:
         if self.host.is_up:
             self.host.run(make_request(), answered)
         else:
-            answered(False)
+            answered(False)  # noqa: FBT003 - a callback
 
     def _delete(self, name: str) -> None:
         if name in self.account.container(LANDING_CONTAINER).blobs:
@@ -231,9 +228,7 @@ class World:
         run = self._newest_run()
         if run is not None:
             body = b'{"by": "ada", "reason": "a wrong upload"}'
-            await http_api.cancel_run(
-                self.host.clients, self.host.starter, run=run.id, body=body
-            )
+            await http_api.cancel_run(self.host.clients, self.host.starter, run=run.id, body=body)
 
     def _terminate_run(self) -> None:
         run = self._newest_run()

@@ -53,7 +53,7 @@ class Driver:
             self._scheduler,
             orchestrators=orchestrators,
             activities=tuple(activities),
-            latency=lambda: self.latency(),
+            latency=lambda: self.latency(),  # noqa: PLW0108 - it may be set anew
         )
         self._hub.run_activity = self._run_activity
         self.client: Any = DurableClient(self._hub)

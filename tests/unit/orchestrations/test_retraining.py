@@ -346,9 +346,10 @@ def test_a_job_that_refuses_to_be_ended_does_not_hold_up_the_next_attempt() -> N
 
 
 def test_a_run_goes_on_when_its_start_cannot_be_told() -> None:
-    cluster = Cluster(QUICK, outages={"publish_notification": range(5)})
+    cluster = Cluster(QUICK, outages={"publish_notification": range(40)})
     assert cluster.run().state == "succeeded"
-    assert cluster.told == ["started", "succeeded"]  # the first in vain
+    in_vain = PublishNotification.ATTEMPTS
+    assert cluster.told == ["started"] * in_vain + ["succeeded"]
 
 
 def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> None:
@@ -382,11 +383,11 @@ def test_a_state_past_its_limit_ends_the_job_and_is_retried(state: JobState, lim
 
 
 def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
-    cluster = Cluster([(0, "running"), (7000, "completed")])
-    long = timedelta(seconds=7000)
+    cluster = Cluster([(0, "running"), (3000, "completed")])
+    long = timedelta(seconds=3000)
     # Awake every 20 s: more looks than a generation holds.
     name = run_id("digits", DATASET.version, 1)
-    for second in range(20, 7000, 20):
+    for second in range(20, 3000, 20):
         cluster.driver.at(
             START + timedelta(seconds=second),
             functools.partial(wake, cluster, name),
@@ -465,15 +466,15 @@ def test_the_custom_status_is_at_most_4_kb_of_utf_16() -> None:
 
 def test_an_outage_of_azure_ml_does_not_start_a_second_job_beside_the_first() -> None:
     """The job is ended first, however long that takes, in bounded history."""
-    cluster = Cluster([(0, "running")], outages={"cancel_job": range(100_000)})
+    cluster = Cluster([(0, "running")], outages={"cancel_job": range(40_000)})
     instance = cluster.start()
     status = RunStatus.from_dict(instance.output)
     assert status.state == "retrying"
     assert status.error is not None
     assert status.error.type == "DeadlineExceeded"
     assert cluster.cancelled
-    assert (status.since - START).total_seconds() > 100_000
-    assert instance.generations > 100_000 / 300 / POLLS_PER_GENERATION
+    assert (status.since - START).total_seconds() > 40_000
+    assert instance.generations > 40_000 / 300 / POLLS_PER_GENERATION
     calls = [name for name, _ in cluster.calls]
     assert calls.index("schedule_retry") > len(calls) - 1 - calls[::-1].index("cancel_job")
 
