@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | gpu | dist | conformance. Each does the set-up that it needs.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | simulate | gpu | dist | conformance. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/installed
 REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash gpu dist conformance constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash simulate gpu dist conformance constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -86,6 +86,12 @@ conformance: setup
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+
+# Weeks of the app under a virtual clock, each drawn from a seed. SEEDS=10000 for many from FIRST=1 on,
+# SEED=7 for one of them, told in full.
+simulate: setup
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),300)) \
+	    $(if $(FIRST),--first $(FIRST)) $(if $(PROCESSES),--processes $(PROCESSES))
 
 # Every version anew, for all the Pythons that are supported: by uv, which resolves for them at once.
 constraints:

@@ -24,7 +24,9 @@ PROGRESS_SECONDS = 30.0
 
 def main() -> int:
     """Run the command line; 1 when an invariant does not hold."""
-    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="make simulate", description=str(__doc__).partition("\n")[0]
+    )
     parser.add_argument("--seeds", type=int, default=100, help="how many weeks")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="only this one, told in full")

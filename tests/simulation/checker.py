@@ -230,8 +230,8 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
                         yield f"the marker is missing since {snapshot.at:.0f} s, without an alert"
                     continue
             yield (
-                f"what {partition or 'the zone'} held from {snapshot.at:.0f} s to {following:.0f} s "
-                f"was never frozen: {[blob.name for blob in blobs]}"
+                f"what {partition or 'the zone'} held from {snapshot.at:.0f} s to "
+                f"{following:.0f} s was never frozen: {[blob.name for blob in blobs]}"
             )
 
 

@@ -17,12 +17,14 @@ import contextvars
 import functools
 import heapq
 import itertools
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import greenlet
+
+from handlers.durable.bounded_call import TookTooLong
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 Result = TypeVar("Result")
@@ -112,7 +114,7 @@ class Scheduler(asyncio.AbstractEventLoop):
         self._suspend()
 
     def within(self, seconds: float, function: Callable[[], Result]) -> Result:
-        """As `handlers.messaging.message_outbox.within`: the call goes on when its time is over."""
+        """As `handlers.durable.bounded_call.within`: the call goes on when its time is over."""
         outcome: list[Callable[[], Result]] = []
         waiter = self._thread()
         is_waiting = True
@@ -136,7 +138,7 @@ class Scheduler(asyncio.AbstractEventLoop):
         self._suspend()
         is_waiting = False
         if not outcome:
-            raise TimeoutError
+            raise TookTooLong(f"no result within {seconds:g} s")
         return outcome[0]()
 
     def kill_threads(self) -> None:
@@ -180,9 +182,7 @@ class Scheduler(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(
-        self, coro: Coroutine[Any, Any, Result], **options: Any
-    ) -> asyncio.Task[Result]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, **options)
 
     def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -215,6 +215,31 @@ class Scheduler(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.faults.append(context)
+
+
+class VirtualBackground:
+    """In the place of `BackgroundThread`: runs jobs one after another in a thread of the host."""
+
+    def __init__(self, scheduler: Scheduler, note: Callable[[Exception], None]) -> None:
+        self._scheduler = scheduler
+        self._note = note
+        self._jobs: list[Callable[[], None]] = []
+        self._is_running = False
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        self._jobs.append(job)
+        if not self._is_running:
+            self._is_running = True
+            self._scheduler.spawn(self._run)
+        return True
+
+    def _run(self) -> None:
+        while self._jobs:
+            try:
+                self._jobs.pop(0)()
+            except Exception as error:  # noqa: BLE001 - the edge of the thread
+                self._note(error)
+        self._is_running = False
 
 
 class VirtualLock:

@@ -11,7 +11,7 @@ import functools
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -327,12 +327,8 @@ class TaskHub:
             self._deliver(parent.instance_id, parent.execution_id, effects.parent_event)
 
     def _renew(self, instance: HubInstance, next_input: str) -> None:
-        instance.execution = Execution(
-            **{
-                **vars(instance.execution),
-                "execution_id": self._next_execution(),
-                "input_json": next_input,
-            }
+        instance.execution = replace(
+            instance.execution, execution_id=self._next_execution(), input_json=next_input
         )
         instance.events, instance.memo, instance.cursor = [], {}, ReplayCursor()
         instance.activities.clear()

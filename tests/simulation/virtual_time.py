@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 from unittest import mock
 
 from handlers.configuration import configurations, pipeline_files
+from handlers.durable import activity_adapter
 from handlers.messaging import dead_letter_queue, message_outbox, retry_queue, service_bus
 from handlers.notifications import delivery
 from tests.simulation.fakes.azure_ml import modules
@@ -24,7 +25,7 @@ _modules = modules()
 @contextmanager
 def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None]:
     """Have the handlers live on a scheduler while the block lasts."""
-    clock = SimpleNamespace(now=lambda _: scheduler.now)
+    clock = SimpleNamespace(now=lambda tz: scheduler.now.astimezone(tz))  # noqa: PLW0108 - the time moves # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     time = SimpleNamespace(monotonic=scheduler.time)
     threads = SimpleNamespace(Lock=lambda: VirtualLock(scheduler))
     with ExitStack() as stack:
@@ -32,6 +33,7 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (retry_queue, "datetime", clock),
             (dead_letter_queue, "datetime", clock),
             (dead_letter_queue, "time", time),
+            (activity_adapter, "within", scheduler.within),
             (message_outbox, "within", scheduler.within),
             (service_bus, "threading", threads),
             (delivery, "post", receiver.post),

@@ -29,7 +29,7 @@ from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.host import Host
 from tests.simulation.network import Network
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import Scheduler, VirtualBackground
 from tests.simulation.story import (
     DAY,
     CancelRun,
@@ -236,7 +236,9 @@ class World:
             self.hub.terminate(run.id, "somebody wanted it so")
 
     async def _redrive(self) -> None:
-        answer = await http_api.redrive(self.host.clients, body=b'{"maximum": 100}')
+        answer = await http_api.redrive(
+            self.host.clients, body=b'{"maximum": 100}', now=self.scheduler.now
+        )
         assert answer.status == 200, answer
         self.redrives += 1
 
@@ -268,6 +270,9 @@ class World:
     def _take_event(self, event: Any) -> None:
         self.events.append((event.id, event.type))
 
+    def _note(self, error: Exception) -> None:
+        self.host.note(error)
+
     def _make_clients(self) -> Clients:
         clients = Clients(Settings(SETTINGS))
         ml = MLClient(self.workspace, self.network)
@@ -279,6 +284,7 @@ class World:
             service_bus=ServiceBusClient(self.broker, self.network, self.scheduler),
             event_grid=EventGridTopic(self.network, self._take_event),
             ml=ml,
+            background=VirtualBackground(self.scheduler, self._note),
         )
         return clients
 

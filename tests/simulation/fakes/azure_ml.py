@@ -162,9 +162,13 @@ class Computes:
         def effect() -> Any:
             cluster.provisioning_state = "Succeeded"
             self._clusters[cluster.name] = cluster
-            return SimpleNamespace(wait=lambda _: None, done=lambda: True)
+            return SimpleNamespace(wait=_wait, done=lambda: True)
 
         return self._call("put cluster", effect)
+
+
+def _wait(_seconds: float) -> None:
+    """The operation has ended."""
 
 
 def modules() -> dict[str, ModuleType]:

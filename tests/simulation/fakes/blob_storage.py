@@ -79,6 +79,10 @@ class Container:
         return found
 
 
+def _ignore(_container: str, _name: str, _blob: Blob | None) -> None:
+    """Nobody is told."""
+
+
 class StorageAccount:
     """What is kept, and who is told of changes."""
 
@@ -86,7 +90,7 @@ class StorageAccount:
         self._scheduler = scheduler
         self._writes = 0
         self.containers: dict[str, Container] = {}
-        self.on_change: Callable[[str, str, Blob | None], None] = lambda *_: None
+        self.on_change: Callable[[str, str, Blob | None], None] = _ignore
         """Called with container, name, and the blob as it is now."""
 
     def container(self, name: str) -> Container:

@@ -542,8 +542,8 @@ def test_a_redriven_run_tells_what_was_changed_and_has_its_own_number_of_attempt
     cluster = Cluster([(0, "running"), (60, "failed")])
     name = run_id("digits", DATASET.version, 4)
     given = RunInput(request=request).to_dict()
-    instance = cluster.simulation.start("retraining", name, given)
-    cluster.simulation.run()
+    instance = cluster.driver.start("retraining", name, given)
+    cluster.driver.run()
     # The pipeline allows three attempts, the redrive a fifth.
     (scheduled,) = cluster.requests("schedule_retry")
     assert scheduled.request == request.model_copy(update={"attempt": 5})

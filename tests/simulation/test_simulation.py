@@ -1,0 +1,65 @@
+"""The short form of `make simulate`, and what the long form found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.drawing import draw
+from tests.simulation.story import HOUR, Outage, Story, Upload
+from tests.simulation.task_hub import ExecutionMode
+from tests.simulation.trial import try_seed, try_story
+from tests.simulation.world import World
+
+# Name → a story that found something; docs/simulation.md tells what.
+KEPT = {
+    "events that Service Bus gave up on": Story(
+        seed=34,
+        zone="quiet",
+        reconcile_every=4 * HOUR,
+        items=(
+            Outage(service="blobs", at=HOUR, seconds=2 * HOUR),
+            *(Upload(at=HOUR + n, path=f"{n}.png", content=f"{n}") for n in range(3)),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_a_week_of_faults_ends_as_it_should(seed: int) -> None:
+    trial = try_seed(seed)
+    assert not trial.problems, str(trial)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_was_found_stays_mended(name: str) -> None:
+    trial = try_story(KEPT[name])
+    assert not trial.problems, str(trial)
+
+
+def left_behind(seed: int, execution: ExecutionMode = "resident") -> list[object]:
+    world = World(draw(seed), execution=execution)
+    world.run()
+    instances: list[object] = [
+        (
+            name,
+            instance.status,
+            instance.custom_status,
+            instance.output,
+            instance.generations,
+            instance.longest_history,
+            instance.last_updated_at,
+        )
+        for name, instance in world.hub.instances.items()
+    ]
+    return [*instances, world.network.operations, world.webhooks, world.events]
+
+
+def test_a_seed_gives_one_week() -> None:
+    assert left_behind(3) == left_behind(3)
+
+
+@pytest.mark.parametrize("execution", ["worker", "sdk"])
+def test_orchestrators_that_stay_in_memory_answer_as_replayed_ones(
+    execution: ExecutionMode,
+) -> None:
+    assert left_behind(5, execution) == left_behind(5)
