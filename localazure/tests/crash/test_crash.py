@@ -17,7 +17,7 @@ API = "/runtime/webhooks/durabletask"
 DEADLINE_SECONDS = 60.0
 
 
-def test_nothing_is_lost_in_twenty_deaths() -> None:
+def test_twenty_kills_lose_nothing() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "crash", "--kills", "20", "--seed", "7"],
         cwd=TESTS,

@@ -114,7 +114,7 @@ def test_each_fault_is_noticed(make: Callable[[], list[str]], words: str) -> Non
     assert any(words in fault for fault in make()), make()
 
 
-async def test_a_store_with_work_of_nobody_is_noticed(tmp_path: Path) -> None:
+async def test_pending_work_without_an_owner_is_noticed(tmp_path: Path) -> None:
     store = Store(tmp_path / "hub.db")
     activity = Activity(
         instance_id="i", execution_id="gone", event_id=0, name="step", input_json=None

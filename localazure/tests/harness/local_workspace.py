@@ -1,4 +1,4 @@
-"""What tests of the running workspace work with: parts as processes, an SDK client, a topic."""
+"""A running workspace for tests: parts as processes, an SDK client, a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.waiting import until
 from localazure.runtime.environment import Environment
 
 SDK_WARNINGS = pytest.mark.filterwarnings(
-    # azure-ai-ml's schemas use what marshmallow 4 will not have.
+    # azure-ai-ml's schemas use features that marshmallow 4 removes.
     "ignore::marshmallow.warnings.RemovedInMarshmallow4Warning"
 )
 
@@ -31,7 +31,7 @@ AZURE_ML = {
 
 @dataclass
 class EventGridTopic:
-    """Takes what is published to a topic, as Event Grid's publish endpoint answers it."""
+    """The publish endpoint of a topic; it keeps the published events."""
 
     port: int
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])

@@ -1,4 +1,4 @@
-"""`python -m localazure up` as its user and the machine's process table see it."""
+"""`python -m localazure up` as a process, with its parts in the process table."""
 
 from __future__ import annotations
 

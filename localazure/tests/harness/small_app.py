@@ -1,4 +1,4 @@
-"""The smallest app that has something of every part."""
+"""A small app that uses every part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 FUNCTION_APP = """
 import asyncio
+import contextlib
 import logging
+from pathlib import Path
 
 import azure.functions as func
 
@@ -21,8 +23,12 @@ def hello(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.route("slow", auth_level=func.AuthLevel.ANONYMOUS)
 async def slow(req: func.HttpRequest) -> func.HttpResponse:
+    # Ends when a file exists, at the latest after 5 s: a host that drains waits for 8 s.
     logging.warning("slow has begun")
-    await asyncio.sleep(3)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(5):
+            while not Path(req.params["until"]).exists():
+                await asyncio.sleep(0.05)
     return func.HttpResponse("done")
 
 
@@ -32,7 +38,7 @@ def never(timer: func.TimerRequest) -> None: ...
 
 
 def make_app(folder: Path) -> Path:
-    """The smallest app that has something of every part."""
+    """A small app that uses every part."""
     local = folder / "infra" / "local"
     local.mkdir(parents=True)
     (folder / "host.json").write_text('{"version": "2.0"}')

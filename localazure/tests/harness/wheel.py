@@ -84,7 +84,7 @@ class Installed:
 
 def _run(*command: str) -> str:
     environment = {**os.environ, "PYTHONPATH": ""}
-    # Tests before may have had this process trust the local cloud's own authority alone.
+    # Earlier tests may have set this process to trust the local certificate authority only.
     for variable in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         environment.pop(variable, None)
     if links := environment.get("PIP_FIND_LINKS"):

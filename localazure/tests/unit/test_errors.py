@@ -8,13 +8,13 @@ from localazure.errors import ConfigurationError, StartError, shown_without_trac
 
 
 @pytest.mark.parametrize("error", [StartError("mend it"), ConfigurationError("mend it")])
-def test_what_the_user_can_mend_is_the_last_word(error: Exception) -> None:
+def test_an_error_that_the_user_can_fix_has_no_traceback(error: Exception) -> None:
     with pytest.raises(SystemExit) as ending, shown_without_traceback("localazure: "):
         raise error
     assert ending.value.code == "localazure: mend it"  # the interpreter prints it, status 1
 
 
-def test_so_is_a_port_that_is_taken() -> None:
+def test_a_port_in_use_has_no_traceback() -> None:
     with (
         pytest.raises(SystemExit, match=r"7071 is in use: .* another port"),
         shown_without_traceback(),

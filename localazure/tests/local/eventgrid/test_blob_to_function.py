@@ -1,4 +1,4 @@
-"""The way of a blob: storage, Event Grid, a function."""
+"""From a blob to a function: storage, Event Grid, the Functions host."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_blob_that_lands_reaches_the_function_that_starts_later(
     application.router.add_post("/runtime/webhooks/EventGrid", on_event)
     runner = web.AppRunner(application, access_log=None)
     connection = environment.storage_connection_string()
-    # The order in which parts start does not matter: here it is the least handy one.
+    # The parts start in the least favourable order.
     async with (
         storage.serve(environment),
         ContainerClient.from_connection_string(connection, "landing") as landing,

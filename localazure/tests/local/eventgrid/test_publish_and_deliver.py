@@ -130,7 +130,7 @@ async def test_batches_when_asked_for(
     assert "cloudevents-batch" in receiver.requests[0][0]["Content-Type"]
 
 
-async def test_subscriptions_get_what_their_filters_want(
+async def test_subscriptions_get_the_events_that_match_their_filters(
     environment: Environment, configure: Any, webhook: Any, receiver: Any
 ) -> None:
     configure(
@@ -173,7 +173,7 @@ async def test_receiver_that_starts_later_costs_no_attempt(
     assert {h["aeg-delivery-count"] for h, _ in receiver.requests} == {"0"}
 
 
-async def test_nothing_is_delivered_to_a_webhook_that_does_not_agree(
+async def test_a_webhook_that_does_not_confirm_gets_no_events(
     environment: Environment, configure: Any, webhook: Any, receiver: Any
 ) -> None:
     receiver.agrees = False
@@ -225,7 +225,7 @@ async def test_function_is_delivered_to_with_name_and_key(
         ("?api-version=2018-01-01", "[" + " " * 2**20 + "]", "application/json", 413, "bytes"),
     ],
 )
-async def test_bad_requests_say_why(
+async def test_bad_requests_get_the_reason(
     environment: Environment, query: str, body: str, content_type: str, status: int, words: str
 ) -> None:
     url = environment.topic_endpoint("azure-ml") + query

@@ -19,7 +19,7 @@ from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
 
 with warnings.catch_warnings():
-    # The SDK defines schemas in ways that marshmallow announces the end of.
+    # The SDK defines schemas in ways that marshmallow deprecates.
     warnings.simplefilter("ignore")
     from azure.ai.ml import MLClient
     from azure.identity import DefaultAzureCredential
@@ -45,7 +45,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
             blobs,
             EventGridTopic(environment.ports.event_grid).open() as topic,
         ):
-            # Not before: it asks for the cloud's metadata when it is made.
+            # Created here, since its constructor requests the cloud's metadata.
             ml = MLClient(
                 DefaultAzureCredential(),
                 environment.subscription_id,

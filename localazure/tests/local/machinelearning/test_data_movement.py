@@ -1,4 +1,4 @@
-"""What moves between a job's folders and the blobs, against the real storage."""
+"""Uploads and downloads between a job's folders and blobs, with the real storage part."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def opened(store: BlobStore, target: BlobPath, folder: Path) -> OutputSync:
     return OutputSync(store, target, folder / "out", folder / "state" / "out.json")
 
 
-def test_a_file_that_is_being_written_is_left_for_later(
+def test_a_file_that_is_being_written_is_uploaded_later(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     sync = opened(store, target, tmp_path)
@@ -84,7 +84,7 @@ def test_a_file_that_changes_while_it_is_read_leaves_the_blob_as_it_was(
     assert content(store, target, "model") == b"b" * size
 
 
-def test_an_attempt_after_a_crash_keeps_what_the_one_before_left(
+def test_an_attempt_after_a_crash_keeps_the_outputs_of_the_previous_one(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     put(store, target, "theirs", b"1")
@@ -101,7 +101,7 @@ def test_an_attempt_after_a_crash_keeps_what_the_one_before_left(
     assert names(store, target) == ["ours", "theirs"]
 
 
-def test_what_was_deleted_there_is_gone_here(
+def test_files_of_deleted_blobs_are_deleted(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     put(store, target, "a", b"1")
@@ -158,7 +158,7 @@ def test_a_cached_file_that_was_tampered_with_is_fetched_again(
     assert (tmp_path / "two" / "a").read_bytes() == b"good"
 
 
-def test_a_single_blob_and_nothing_at_all(
+def test_a_single_blob_and_a_missing_one(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     put(store, target, "a.txt", b"1")

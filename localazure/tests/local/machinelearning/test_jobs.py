@@ -132,7 +132,7 @@ def test_an_output_of_one_job_is_an_input_of_the_next(local: Local) -> None:
     assert local.read_blob("azureml-blobstore", "azureml/second/copy/loss") == b"5"
 
 
-def test_an_output_shows_what_was_there_and_deletions_are_kept(local: Local) -> None:
+def test_an_output_starts_with_its_blobs_and_deletions_are_kept(local: Local) -> None:
     target = {"state": Output(path="azureml://datastores/landing/paths/state/", mode="rw_mount")}
     landing = local.blobs.get_container_client("landing")
     landing.upload_blob("state/old", b"1")
@@ -215,7 +215,7 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(local: Local) -> None:
     assert local.read_blob("azureml-blobstore", "azureml/dies/results/file") == b"saved\n"
 
 
-def test_a_cancelled_job_may_save_itself(local: Local) -> None:
+def test_a_cancelled_job_can_save_its_state(local: Local) -> None:
     submit(
         local,
         "cancelled",
@@ -237,7 +237,7 @@ def test_a_job_ends_at_its_timeout(local: Local) -> None:
     local.wait_for("late", "Canceled")
 
 
-def test_a_job_of_missing_data_fails_and_says_which(local: Local) -> None:
+def test_a_job_of_missing_data_fails_and_names_it(local: Local) -> None:
     missing = Input(type="uri_folder", path="azureml://datastores/landing/paths/nothing/")
     submit(local, "missing", "ls ${{inputs.data}}", inputs={"data": missing})
     local.wait_for("missing", "Failed")
@@ -263,7 +263,7 @@ def test_a_name_is_submitted_once(local: Local) -> None:
     assert [job.name for job in local.ml.jobs.list(tag="seen")] == ["once"]
 
 
-def test_what_cannot_run_is_refused(local: Local) -> None:
+def test_a_job_that_cannot_run_is_refused(local: Local) -> None:
     with pytest.raises(HttpResponseError, match=r"no output 'nothing'"):
         submit(local, "bad", "echo ${{outputs.nothing}}")
     with pytest.raises(ResourceNotFoundError, match="absent:1"):
@@ -293,7 +293,7 @@ def test_the_ranks_of_an_mpi_job_write_their_own_logs(local: Local) -> None:
         assert local.read_blob("azureml", path) == f"rank {rank} of 4\n".encode()
 
 
-def test_runs_are_told_of_in_events(local: Local) -> None:
+def test_runs_have_events(local: Local) -> None:
     submit(local, "told", "true", tags={"pipeline": "digits"})
     local.wait_for("told", "Completed")
 

@@ -1,4 +1,4 @@
-"""What survives when processes are killed: jobs, their outputs, and nothing else."""
+"""When processes are killed, jobs and their outputs survive, and no process is left."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def processes(local: Local, name: str) -> list[psutil.Process]:
     folder = local.environment.state.resolve() / "machinelearning" / "jobs" / name
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it may end between any two looks at it
+        with suppress(psutil.Error):  # it may end at any time
             mark = process.environ().get(FOLDER_VARIABLE)
             is_alive = process.status() != psutil.STATUS_ZOMBIE
             if mark is not None and Path(mark) == folder and is_alive:
@@ -165,7 +165,7 @@ def test_nothing_is_left_when_workspace_and_runner_are_killed_at_once(local: Loc
     assert_resumed(local, "both")
 
 
-def test_a_workspace_that_is_stopped_takes_its_jobs_along(local: Local) -> None:
+def test_a_stopped_workspace_ends_its_processes_and_resumes_its_jobs(local: Local) -> None:
     start(local, "stopped", "dedicated")
     with restarting(local.workspace, signal.SIGTERM):
         assert not processes(local, "stopped")

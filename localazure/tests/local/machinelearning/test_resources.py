@@ -57,7 +57,7 @@ def test_the_workspace_is_found_and_no_other(local: Local) -> None:
         other.compute.get("cpu")
 
 
-def test_only_bearers_of_a_token_pass(local: Local) -> None:
+def test_requests_need_a_token(local: Local) -> None:
     url = f"{local.environment.azure_ml_url}/subscriptions/x"
     for headers in ({}, {"Authorization": "Bearer a.b.c"}, {"Authorization": "Basic eDp5"}):
         response = requests.get(url, headers=headers, timeout=10)
@@ -66,7 +66,7 @@ def test_only_bearers_of_a_token_pass(local: Local) -> None:
         assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_only_who_knows_the_header_gets_a_token(local: Local) -> None:
+def test_a_token_needs_the_identity_header(local: Local) -> None:
     url = f"http://127.0.0.1:{local.environment.ports.identity}/msi/token?resource=https://x"
     response = requests.get(url, headers={"X-IDENTITY-HEADER": "guessed"}, timeout=10)
     assert response.status_code == 401
@@ -185,7 +185,7 @@ def test_a_cluster_grows_for_a_job_and_shrinks_to_nothing(local: Local) -> None:
         local.ml.compute.get("elastic")
 
 
-def test_a_deleted_cluster_takes_its_jobs_along(local: Local) -> None:
+def test_jobs_of_a_deleted_cluster_fail(local: Local) -> None:
     local.ml.compute.begin_create_or_update(cluster("short-lived")).result()
     for name in ("runs", "queued"):
         job = command(
@@ -221,7 +221,7 @@ def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
             local.ml.compute.begin_create_or_update(refused).result()
 
 
-def test_what_is_not_covered_says_so(local: Local) -> None:
+def test_operations_that_are_not_covered_are_refused(local: Local) -> None:
     token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
     workspace = local.ml.workspaces.get(local.environment.workspace).id
     response = requests.get(

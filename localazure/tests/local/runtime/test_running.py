@@ -1,4 +1,4 @@
-"""A runtime that is up: its endpoints, its sockets, a second one beside it, parts that die."""
+"""A running runtime: its endpoints, its sockets, a second one on the same state, dying parts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_functions_in_error_are_named(runtime: Runtime) -> None:
     assert runtime.output.count(fault) == 1
 
 
-def test_endpoints_tell_how_to_reach_every_part(endpoints: dict[str, Any]) -> None:
+def test_endpoints_describe_every_part(endpoints: dict[str, Any]) -> None:
     assert endpoints.keys() == {
         *("functions", "blob", "queue", "table", "service_bus", "event_grid", "azure_ml"),
         "app_settings",
@@ -75,13 +75,13 @@ def test_endpoints_tell_how_to_reach_every_part(endpoints: dict[str, Any]) -> No
     assert endpoints["app_settings"]["News__endpoint"] == endpoints["event_grid"]["endpoint"]
 
 
-def test_the_app_answers_those_who_have_its_key(endpoints: dict[str, Any]) -> None:
+def test_the_app_requires_its_key(endpoints: dict[str, Any]) -> None:
     assert hello(endpoints, endpoints["functions"]["function_key"]) == (200, b"hello")
     assert hello(endpoints, "no key")[0] == 401
 
 
 @pytest.mark.parametrize("name", ["endpoints.json", "environment.json", "ca/ca-key.pem"])
-def test_what_holds_secrets_is_its_owners_alone(runtime: Runtime, name: str) -> None:
+def test_files_with_secrets_are_readable_by_their_owner_only(runtime: Runtime, name: str) -> None:
     assert stat.S_IMODE((runtime.state / name).stat().st_mode) == 0o600
 
 

@@ -16,7 +16,7 @@ from harness.service_bus_handlers import Handlers
 from localazure.runtime.environment import Environment
 from localazure.servicebus import serve
 
-# Short times, so that tests can wait for what time decides.
+# Short times, so that tests can wait for locks and messages to expire.
 CONFIG = {
     "UserConfig": {
         "Namespaces": [

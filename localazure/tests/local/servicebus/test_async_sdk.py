@@ -151,7 +151,7 @@ async def test_clients_outlive_a_restart_of_the_broker(running: Any, handlers: H
     assert locked.sequence_number == kept.sequence_number
     await asyncio.to_thread(running.stop)
     await asyncio.to_thread(running.start)
-    # The lock did not survive, the count of failed deliveries did.
+    # Locks do not survive a restart, delivery counts do.
     (again,) = await receiver.receive_messages(1, max_wait_time=WAIT_SECONDS)
     assert (str(again), again.delivery_count) == ("kept", 1)
     await receiver.complete_message(again)
@@ -160,7 +160,7 @@ async def test_clients_outlive_a_restart_of_the_broker(running: Any, handlers: H
     assert await complete_all(receiver, 1) == ["scheduled"]
     await sender.send_messages(ServiceBusMessage("after"))
     (after,) = await receiver.receive_messages(1, max_wait_time=WAIT_SECONDS)
-    # Numbers go on where they were, though every message is gone.
+    # Sequence numbers continue although no message is left.
     assert (after.sequence_number or 0) > (again.sequence_number or 0) + 2
     await receiver.complete_message(after)
 

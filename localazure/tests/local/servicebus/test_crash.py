@@ -1,4 +1,4 @@
-"""kill -9 of the broker's process under load: nothing acknowledged is lost or comes back."""
+"""kill -9 of the broker under load: no acknowledged message is lost or delivered again."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SENDERS = 3
 
 
 class Load:
-    """Senders and a receiver that note what was acknowledged, until the broker is gone."""
+    """Senders and a receiver that record acknowledged messages until the broker dies."""
 
     def __init__(self, environment: Environment) -> None:
         self._connection_string = environment.service_bus_connection_string
         self.sent: set[str] = set()
         self.completed: set[str] = set()
         self.in_doubt: set[str] = set()
-        """Completed, and the broker died before it could say so."""
+        """Completed, but the broker died before it acknowledged that."""
 
     def _client(self) -> ServiceBusClient:
         return ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
@@ -80,10 +80,10 @@ class Load:
 @pytest.fixture(autouse=True)
 def _collect_leaked_sockets() -> Iterator[None]:
     yield
-    gc.collect()  # here, and not in a test that has nothing to do with them
+    gc.collect()  # here, not during another test
 
 
-async def test_kill_9_under_load_loses_and_resurrects_nothing(
+async def test_kill_9_under_load_loses_no_message_and_delivers_none_again(
     tmp_path: Path, make_environment: Any
 ) -> None:
     environment: Environment = make_environment(tmp_path)

@@ -39,7 +39,7 @@ from harness.service_bus_handlers import (
 from localazure.runtime.environment import Environment
 
 
-def test_a_message_arrives_with_all_that_was_set(handlers: Handlers) -> None:
+def test_a_message_arrives_with_all_its_fields(handlers: Handlers) -> None:
     sent = ServiceBusMessage(
         b"\x00body\xff",
         message_id="id-1",
@@ -311,7 +311,7 @@ def test_large_bodies_pass_and_too_large_ones_are_refused(handlers: Handlers) ->
     receive_all(handlers.receiver("plain"), 1)
 
 
-def test_prefetch_takes_ahead_and_closing_gives_back(
+def test_prefetched_messages_are_released_on_close(
     client: ServiceBusClient, handlers: Handlers
 ) -> None:
     handlers.sender("plain").send_messages([ServiceBusMessage(str(n)) for n in range(30)])
@@ -362,7 +362,7 @@ def namespace_of(environment: Environment) -> str:
     return f"127.0.0.1:{environment.ports.service_bus}"
 
 
-def test_a_wrong_key_and_a_malformed_token_let_nobody_in(environment: Environment) -> None:
+def test_a_wrong_key_and_a_malformed_token_are_refused(environment: Environment) -> None:
     def intrude(credential: Any) -> None:
         options: Any = {"use_tls": False, "retry_total": 0}
         with ServiceBusClient(namespace_of(environment), credential, **options) as stranger:
@@ -377,7 +377,7 @@ def test_a_wrong_key_and_a_malformed_token_let_nobody_in(environment: Environmen
         assert isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError)
 
 
-def test_a_jwt_lets_in_until_it_expires(environment: Environment, handlers: Handlers) -> None:
+def test_a_jwt_authorizes_until_it_expires(environment: Environment, handlers: Handlers) -> None:
     options: Any = {"use_tls": False, "retry_total": 0}
     credential: Any = Token(jwt.encode({"exp": 9_999_999_999}, "k" * 32))
     with ServiceBusClient(namespace_of(environment), credential, **options) as guest:

@@ -1,4 +1,4 @@
-"""kill -9 of the part, of Azurite, and of both: what was acknowledged stays, events included."""
+"""kill -9 of the part, of Azurite, and of both: acknowledged changes and their events are kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_events_wait_for_event_grid_over_restarts(
             await container.upload_blob("early", b"x")
             azurite = azurite_of(environment)
         part.end(signal.SIGKILL)
-    # Nobody was there to end it but the kernel.
+    # Only the kernel could end it.
     await asyncio.to_thread(psutil.wait_procs, [azurite], 10)
     assert not azurite.is_running()
     with PartProcess("storage", environment.state):

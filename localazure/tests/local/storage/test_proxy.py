@@ -1,4 +1,4 @@
-"""The proxy forwards everything untouched: the same requests, directly and through it."""
+"""The proxy changes nothing: the same requests, directly and through it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_head_and_get_answer_as_azurite_does(
                     found.append((response.status, headers, len(await response.read())))
             direct, proxied = found
             if method == "GET" and direct[0] == 404:
-                # aiohttp and Azurite differ in how an error's length is told.
+                # aiohttp and Azurite send the length of an error in different ways.
                 assert (proxied[0], proxied[2]) == (direct[0], direct[2])
             else:
                 assert proxied == direct
@@ -102,7 +102,7 @@ async def test_chunked_body_and_expect_continue(
     url = URL(sas_url(container, "chunked", storage.ports.blob), encoded=True)
     headers = {"x-ms-blob-type": "BlockBlob"}
     async with aiohttp.ClientSession() as session:
-        # Put Blob needs a Content-Length: what Azurite says to a chunked one, the proxy says.
+        # Put Blob needs a Content-Length: the proxy forwards Azurite's answer to a chunked one.
         async with session.put(url, data=pieces(), headers=headers) as response:
             chunked = response.status
         direct = URL(sas_url(container, "chunked", storage.ports.azurite_blob), encoded=True)
@@ -123,7 +123,7 @@ async def test_metadata_and_account_operations(service: BlobServiceClient) -> No
         await container.delete_container()
 
 
-async def test_client_that_breaks_off_leaves_no_blob_and_no_event(
+async def test_an_aborted_upload_leaves_no_blob_and_no_event(
     storage: Environment, container: ContainerClient
 ) -> None:
     path = sas_url(container, "broken", storage.ports.blob).partition(str(storage.ports.blob))[2]

@@ -1,6 +1,6 @@
-"""The delivery worker against a real store and an endpoint that is told what to answer.
+"""The delivery worker with a real store and an endpoint with scripted answers.
 
-The clock is the test's: days of the retry schedule pass in no time.
+The clock is virtual: days of the retry schedule take no time.
 """
 
 from __future__ import annotations

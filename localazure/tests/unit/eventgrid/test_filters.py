@@ -43,7 +43,7 @@ def matches(filter_: Filter, **changes: Any) -> bool:
     return filter_.matches({**EVENT, **changes}, Schema.EVENT_GRID)
 
 
-def test_no_filter_wants_everything() -> None:
+def test_an_empty_filter_matches_everything() -> None:
     assert matches(Filter())
 
 

@@ -54,7 +54,7 @@ def test_verdicts(status: int) -> None:
         assert outcome.text
 
 
-def test_busy_endpoints_are_given_time() -> None:
+def test_busy_endpoints_get_longer_delays() -> None:
     schedule, source = RetrySchedule(), random.Random(1)
     assert schedule.delay_seconds(1, judge(503, webhook=True), source) >= 30
     assert schedule.delay_seconds(1, judge(408, webhook=True), source) >= 120

@@ -50,7 +50,7 @@ event_grid_events = st.fixed_dictionaries(
 
 
 @given(event_grid_events)
-def test_to_cloud_events_and_back_is_the_same_event(event: dict[str, Any]) -> None:
+def test_conversion_to_cloud_events_and_back_changes_nothing(event: dict[str, Any]) -> None:
     assert check_event_grid(event, 0) == event
     cloud = convert(event, Schema.EVENT_GRID, Schema.CLOUD_EVENTS, published=NOW)
     assert check_cloud_event(cloud, 0) == cloud
@@ -58,11 +58,11 @@ def test_to_cloud_events_and_back_is_the_same_event(event: dict[str, Any]) -> No
 
 
 @given(event_grid_events)
-def test_same_schema_is_left_alone(event: dict[str, Any]) -> None:
+def test_an_event_of_the_same_schema_is_not_changed(event: dict[str, Any]) -> None:
     assert convert(event, Schema.EVENT_GRID, Schema.EVENT_GRID, published=NOW) is event
 
 
-def test_cloud_event_without_options_gets_what_the_other_schema_needs() -> None:
+def test_a_minimal_cloud_event_gets_the_fields_of_the_other_schema() -> None:
     event = convert(CLOUD, Schema.CLOUD_EVENTS, Schema.EVENT_GRID, published=NOW)
     assert check_event_grid(event, 0)["eventTime"] == "2026-08-08T05:00:00Z"
     assert (event["subject"], event["dataVersion"]) == ("", "")
@@ -105,7 +105,7 @@ def test_cloud_event_error_names_index_and_attribute(change: dict[str, Any], fie
 
 
 @given(json_values)
-def test_anything_is_an_event_or_an_invalid_event(value: object) -> None:
+def test_arbitrary_values_are_events_or_raise_invalid_event(value: object) -> None:
     for check in (check_event_grid, check_cloud_event):
         with pytest.raises(InvalidEvent):
             check(value, 0)

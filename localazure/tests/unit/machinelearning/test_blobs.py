@@ -28,7 +28,7 @@ def answered(status: int) -> HttpResponseError:
         (AzureError("other"), False),
     ],
 )
-def test_what_is_worth_a_retry(error: AzureError, *, expected: bool) -> None:
+def test_transient_errors_are_repeated(error: AzureError, *, expected: bool) -> None:
     assert is_transient(error) is expected
 
 
@@ -40,7 +40,7 @@ class Clock:
         self.now += seconds
 
 
-def test_it_persists_while_storage_is_away() -> None:
+def test_calls_are_repeated_while_storage_is_unavailable() -> None:
     clock = Clock()
     left = [answered(503)] * 8
 
@@ -53,7 +53,7 @@ def test_it_persists_while_storage_is_away() -> None:
     assert clock.now == pytest.approx(0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6.4 + 10 + 10)
 
 
-def test_it_gives_up_when_the_time_is_up_or_the_answer_is_final() -> None:
+def test_repetition_ends_at_the_deadline_or_with_a_final_error() -> None:
     clock = Clock()
 
     def away() -> None:

@@ -14,6 +14,6 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "2M", "P1M", "P1Y", "PT-1S", "120"])
-def test_what_is_no_duration_is_named(text: str) -> None:
+def test_an_invalid_duration_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="ISO 8601"):
         parse_seconds(text)

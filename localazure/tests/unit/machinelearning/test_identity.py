@@ -24,7 +24,7 @@ def test_a_token_is_good_until_it_expires(resource: str) -> None:
         ISSUER.check(token, now=expires_on)
 
 
-def test_a_token_for_something_else_is_refused() -> None:
+def test_a_token_for_another_resource_is_refused() -> None:
     token, _ = ISSUER.issue("https://storage.azure.com", now=0)
     with pytest.raises(InvalidTokenError, match=r"storage\.azure\.com"):
         ISSUER.check(token, now=1)
@@ -38,6 +38,6 @@ def test_a_token_of_another_state_folder_is_refused() -> None:
 
 
 @given(st.text())
-def test_any_text_is_refused_without_repeating_it(text: str) -> None:
+def test_arbitrary_tokens_are_refused_and_not_quoted(text: str) -> None:
     with pytest.raises(InvalidTokenError, match=r"^the token was not issued by this localazure$"):
         ISSUER.check(text, now=1)

@@ -15,7 +15,7 @@ def test_a_value_is_not_expanded_again() -> None:
     assert expand("${{inputs.a}}", inputs={"a": "${{inputs.a}}"}, outputs={}) == "${{inputs.a}}"
 
 
-def test_an_optional_block_is_there_when_all_its_inputs_are() -> None:
+def test_an_optional_block_is_kept_if_all_its_inputs_are_given() -> None:
     text = "t $[[--a ${{inputs.a}} --b ${{inputs.b}}]] $[[--c ${{inputs.c}}]]"
     assert expand(text, inputs={"a": "1", "c": "3"}, outputs={}) == "t  --c 3"
 

@@ -71,7 +71,7 @@ def test_one_process_without_distribution(tmp_path: Path) -> None:
     assert process.environment["OMP_NUM_THREADS"] == "8"
 
 
-def test_nothing_of_this_machine_s_secrets_is_passed_on(tmp_path: Path) -> None:
+def test_secrets_of_this_machine_are_not_passed_on(tmp_path: Path) -> None:
     (process,) = plan(tmp_path)
     assert process.environment["HOME"] == "/home/me"
     assert "AZURE_CLIENT_SECRET" not in process.environment

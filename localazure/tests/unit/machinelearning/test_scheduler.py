@@ -53,7 +53,7 @@ def test_a_job_gets_new_nodes_once_they_are_provisioned() -> None:
     assert [node.job for node in ready.nodes] == ["a", "a"]
 
 
-def test_idle_nodes_go_after_the_idle_time_down_to_the_minimum() -> None:
+def test_idle_nodes_are_removed_after_the_idle_time_down_to_the_minimum() -> None:
     nodes = tuple(
         Node(cluster="cpu", number=number, state=NodeState.IDLE, since=0) for number in range(3)
     )
@@ -62,14 +62,14 @@ def test_idle_nodes_go_after_the_idle_time_down_to_the_minimum() -> None:
     assert len(schedule([cluster(min_nodes=1)], nodes, [], 10).nodes) == 1
 
 
-def test_a_lower_maximum_takes_idle_nodes_at_once() -> None:
+def test_a_lower_maximum_removes_idle_nodes_at_once() -> None:
     nodes = tuple(
         Node(cluster="cpu", number=number, state=NodeState.IDLE, since=0) for number in range(3)
     )
     assert len(schedule([cluster(max_nodes=1)], nodes, [], 1).nodes) == 1
 
 
-def test_a_large_job_is_not_starved_but_one_that_can_never_fit_holds_nobody_up() -> None:
+def test_a_large_job_is_not_starved_and_one_that_cannot_fit_blocks_no_other() -> None:
     nodes = (Node(cluster="cpu", number=0, state=NodeState.IDLE, since=0),)
     assert schedule([cluster()], nodes, [job("large", 2), job("small")], 1).started == ()
     assert schedule([cluster()], nodes, [job("never", 5), job("small")], 1).started == ("small",)
@@ -87,7 +87,7 @@ def test_jobs_of_a_deleted_cluster_are_orphaned() -> None:
     assert schedule([], (), [job("a")], 0).orphaned == ("a",)
 
 
-def test_a_preempted_node_goes_with_the_attempt_that_ran_on_it() -> None:
+def test_a_preempted_node_is_removed_with_its_attempt() -> None:
     nodes = (
         Node(cluster="cpu", number=0, state=NodeState.RUNNING, since=0, job="a"),
         Node(cluster="cpu", number=1, state=NodeState.PREEMPTED, since=1, job="a"),
@@ -166,7 +166,7 @@ class Scheduling(RuleBasedStateMachine):
             assert {node.state for node in mine} <= {NodeState.RUNNING, NodeState.PREEMPTED}
 
     @invariant()
-    def nodes_are_distinct_and_free_ones_belong_to_nobody(self) -> None:
+    def nodes_are_distinct_and_idle_ones_have_no_job(self) -> None:
         assert len({(node.cluster, node.number) for node in self.nodes}) == len(self.nodes)
         for node in self.nodes:
             if node.state in {NodeState.IDLE, NodeState.PREPARING}:

@@ -26,7 +26,7 @@ def test_the_last_plan_makes_the_blobs_equal(
 
 
 @given(synced=FILES, previous=FILES, current=FILES)
-def test_what_moved_between_two_scans_is_left_for_later(
+def test_a_file_that_changed_between_two_scans_is_uploaded_later(
     synced: dict[str, FileState],
     previous: dict[str, FileState],
     current: dict[str, FileState],
@@ -35,7 +35,7 @@ def test_what_moved_between_two_scans_is_left_for_later(
     for path in (*plan.uploads, *plan.deletions):
         assert previous.get(path) == current.get(path)
     assert not {path for path in plan.uploads if synced.get(path) == current[path]}
-    # What stood still for two scans is not left out for ever.
+    # A file that did not change for two scans is uploaded.
     again = plan_sync(synced=synced, previous=current, current=current, is_final=False)
     assert again == plan_sync(synced=synced, previous=current, current=current, is_final=True)
 
@@ -47,7 +47,7 @@ def test_a_file_that_was_replaced_by_one_of_the_same_size_and_time_is_uploaded()
 
 
 @given(current=FILES)
-def test_files_go_up_in_the_order_in_which_they_were_written(
+def test_files_are_uploaded_in_the_order_in_which_they_were_written(
     current: dict[str, FileState],
 ) -> None:
     plan = plan_sync(synced={}, previous={}, current=current, is_final=True)

@@ -47,7 +47,7 @@ def test_the_server_certificate_is_for_loopback_and_signed_by_the_ca(
     assert [str(name) for name in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
 
 
-def test_keys_are_their_owner_s_only(environment: Environment) -> None:
+def test_keys_are_readable_by_their_owner_only(environment: Environment) -> None:
     files = ensure_certificates(environment)
     for key in (files.ca_key, files.server_key):
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -71,7 +71,7 @@ def test_a_server_certificate_near_its_end_is_renewed_under_the_same_ca(
     assert files.server.read_bytes() != server
 
 
-def test_what_a_crash_left_half_made_is_made_again(environment: Environment) -> None:
+def test_incomplete_files_of_a_crash_are_replaced(environment: Environment) -> None:
     files = ensure_certificates(environment)
     server = files.server.read_bytes()
     files.server_key.unlink()
@@ -81,7 +81,7 @@ def test_what_a_crash_left_half_made_is_made_again(environment: Environment) -> 
     assert files.ca.read_bytes() in files.bundle.read_bytes()
 
 
-def test_many_may_ask_at_once(environment: Environment) -> None:
+def test_concurrent_calls_agree(environment: Environment) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(ensure_certificates, [environment] * 8))
     assert len({files.ca.read_bytes() for files in made}) == 1

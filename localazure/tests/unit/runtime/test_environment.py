@@ -20,7 +20,7 @@ def test_it_is_read_back_as_it_was_saved(environment: Environment) -> None:
     assert Environment.load(environment.state) == environment
 
 
-def test_its_keys_are_its_owners_alone_even_over_an_open_file(environment: Environment) -> None:
+def test_the_saved_file_is_readable_by_its_owner_only(environment: Environment) -> None:
     environment.state.mkdir()
     (environment.state / "environment.json").write_text("{}")
     environment.save()
@@ -28,7 +28,7 @@ def test_its_keys_are_its_owners_alone_even_over_an_open_file(environment: Envir
     assert [file.name for file in environment.state.iterdir()] == ["environment.json"]
 
 
-def test_nothing_was_ever_started(tmp_path: Path) -> None:
+def test_an_unused_state_folder_has_no_environment(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Environment.load(tmp_path)
 
@@ -40,7 +40,7 @@ def test_the_default_base_gives_functions_the_port_of_func() -> None:
     assert len(set(ports.values())) == len(ports)
 
 
-def test_every_key_is_drawn_by_itself() -> None:
+def test_every_key_is_drawn_independently() -> None:
     drawn = [*dataclasses.astuple(Keys.draw()), *dataclasses.astuple(Keys.draw())]
     assert len(set(drawn)) == len(drawn)
     assert all(len(key) >= 43 for key in drawn)  # 256 bits in base64
@@ -63,7 +63,7 @@ def test_connection_strings_have_the_parts_that_the_sdks_read(environment: Envir
     assert f"SharedAccessKey={environment.keys.service_bus};" in bus
 
 
-def test_only_the_direct_way_to_blobs_goes_past_the_proxy(environment: Environment) -> None:
+def test_only_the_direct_connection_string_bypasses_the_proxy(environment: Environment) -> None:
     direct = environment.storage_connection_string(direct=True)
     assert "BlobEndpoint=http://127.0.0.1:7083/" in direct
     assert "QueueEndpoint=http://127.0.0.1:7081/" in direct

@@ -71,7 +71,7 @@ def by_the_supervisors_death(lifeline: Pipe) -> None:
     [by_signal(signal.SIGTERM), by_signal(signal.SIGINT), by_the_supervisors_death],
     ids=["SIGTERM", "SIGINT", "end of stdin"],
 )
-async def test_a_part_tells_that_it_is_ready_and_ends_gracefully(
+async def test_a_part_reports_that_it_is_ready_and_ends_gracefully(
     environment: Environment, lifeline: Pipe, ready: int, end: Callable[[Pipe], None]
 ) -> None:
     part = Part()
@@ -84,7 +84,7 @@ async def test_a_part_tells_that_it_is_ready_and_ends_gracefully(
     assert part.story == ["came up on 7071", "made everything durable"]
 
 
-async def test_what_stdin_says_is_no_end(
+async def test_data_on_stdin_does_not_end_a_part(
     environment: Environment, lifeline: Pipe, ready: int
 ) -> None:
     part = Part()
@@ -97,7 +97,7 @@ async def test_what_stdin_says_is_no_end(
     await living
 
 
-async def test_alone_a_part_does_not_read_its_stdin(
+async def test_without_a_supervisor_a_part_does_not_read_stdin(
     environment: Environment, lifeline: Pipe
 ) -> None:
     os.close(lifeline[1])  # as under `< /dev/null`
@@ -112,7 +112,7 @@ async def test_alone_a_part_does_not_read_its_stdin(
 
 
 @pytest.mark.usefixtures("lifeline")
-async def test_a_part_that_cannot_come_up_tells_nobody_that_it_is_ready(
+async def test_a_part_that_cannot_start_does_not_report_that_it_is_ready(
     environment: Environment, ready: int
 ) -> None:
     @contextlib.asynccontextmanager

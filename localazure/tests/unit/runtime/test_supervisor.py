@@ -125,7 +125,7 @@ async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> 
 async def test_a_successor_waits_for_the_parts_of_an_owner_that_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    # What a part inherits: the same lock, through a descriptor of its own.
+    # A part inherits the lock through a descriptor of its own.
     async with lock_state(tmp_path, said.append) as lock:
         inherited = os.dup(lock)
     monkeypatch.setattr(supervisor, "is_alive", _nobody)
@@ -139,7 +139,7 @@ async def test_a_successor_waits_for_the_parts_of_an_owner_that_was_killed(
         assert said == [f"process {os.getpid()} was killed; waiting for its parts to end"]
 
 
-async def test_it_does_not_wait_for_ever(
+async def test_the_wait_for_an_owner_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     monkeypatch.setattr(supervisor, "is_alive", _nobody)

@@ -215,7 +215,9 @@ async def test_locks_end_with_the_broker_and_counts_do_not(world: World) -> None
     assert amqp_message.parse(again[1]).header.delivery_count == 1
 
 
-async def test_what_expires_while_the_broker_is_down_is_found_at_its_start(world: World) -> None:
+async def test_messages_that_expire_while_the_broker_is_down_are_found_at_its_start(
+    world: World,
+) -> None:
     await world.broker.send(world.entity("short"), [message("old"), message("new", ttl_ms=50)])
     await world.stop()
     world.now_ms += 100
@@ -224,7 +226,7 @@ async def test_what_expires_while_the_broker_is_down_is_found_at_its_start(world
     assert world.receive("short").bodies == []
 
 
-async def test_forwarding_goes_all_the_way(world: World) -> None:
+async def test_forwarding_follows_every_hop(world: World) -> None:
     await world.broker.send(world.entity("forwarding"), [message("1")])
     await world.broker.send(world.entity("t"), [message("2")])
     assert world.receive("q", credit=9).bodies == [b"1", b"2"]
@@ -245,7 +247,7 @@ async def test_scheduled_messages_get_their_place_when_due(world: World) -> None
     assert amqp_message.parse(receiver.got[0][1]).annotations["x-opt-enqueued-time"] == due_ms
 
 
-async def test_taken_messages_are_gone_before_they_are_handed_over(world: World) -> None:
+async def test_deleted_messages_are_gone_before_they_are_delivered(world: World) -> None:
     queue = world.entity("q")
     await world.broker.send(queue, [message("1"), message("2")])
     taker = Receiver(2, receives_and_deletes=True)
@@ -256,7 +258,7 @@ async def test_taken_messages_are_gone_before_they_are_handed_over(world: World)
     assert world.broker.peek(queue.active, 1, 10) == []
 
 
-async def test_a_taken_message_stays_if_that_cannot_be_written(
+async def test_a_message_stays_if_its_deletion_cannot_be_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = world.entity("q")
@@ -370,7 +372,7 @@ async def test_management_requests_end_to_end(world: World) -> None:
         ),
     ],
 )
-async def test_requests_that_cannot_be_carried_out(
+async def test_invalid_requests_are_refused(
     world: World, operation: str, body: Any, expected: tuple[int, str]
 ) -> None:
     assert (await Manager(world).ask(operation, body))[:2] == expected

@@ -31,7 +31,7 @@ def token_of(claims: dict[str, Any]) -> str:
     return jwt.encode(claims, "k" * 32)
 
 
-def test_a_signature_opens_its_resource_until_it_expires() -> None:
+def test_a_signature_authorizes_its_resource_until_it_expires() -> None:
     authorization = Authorization(KEY)
     authorization.put_token("sb://host/Topic/Subscriptions/a", sas("sb://host/topic"), NOW_SECONDS)
     assert authorization.allows("topic/subscriptions/a", NOW_SECONDS)
@@ -41,7 +41,7 @@ def test_a_signature_opens_its_resource_until_it_expires() -> None:
     assert not authorization.allows("topic", NOW_SECONDS)
 
 
-def test_a_signature_for_the_namespace_opens_everything() -> None:
+def test_a_signature_for_the_namespace_authorizes_everything() -> None:
     authorization = Authorization(KEY)
     authorization.put_token("sb://host:1/queue", sas("sb://host:1/"), NOW_SECONDS)
     assert authorization.allows("queue", NOW_SECONDS)
@@ -73,7 +73,7 @@ def test_invalid_tokens_have_a_reason_that_does_not_quote_them(token: str, reaso
     assert not authorization.allows("queue", NOW_SECONDS)
 
 
-def test_a_json_web_token_opens_what_it_was_put_for() -> None:
+def test_a_json_web_token_authorizes_its_entity() -> None:
     authorization = Authorization(KEY)
     authorization.put_token("sb://host/queue", token_of({"exp": 2000}), NOW_SECONDS)
     assert authorization.allows("queue", NOW_SECONDS)
@@ -91,13 +91,16 @@ def test_a_json_web_token_opens_what_it_was_put_for() -> None:
         (b"\xff\0\xff\0\xff", False),
     ],
 )
-def test_sasl_plain_with_the_key_opens_everything(response: bytes, is_authenticated: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+def test_sasl_plain_with_the_key_authorizes_everything(
+    response: bytes,
+    is_authenticated: bool,  # noqa: FBT001 - pytest gives it by name
+) -> None:
     authorization = Authorization(KEY)
     assert authorization.authenticate("PLAIN", response) == is_authenticated
     assert authorization.allows("anything", NOW_SECONDS) == is_authenticated
 
 
-def test_other_mechanisms_leave_it_to_tokens() -> None:
+def test_other_mechanisms_require_tokens() -> None:
     authorization = Authorization(KEY)
     assert authorization.authenticate("ANONYMOUS", b"")
     assert not authorization.allows("queue", NOW_SECONDS)

@@ -113,7 +113,7 @@ def test_a_mechanism_that_was_not_offered_is_refused() -> None:
     assert peer.reads()[-1] == p.SaslOutcome(1)
 
 
-def test_a_wrong_protocol_header_is_told_the_right_one() -> None:
+def test_a_wrong_protocol_header_is_answered_with_the_right_one() -> None:
     peer = Peer()
     assert isinstance(peer.receives(b"AMQP\x00\x00\x09\x01")[0], Closed)
     assert peer.reads() == [frames.SASL_HEADER]
@@ -140,7 +140,9 @@ def test_open_begin_and_close_are_answered() -> None:
     "performative",
     [p.Attach("l", 0, role=False), p.End(), p.Detach(0), p.SaslInit("PLAIN")],
 )
-def test_what_the_state_does_not_allow_closes_the_connection(performative: p.Composite) -> None:
+def test_a_frame_that_the_state_does_not_allow_closes_the_connection(
+    performative: p.Composite,
+) -> None:
     peer = Peer()
     peer.receives(frames.AMQP_HEADER)
     (event,) = peer.sends(performative)
@@ -150,7 +152,7 @@ def test_what_the_state_does_not_allow_closes_the_connection(performative: p.Com
     assert peer.connection.is_closed
 
 
-def test_a_message_is_received_settled_and_paid_with_credit() -> None:
+def test_a_message_is_received_and_settled_and_uses_credit() -> None:
     peer = Peer()
     peer.opens()
     link = peer.attaches(receives=False)
@@ -180,7 +182,7 @@ def test_credit_is_renewed_when_half_is_used_and_answered() -> None:
     assert [(flow.delivery_count, flow.link_credit) for flow in flows] == [(501, 501)]
 
 
-def test_transfers_of_one_message_are_put_together_and_aborted_ones_dropped() -> None:
+def test_transfers_of_one_message_are_joined_and_aborted_ones_dropped() -> None:
     peer = Peer()
     peer.opens()
     peer.attaches(receives=False)
@@ -191,7 +193,7 @@ def test_transfers_of_one_message_are_put_together_and_aborted_ones_dropped() ->
     assert (event.delivery_id, event.payload) == (2, b"cdef")
 
 
-def test_a_message_over_the_limit_is_rejected_and_the_link_lives_on() -> None:
+def test_a_message_over_the_limit_is_rejected_and_the_link_stays_open() -> None:
     peer = Peer()
     peer.opens()
     peer.attaches(receives=False)
@@ -237,7 +239,7 @@ def test_the_peers_window_holds_transfers_back_until_it_opens() -> None:
     assert [payload for _, payload in peer.reads_payloads()] == [b"\x02", b"\x03"]
     peer.sends(p.Detach(0, closed=True))
     peer.sends(p.Flow(FIRST_OUTGOING_ID + 4, 2, 0, 100))
-    assert peer.reads_payloads() == []  # the link is gone, so is what waited
+    assert peer.reads_payloads() == []  # the link and its waiting messages are gone
 
 
 def test_the_own_window_is_renewed_before_it_closes() -> None:
@@ -310,7 +312,7 @@ def test_a_refused_link_has_no_ends_and_is_detached() -> None:
     assert peer.reads() == []
 
 
-def test_the_end_of_a_session_detaches_and_late_frames_are_passed_over() -> None:
+def test_the_end_of_a_session_detaches_and_late_frames_are_ignored() -> None:
     peer = Peer()
     peer.opens()
     link = peer.attaches(receives=True)
@@ -397,7 +399,7 @@ def test_a_message_right_behind_a_refused_attach_gets_the_error_of_the_link() ->
     assert not peer.connection.is_closed
 
 
-def test_a_message_on_a_link_that_nobody_accepted_closes_the_connection() -> None:
+def test_a_message_on_a_link_that_is_not_accepted_closes_the_connection() -> None:
     peer = Peer()
     peer.opens()
     *_, closed = peer.receives(attach_and_transfer())

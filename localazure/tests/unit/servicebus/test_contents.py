@@ -1,4 +1,4 @@
-"""Messages between the wire and the store, and the filters that look into them."""
+"""Messages between the wire and the store, and filters on them."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_arbitrary_payloads_parse_or_raise_the_typed_error(payload: bytes) -> No
     "payload",
     [b"x", section(0x79, 1), section(0x70, {}), section(0x72, []), section(0x73, [1] * 20)],
 )
-def test_what_is_no_message_is_refused(payload: bytes) -> None:
+def test_malformed_messages_are_refused(payload: bytes) -> None:
     with pytest.raises(DecodeError):
         contents.parse(payload)
 

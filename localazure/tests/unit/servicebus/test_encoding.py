@@ -166,7 +166,7 @@ def test_not_a_number_comes_back() -> None:
         (uuid.UUID(int=1), "98" + "00" * 15 + "01"),
     ],
 )
-def test_encodings_are_the_standards(value: Any, data: str) -> None:
+def test_encodings_match_the_standard(value: Any, data: str) -> None:
     assert encode(value).hex() == data
 
 
@@ -204,6 +204,6 @@ def test_values_without_an_encoding_are_refused(value: Any, reason: str) -> None
         (b"\x73\x00\x11\x00\x00", "no Unicode character"),
     ],
 )
-def test_malformed_bytes_say_what_is_wrong(data: bytes, reason: str) -> None:
+def test_malformed_bytes_raise_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(DecodeError, match=reason):
         decode(data)

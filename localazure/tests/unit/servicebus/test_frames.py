@@ -139,7 +139,7 @@ def test_omitted_fields_read_as_their_defaults() -> None:
     assert opened.max_frame_size == 2**32 - 1
 
 
-def test_a_symbolic_descriptor_is_as_good_as_the_code() -> None:
+def test_a_symbolic_descriptor_equals_its_code() -> None:
     assert p.from_described(Described(Symbol("amqp:end:list"), [])) == p.End()
 
 
@@ -171,7 +171,7 @@ def test_fields_that_do_not_fit_are_refused(fields: list[Any], reason: str) -> N
         (b"\x00\x00\x00\x08\x02\x07\x00\x00", "unknown type 7"),
     ],
 )
-def test_a_stream_that_cannot_be_cut_says_why(data: bytes, reason: str) -> None:
+def test_a_malformed_stream_raises_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(FramingError, match=reason):
         decode_all(data, forever(8))
 

@@ -42,7 +42,7 @@ def make_queue(
     )
 
 
-def test_messages_are_handed_out_by_number_whatever_the_order_they_came_in() -> None:
+def test_messages_are_delivered_by_number_independent_of_arrival() -> None:
     queue = make_queue()
     for number in (3, 1, 2):
         queue.add(Entry(number))
@@ -59,7 +59,7 @@ def test_an_abandoned_message_is_next_again() -> None:
     transition = queue.settle(lock.token, Event.ABANDON, 1)
     assert transition.action is Action.RETURN
     assert transition.is_durable
-    assert len(queue) == 1  # in transition it belongs to nobody
+    assert len(queue) == 1  # during a transition the queue does not have it
     queue.add(transition.after)
     again = queue.lock_next(2)
     assert again is not None
@@ -76,7 +76,7 @@ def test_releasing_counts_nothing_and_needs_no_commit() -> None:
     assert not transition.is_durable
 
 
-def test_a_lock_ends_when_its_time_is_up_and_renewing_moves_that() -> None:
+def test_a_lock_expires_and_can_be_renewed() -> None:
     queue = make_queue()
     queue.add(Entry(1))
     lock = queue.lock_next(0)
@@ -120,7 +120,7 @@ def test_a_dead_letter_queue_never_gives_up_on_a_message() -> None:
 @pytest.mark.parametrize(
     ("dead_letters_expired", "action"), [(True, Action.DEAD_LETTER), (False, Action.REMOVE)]
 )
-def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, action: Action) -> None:  # noqa: FBT001 - pytest gives it by name
+def test_an_expired_message_is_not_delivered(dead_letters_expired: bool, action: Action) -> None:  # noqa: FBT001 - pytest gives it by name
     queue = make_queue(dead_letters_expired=dead_letters_expired)
     queue.add(Entry(1, expires_ms=10))
     queue.add(Entry(2, MessageState.DEFERRED, expires_ms=10))
@@ -130,7 +130,7 @@ def test_an_expired_message_is_not_handed_out(dead_letters_expired: bool, action
     assert len(queue) == 0
 
 
-def test_a_locked_message_outlives_its_time_until_it_is_back() -> None:
+def test_a_locked_message_expires_when_its_lock_ends() -> None:
     queue = make_queue()
     queue.add(Entry(1, expires_ms=10))
     lock = queue.lock_next(0)
@@ -153,7 +153,7 @@ def test_a_scheduled_message_waits_and_is_due() -> None:
         queue.cancel(1)
 
 
-def test_the_table_covers_whatever_the_queue_does() -> None:
+def test_the_table_covers_every_transition() -> None:
     """Receivers decide on locked messages only; the clock and schedules on the others."""
     settlements = {Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.DEFER, Event.DEAD_LETTER}
     locked = {event for availability, event in RULES if availability is Availability.LOCKED}
@@ -300,7 +300,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now_ms += elapsed_ms
         for queue in (self.queue, self.dead):
             pending = [queue.advance(self.now_ms)]
-            while pending[-1]:  # what came back may have expired meanwhile
+            while pending[-1]:  # a returned message may have expired meanwhile
                 for transition in pending[-1]:
                     self._apply(queue, transition)
                 pending.append(queue.advance(self.now_ms))

@@ -152,7 +152,7 @@ async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[
         (None, False, "amqp:not-allowed"),
     ],
 )
-async def test_links_that_lead_nowhere(
+async def test_links_to_invalid_addresses_are_refused(
     client: Session,
     address: str | None,
     receives: bool,  # noqa: FBT001 - pytest gives it by name
@@ -256,7 +256,7 @@ async def test_garbage_is_answered_with_a_close_and_the_end_of_the_socket(client
     assert client.wire.is_closed
 
 
-async def test_messages_of_an_entity_that_is_configured_no_more_are_kept_and_told(
+async def test_messages_of_a_removed_entity_are_kept_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database(tmp_path / "servicebus.db", store.MIGRATIONS)

@@ -82,7 +82,7 @@ class Gate:
         self._is_open.set()
 
 
-async def test_what_was_awaited_is_durable(database: Database, path: Path) -> None:
+async def test_an_awaited_transaction_is_durable(database: Database, path: Path) -> None:
     assert await database.write(note("first")) == 1
     assert words(path) == ["first"]
     assert [row["word"] for row in database.read("SELECT word FROM notes")] == ["first"]
@@ -94,12 +94,12 @@ async def test_a_burst_shares_one_commit_in_the_order_of_its_calls(
     gate = Gate()
     calls = [database.write(gate), *(database.write(note(str(number))) for number in range(200))]
     tasks = [asyncio.create_task(call) for call in calls]
-    await asyncio.sleep(0)  # every call has handed its transaction in
+    await asyncio.sleep(0)  # every call has submitted its transaction
     gate.open()
     results = await asyncio.gather(*tasks)
     assert results[1:] == list(range(1, 201))
     assert words(path) == [str(number) for number in range(200)]
-    assert gate.commits <= 2  # at most the gate's own, and one for all that came meanwhile
+    assert gate.commits <= 2  # at most the first one's own, and one for all later ones
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,7 +120,7 @@ async def test_a_failing_transaction_does_not_touch_its_neighbours(
     assert words(path) == [str(n) for n, fail in enumerate(fails) if not fail]
 
 
-async def test_an_error_of_sqlite_is_its_callers_own(database: Database, path: Path) -> None:
+async def test_an_error_of_sqlite_is_raised_in_its_caller(database: Database, path: Path) -> None:
     outcomes = await asyncio.gather(
         *(database.write(note(word)) for word in ("a", "a", "b")), return_exceptions=True
     )
@@ -128,7 +128,7 @@ async def test_an_error_of_sqlite_is_its_callers_own(database: Database, path: P
     assert words(path) == ["a", "b"]
 
 
-async def test_close_finishes_what_was_handed_in(path: Path) -> None:
+async def test_close_finishes_pending_transactions(path: Path) -> None:
     database = Database(path, MIGRATIONS)
     gate = Gate()
     tasks = [
@@ -144,7 +144,7 @@ async def test_close_finishes_what_was_handed_in(path: Path) -> None:
     assert (await asyncio.gather(*tasks))[1:] == [1, 2, 3]
 
 
-async def test_a_caller_that_gave_up_does_not_disturb_the_others(
+async def test_a_cancelled_caller_does_not_disturb_the_others(
     database: Database, path: Path
 ) -> None:
     gate = Gate()
@@ -156,11 +156,11 @@ async def test_a_caller_that_gave_up_does_not_disturb_the_others(
     gate.open()
     await asyncio.gather(held, patient)
     assert impatient.cancelled()
-    # Handed in is handed in: its transaction was under way with the others.
+    # The transaction was already submitted with the others.
     assert words(path) == ["impatient", "patient"]
 
 
-def test_writes_of_a_loop_that_is_gone_do_not_stop_the_writer(path: Path) -> None:
+def test_writes_of_a_closed_loop_do_not_stop_the_writer(path: Path) -> None:
     database = Database(path, MIGRATIONS)
     gate = Gate()
 
@@ -190,7 +190,7 @@ def test_commits_are_synced_and_readers_do_not_wait(path: Path) -> None:
     assert modes == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}  # 2 is FULL
 
 
-def test_migrations_run_once_each_and_keep_what_is_there(path: Path) -> None:
+def test_migrations_run_once_each_and_keep_the_rows(path: Path) -> None:
     path.parent.mkdir()
     connection = connect(path)
     try:
@@ -219,7 +219,7 @@ async def test_a_file_has_one_owner(path: Path) -> None:
     second.close()
 
 
-async def test_a_closed_database_says_so(path: Path) -> None:
+async def test_a_closed_database_raises(path: Path) -> None:
     database = Database(path, MIGRATIONS)
     database.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
@@ -231,22 +231,22 @@ def test_a_damaged_file_is_named(path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
     with pytest.raises(DatabaseUnusable, match=r"notes\.db is damaged .*: move it away"):
         Database(path, MIGRATIONS)
-    assert path.read_bytes().startswith(b"this is no database")  # nothing was thrown away
+    assert path.read_bytes().startswith(b"this is no database")  # no row was lost
 
 
-def test_a_file_of_a_later_version_is_left_alone(path: Path) -> None:
+def test_a_file_of_a_later_version_is_not_changed(path: Path) -> None:
     Database(path, (*MIGRATIONS, "ALTER TABLE notes ADD COLUMN colour TEXT")).close()
     with pytest.raises(DatabaseUnusable, match="has schema 2, and this version knows 1"):
         Database(path, MIGRATIONS)
 
 
-def test_a_failed_start_leaves_the_file_to_others(path: Path) -> None:
+def test_a_failed_start_releases_the_file(path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
         Database(path, ("no SQL",))
     Database(path, MIGRATIONS).close()
 
 
-async def test_the_patient_share_the_commit_of_the_next(database: Database, path: Path) -> None:
+async def test_patient_transactions_share_the_next_commit(database: Database, path: Path) -> None:
     gate = Gate()
     gate.open()
     await database.write(gate)  # counts from here on
@@ -255,15 +255,17 @@ async def test_the_patient_share_the_commit_of_the_next(database: Database, path
     assert await database.write(note("5")) == 6
     assert all(future.done() for future in patient)
     assert words(path) == [str(number) for number in range(6)]
-    assert gate.commits - before <= 2  # the writer may have woken up at the first of them
+    assert gate.commits - before <= 2  # the writer may have started with the first of them
 
 
-async def test_patience_ends_by_itself(database: Database, path: Path) -> None:
+async def test_a_patient_transaction_is_committed_after_its_delay(
+    database: Database, path: Path
+) -> None:
     assert await database.submit(note("lone"), is_patient=True) == 1
     assert words(path) == ["lone"]
 
 
-async def test_close_does_not_forget_the_patient(path: Path) -> None:
+async def test_close_commits_patient_transactions(path: Path) -> None:
     database = Database(path, MIGRATIONS)
     database.submit(note("patient"), is_patient=True)
     database.close()

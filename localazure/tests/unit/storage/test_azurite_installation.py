@@ -55,7 +55,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-def test_azurite_is_fetched_once_and_says_what_and_where(machine: Machine) -> None:
+def test_azurite_is_fetched_once_and_the_user_is_notified(machine: Machine) -> None:
     machine.install("npm", INSTALLS)
     machine.fetch()
     machine.fetch()
@@ -80,7 +80,7 @@ def test_a_failed_fetch_leaves_nothing(machine: Machine, npm: str, message: str)
         find_entry()
 
 
-def test_a_fetch_that_was_killed_is_done_anew(machine: Machine) -> None:
+def test_a_killed_fetch_is_repeated(machine: Machine) -> None:
     machine.install("npm", INSTALLS)
     folder = Installation.find().folder
     half = folder.with_name(f"{folder.name}.partial") / "node_modules" / "half"
@@ -146,7 +146,7 @@ def test_node_of_the_wheel_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_node() == node
 
 
-def test_a_machine_without_node_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_without_node_names_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_name: str) -> None:
         return None
 

@@ -10,7 +10,7 @@ DELETE = Operation(Api.DELETE_BLOB, "/a/c/b", "")
 BEFORE = Properties("0x1", "text/plain", 3, "BlockBlob")
 
 
-async def test_intents_outlive_the_process_until_settled(tmp_path: Path) -> None:
+async def test_intents_survive_the_process_until_they_are_replaced(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox.db")
     put, delete = await outbox.intend([(PUT, None), (DELETE, BEFORE)])
     outbox.close()
@@ -22,7 +22,7 @@ async def test_intents_outlive_the_process_until_settled(tmp_path: Path) -> None
     outbox.close()
 
 
-async def test_sequence_goes_on_over_restarts_and_never_back(tmp_path: Path) -> None:
+async def test_sequence_numbers_rise_across_restarts(tmp_path: Path) -> None:
     seen: list[str] = []
     for _ in range(3):
         outbox = Outbox(tmp_path / "outbox.db")
