@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +13,12 @@ import aiohttp
 
 from localazure.errors import StartError, shown_without_traceback
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
-from localazure.runtime.environment import LOOPBACK, Environment, has_app
+from localazure.runtime.environment import (
+    LOOPBACK,
+    RUN_ACTIVITIES_TWICE,
+    Environment,
+    has_app,
+)
 from localazure.runtime.function_errors import function_errors
 from localazure.runtime.supervisor import DEFAULT_PORT_BASE, Options, find_config, running
 from localazure.storage.azurite_installation import ensure_azurite
@@ -23,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     parsed = _parser().parse_args(arguments)
     parsed.arguments = arguments
+    if getattr(parsed, "run_activities_twice", False):
+        os.environ[RUN_ACTIVITIES_TWICE] = "true"  # the host reads it, be it a process of its own
     try:
         with shown_without_traceback("localazure: "):
             return asyncio.run(parsed.run(parsed))
@@ -58,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "APP/.localazure/config)",
     )
     up.add_argument("--app-settings", type=Path, help="(default: DIR/app-settings.json)")
+    _add_run_twice(up)
     up.set_defaults(run=_up)
 
     start = commands.add_parser(
@@ -90,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--cors-credentials", action="store_true", help="with --cors: and may send cookies"
     )
+    _add_run_twice(start)
     start.set_defaults(run=_start)
 
     fetch = commands.add_parser(
@@ -97,6 +107,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     fetch.set_defaults(run=_fetch)
     return parser
+
+
+def _add_run_twice(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--run-activities-twice",
+        action="store_true",
+        help="run each activity that succeeded once more and take the second result, as Azure may "
+        f"after it lost a worker (the same as the app setting {RUN_ACTIVITIES_TWICE}=true)",
+    )
 
 
 def _options(parsed: argparse.Namespace) -> Options:
@@ -187,7 +206,7 @@ async def _start(parsed: argparse.Namespace) -> int:
         except ValueError as error:
             raise StartError(f"--cors: {error}") from None
     with ends_soon_after(within_seconds=LAST_SECONDS):
-        await start_host(
+        is_recycled = await start_host(
             app,
             port=parsed.port,
             state=state,
@@ -195,6 +214,8 @@ async def _start(parsed: argparse.Namespace) -> int:
             only=parsed.functions,
             cors=cors,
         )
+        if is_recycled:  # from within the block: a thread of the app may block its end
+            os.execv(sys.executable, [sys.executable, "-m", "localazure", *parsed.arguments])  # noqa: S606 - this very command, again
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -44,6 +45,7 @@ from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.listeners import Surroundings
 from localazure.functions.triggers.timer import trigger as timer_trigger
 from localazure.functions.worker.invocation import Invoker
+from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.sqlite.database import Database
 
@@ -105,7 +107,12 @@ class Host:
             send_output=self._outputs.send,
             chance=random.Random(),  # noqa: S311 - jitter is no secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
+            on_timeout=self._recycle,
         )
+        self.on_recycle: Callable[[], None] | None = None
+        """Called when the process is to be started anew: a function exceeded functionTimeout."""
+        self.is_recycled = False
+        """Whether it was."""
         self._is_ready = asyncio.Event()
         self._is_draining = False
         try:
@@ -176,8 +183,13 @@ class Host:
         self._is_ready.set()
 
     async def stop(self, drain_seconds: float) -> None:
-        """Take nothing new, let what runs finish within the time, and close."""
+        """Take nothing new, let what runs finish within the time, and close.
+
+        A host that is recycled waits for nothing: the worker of the real host is killed.
+        """
         self._is_draining = True
+        if self.is_recycled:
+            drain_seconds = 0.0
         deadline = asyncio.get_running_loop().time() + drain_seconds
         await asyncio.gather(*(listener.stop() for listener in self._triggers.listeners))
 
@@ -185,7 +197,7 @@ class Host:
             return max(deadline - asyncio.get_running_loop().time(), 0.0)
 
         # First those that may still use their durable client, then the engine itself.
-        if not await self.invoker.drain(left()):
+        if not await self.invoker.drain(left()) and not self.is_recycled:
             _LOG.warning("functions still run after %.0f s; they are cut off", drain_seconds)
         if self._durable is not None:
             await self._durable.stop(left())
@@ -205,6 +217,15 @@ class Host:
             route_prefix=self._options.http.route_prefix,
             colours=colours,
         )
+
+    def _recycle(self) -> None:
+        if self.on_recycle is not None and not self.is_recycled:
+            self.is_recycled = True
+            _LOG.error(
+                "a function exceeded functionTimeout: the process is recycled, and what else it "
+                "runs is cut off, as on Azure"
+            )
+            self.on_recycle()
 
     def _client_binding(self) -> str:
         assert self._durable is not None
@@ -341,7 +362,11 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     ) as host:
         _LOG.info("%s", host.list_functions())
         _spare_collector()
+        # As by the supervisor: the part closes everything, then tells how it ended.
+        host.on_recycle = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
         yield
+    if host.is_recycled:
+        sys.exit(RECYCLE_STATUS)
 
 
 async def start_host(
@@ -352,8 +377,11 @@ async def start_host(
     enable_auth: bool = False,
     only: Sequence[str] = (),
     cors: CorsPolicy | None = None,
-) -> None:
+) -> bool:
     """Run an app alone until SIGTERM or SIGINT, as `func start` does.
+
+    Returns:
+        Whether the process is to be started anew, because a function exceeded functionTimeout.
 
     Args:
         app: folder with host.json and function_app.py.
@@ -389,7 +417,9 @@ async def start_host(
             sys.stdout.write(f"Keys: {state / 'keys.json'}\n")
         sys.stdout.flush()
         _spare_collector()
+        host.on_recycle = stop.set
         await stop.wait()
+    return host.is_recycled
 
 
 def _spare_collector() -> None:

@@ -16,6 +16,9 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # Between the end of a drain (8 s) and SIGKILL, which Docker sends 10 s after SIGTERM.
 LAST_SECONDS = 1.0
 
+RECYCLE_STATUS = 75
+"""Exit status of a process that asks to be started again at once (EX_TEMPFAIL of sysexits.h)."""
+
 
 def die_with_parent() -> Callable[[], None]:
     """A `preexec_fn`: the kernel kills the child when this process dies, even by kill -9.
@@ -71,6 +74,9 @@ def ends_soon_after(*, within_seconds: float) -> Generator[None]:
     try:
         yield
         status = 0
+    except SystemExit as ending:
+        status = ending.code if isinstance(ending.code, int) else 1
+        raise
     finally:
         timer = threading.Timer(within_seconds, os._exit, (status,))
         timer.daemon = True

@@ -26,6 +26,9 @@ STORAGE_KEY = (
 )
 SERVICE_BUS_KEY_NAME = "RootManageSharedAccessKey"
 
+RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
+"""App setting: each activity that succeeded is run once more, as Azure may after a lost worker."""
+
 STORAGE_TOPIC = "storage"
 AZURE_ML_TOPIC = "azure-ml"
 

@@ -29,7 +29,7 @@ import psutil
 
 from localazure.errors import StartError
 from localazure.processes import owner_lock
-from localazure.processes.lifetime import end
+from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
@@ -307,14 +307,18 @@ async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) ->
     while True:
         began = time.monotonic()
         status = await part.ended()
-        if time.monotonic() - began > HEALTHY_AFTER_SECONDS:
+        is_recycled = status == RECYCLE_STATUS
+        if is_recycled or time.monotonic() - began > HEALTHY_AFTER_SECONDS:
             deaths = 0
         if deaths == len(RESTART_PAUSES_SECONDS):
             raise StartError(f"{part.name} keeps dying:\n{part.log_tail()}")
-        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        notify(f"{part.name} ended ({how}): starting it again")
-        await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
-        deaths += 1
+        if is_recycled:
+            notify(f"{part.name}: a function exceeded functionTimeout; its process is recycled")
+        else:
+            how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+            notify(f"{part.name} ended ({how}): starting it again")
+            await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
+            deaths += 1
         try:
             await _start(part, notify)
         except StartError as error:

@@ -61,7 +61,8 @@ async def test_start_on_a_live_id_and_on_a_finished_one(tmp_path: Path) -> None:
     assert status.historyEvents[1]["Result"] == 2
 
 
-@pytest.mark.parametrize("bad", ["@entity@like", "x" * 101, "a%23b"])
+# The SDK's client does not quote an id.
+@pytest.mark.parametrize("bad", ["@entity@like", "x" * 101, "a%23b", "a/b", "a?b", "a%0ab"])
 async def test_instance_ids_that_azure_refuses(tmp_path: Path, bad: str) -> None:
     async with running(make_app(), tmp_path) as hub:
         with pytest.raises(Exception, match="nstance IDs must"):
@@ -394,3 +395,12 @@ async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
             assert answer.status == 200
         async with http.get(f"{url}?returnInternalServerErrorOnFailure=true") as answer:
             assert answer.status == 500
+
+
+async def test_an_event_in_an_unknown_charset_is_a_bad_request(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as client:
+        url = f"{hub.base_url}/durabletask/instances/one/raiseEvent/go"
+        headers = {"Content-Type": "application/json; charset=klingon"}
+        async with client.post(url, data=b"1", headers=headers) as response:
+            assert response.status == 400
+            assert "klingon" in (await response.json())["ExceptionMessage"]

@@ -79,16 +79,34 @@ async def test_an_entity_keeps_its_state(running_app: Any) -> None:
                 await asyncio.sleep(0.02)
 
 
-async def test_orchestrators_do_not_queue_behind_blocking_activities(running_app: Any) -> None:
-    async with running_app("durable", PYTHON_THREADPOOL_THREAD_COUNT="2") as (_, client):
+async def test_orchestrators_queue_behind_blocking_activities(running_app: Any) -> None:
+    async with running_app("durable", PYTHON_THREADPOOL_THREAD_COUNT="2") as (host, client):
         crowded = asyncio.create_task(outcome(client, "/api/start/crowded"))
-        # Three activities block on two threads, yet another orchestration runs to its end.
-        status = await outcome(client, "/api/start/echo?input=anyone")
-        assert status["output"] == "anyone"
-        assert not crowded.done()
-        async with client.get("/api/release") as response:
+        # Three activities want two threads: nothing else runs until one of them is released.
+        while host.invoker.waiting_for_threads < 1:
+            await asyncio.sleep(0.01)
+        echo = asyncio.create_task(outcome(client, "/api/start/echo?input=anyone"))
+        while host.invoker.waiting_for_threads < 2:
+            await asyncio.sleep(0.01)
+        assert not echo.done()
+        async with client.get("/api/release") as response:  # async: it needs no thread
             assert response.status == 200
+        assert (await echo)["output"] == "anyone"
         assert (await crowded)["output"] == "through"
+
+
+async def test_activities_run_twice_where_the_setting_says_so(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running_app("durable", LOCALAZURE_RUN_ACTIVITIES_TWICE="true") as (_, client):
+        await outcome(client, "/api/start/greetings?input=you")
+        failing = await outcome(client, "/api/start/failing")
+    lines = [one.getMessage() for one in caplog.records if one.name == "localazure.functions"]
+    assert len([one for one in lines if one.startswith("Executed 'greet' (Succeeded")]) == 2
+    # A failure was recorded: what happened before it cannot be told from a second run.
+    assert len([one for one in lines if one.startswith("Executed 'fail' (Failed")]) == 1
+    assert "ValueError: no x" in str(failing["output"])
 
 
 async def test_an_orchestration_outlives_the_host(running_app: Any) -> None:

@@ -214,3 +214,38 @@ async def test_a_change_restarts_the_host(
         write("return 'two, mended'")
         await until_it_says("two, mended")
         assert watching.end() == 0
+
+
+async def test_a_timeout_recycles_the_process(
+    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
+) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "host.json").write_text('{"version": "2.0", "functionTimeout": "00:00:01"}')
+    (app / "function_app.py").write_text(
+        "import time, uuid\n"
+        "import azure.functions as func\n"
+        "app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n"
+        "PROCESS = str(uuid.uuid4())\n"
+        "@app.route()\ndef process(req: func.HttpRequest) -> str:\n    return PROCESS\n"
+        "@app.route()\ndef slow(req: func.HttpRequest) -> str:\n    time.sleep(600)\n"
+    )
+    command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
+    url = f"http://127.0.0.1:{free_port}"
+    with python(*command) as host:
+        async with aiohttp.ClientSession() as client:
+            await until_up(client, url)
+            async with client.get(f"{url}/api/process") as response:
+                before = await response.text()
+            async with client.get(f"{url}/api/slow") as response:
+                assert response.status == 500
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                after = before
+                while after == before:
+                    await until_up(client, url)
+                    with contextlib.suppress(aiohttp.ClientError):
+                        async with client.get(f"{url}/api/process") as response:
+                            after = await response.text() if response.status == 200 else before
+        assert host.end() == 0
+    assert "'slow' ran longer than host.json's functionTimeout of 0:00:01" in host.output
+    assert host.output.count("the process is recycled") == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localazure.errors import StartError
+from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.runtime import supervisor
 from localazure.runtime.environment import Ports
 from localazure.runtime.supervisor import (
@@ -153,3 +154,21 @@ async def test_the_wait_for_an_owner_is_bounded(
 
 def _nobody(_: int) -> bool:
     return False
+
+
+async def test_a_recycled_process_is_started_at_once_and_as_often_as_it_asks(
+    tmp_path: Path, pauses: list[float], said: list[str]
+) -> None:
+    class Recycled(DyingPart):
+        async def ended(self) -> int:
+            status = await super().ended()
+            return RECYCLE_STATUS if self.starts else status
+
+    rounds = 3 * len(supervisor.RESTART_PAUSES_SECONDS)
+    part = Recycled(tmp_path, [STARTS] * rounds + [FAILS])
+    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
+    while part.starts:
+        await asyncio.sleep(0)
+    keeping.cancel()
+    assert [pause for pause in pauses if pause] == []
+    assert len([line for line in said if "its process is recycled" in line]) == rounds + 1

@@ -14,6 +14,7 @@ from localazure.functions.durable.api.links import Links
 from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.runtime.payloads import PayloadLimits
 from localazure.functions.durable.runtime.task_hub import TaskHub
 from localazure.functions.durable.store.store import Store
 
@@ -54,8 +55,14 @@ class DurableExtension:
     ) -> None:
         self._known = KnownFunctions()
         self._store = Store(database_path)
+        payloads = PayloadLimits(options.payload_limit_bytes)
         self._dispatcher = Dispatcher(
-            store=self._store, invoke=invoke, known=self._known, options=options, clock=clock
+            store=self._store,
+            invoke=invoke,
+            known=self._known,
+            options=options,
+            clock=clock,
+            payloads=payloads,
         )
         self._links = Links(base_url=base_url, hub_name=options.hub_name, system_key=system_key)
         self._api = HttpApi(
@@ -65,6 +72,7 @@ class DurableExtension:
                 known=self._known,
                 options=options,
                 clock=clock,
+                payloads=payloads,
             ),
             links=self._links,
             opens_webhook=opens_webhook or _opened_by(system_key),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from localazure import limits
 from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
 
 _logger = logging.getLogger(__name__)
@@ -21,7 +22,6 @@ DEFAULT_HTTP_POLLING_MILLISECONDS = 30_000
 # Known to the real host and without meaning on one machine: neither used nor warned about.
 _WITHOUT_LOCAL_MEANING = frozenset(
     {
-        "storageProvider",
         "tracing",
         "notifications",
         "useGracefulShutdown",
@@ -48,6 +48,10 @@ class DurableOptions:
     version_match_strategy: MatchStrategy = MatchStrategy.CURRENT_OR_OLDER
     version_failure_strategy: FailureStrategy = FailureStrategy.REJECT
     http_polling_milliseconds: int = DEFAULT_HTTP_POLLING_MILLISECONDS
+    payload_limit_bytes: int | None = None
+    """Of an input, output or event; None where large ones are moved to blobs (Azure Storage)."""
+    runs_activities_twice: bool = False
+    """Whether an activity that succeeded is run again, as after a lost worker."""
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
@@ -64,6 +68,10 @@ class DurableOptions:
                 wait: Any = value.get("defaultAsyncRequestSleepTimeMilliseconds")  # pyright: ignore[reportUnknownVariableType] - JSON
                 if wait is not None:
                     parsed["http_polling_milliseconds"] = _positive("httpSettings", wait)
+            elif key == "storageProvider" and isinstance(value, Mapping):
+                provider: Any = value.get("type")  # pyright: ignore[reportUnknownVariableType] - JSON
+                if str(provider).casefold() == "azuremanaged":
+                    parsed["payload_limit_bytes"] = limits.DURABLE_SCHEDULER_PAYLOAD.value
             elif key in _SETTINGS:
                 field, convert = _SETTINGS[key]
                 parsed[field] = convert(f"extensions.durableTask.{key}", value)

@@ -1,16 +1,13 @@
 """Runs one function once: decodes its trigger, calls it, encodes and sends what it gave.
 
-Where a function runs:
+Where a function runs, as in the real worker:
 
 * `async def` on the event loop.
-* Synchronous functions in a pool of threads, of the size that PYTHON_THREADPOOL_THREAD_COUNT says.
-* Entities in a pool of their own: they may block, but must not queue behind activities.
-* Orchestrators on the event loop's thread. On Azure they share the pool of the synchronous
-  functions, so blocking activities stall all replay. A replay is short and CPU-bound: a thread
-  would win no parallelism, but add two hand-overs of the GIL to each episode (a chain of five
-  activities at best took 11.0 ms so, 12.3 ms with a thread, on 2 cores). The price: an
-  orchestrator that blocks (which its contract forbids) stalls the host, hence the warning at
-  SLOW_REPLAY_SECONDS, and no functionTimeout can cut it off.
+* Everything else, orchestrators and entities included, in one pool of threads, of the size that
+  PYTHON_THREADPOOL_THREAD_COUNT says: activities that block stall replay, here as on Azure.
+
+An invocation that takes longer than functionTimeout fails, and the worker process is to be
+recycled (`on_timeout`): on Azure everything else that it runs is lost, too.
 """
 
 from __future__ import annotations
@@ -49,8 +46,8 @@ _LOG = logging.getLogger(logs.HOST_LOGGER)
 SLOW_REPLAY_SECONDS: Final = 1.0
 
 # Of the real worker on Python 3.9 and later, by concurrent.futures.
+# https://learn.microsoft.com/azure/azure-functions/functions-app-settings#python_threadpool_thread_count
 _DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
-_ENTITY_THREADS: Final = 4
 
 BindingData = Callable[[], Mapping[str, Any]]
 
@@ -95,6 +92,7 @@ class Invoker:
         send_output: SendOutput,
         chance: random.Random,
         threads: int | None = None,
+        on_timeout: Callable[[], None] = lambda: None,
     ) -> None:
         """Ready to run.
 
@@ -104,7 +102,8 @@ class Invoker:
             fetch_input: gets the value of an input other than trigger and durableClient.
             send_output: sends a value of an output binding other than http.
             chance: decides on the jitter of retries.
-            threads: synchronous functions at a time.
+            threads: synchronous functions, orchestrators and entities at a time.
+            on_timeout: called when an invocation exceeded the limit.
         """
         self._timeout = timeout
         self._client_binding = client_binding
@@ -112,7 +111,7 @@ class Invoker:
         self._send_output = send_output
         self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
-        self._entity_threads = WorkerPool("entity", _ENTITY_THREADS)
+        self._on_timeout = on_timeout
         self.in_flight = 0
         """Invocations at work that the durable engine does not wait for by itself."""
         self._idle = asyncio.Event()
@@ -193,10 +192,14 @@ class Invoker:
             return False
         return True
 
+    @property
+    def waiting_for_threads(self) -> int:
+        """Invocations that wait for a thread of the pool."""
+        return self._threads.waiting
+
     def close(self) -> None:
         """Let go of the threads."""
         self._threads.close()
-        self._entity_threads.close()
 
     def _count(self, function: LoadedFunction, change: int) -> None:
         if function.trigger.kind in binding_kinds.DURABLE_TRIGGERS:
@@ -266,9 +269,6 @@ class Invoker:
     async def _call(
         self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
     ) -> Any:
-        kind = function.trigger.kind
-        if kind == binding_kinds.ORCHESTRATION_TRIGGER and not function.is_async:
-            return self._replay(function, arguments)
         limit = self._timeout.total_seconds() if self._timeout else None
         timer = asyncio.timeout(limit)
         try:
@@ -276,10 +276,8 @@ class Invoker:
                 if function.is_async:
                     _enter(context)
                     return await function.call(**arguments)
-                pool = (
-                    self._entity_threads if kind == binding_kinds.ENTITY_TRIGGER else self._threads
-                )
-                return await pool.run(functools.partial(_call_sync, function, arguments, context))
+                call = functools.partial(_call_sync, function, arguments, context)
+                return await self._threads.run(call)
         except SystemExit as error:
             raise FunctionExitError(
                 f"'{function.name}' called sys.exit({error.code!r}), which on Azure ends the "
@@ -288,24 +286,10 @@ class Invoker:
         except TimeoutError:
             if not timer.expired():  # the function's own
                 raise
+            self._on_timeout()
             raise FunctionTimeoutError(
                 f"'{function.name}' ran longer than host.json's functionTimeout of {self._timeout}"
-                + ("" if function.is_async else "; its thread runs on, no thread can be stopped")
             ) from None
-
-    def _replay(self, function: LoadedFunction, arguments: dict[str, Any]) -> Any:
-        started = time.monotonic()
-        try:
-            return function.call(**arguments)
-        finally:
-            seconds = time.monotonic() - started
-            if seconds > SLOW_REPLAY_SECONDS:
-                _LOG.warning(
-                    "orchestrator '%s' held up the host for %.1f s: an orchestrator must not "
-                    "block, and a long history is best cut by continue_as_new",
-                    function.name,
-                    seconds,
-                )
 
     async def _send_outputs(
         self,
@@ -349,7 +333,20 @@ def _call_sync(
     function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
 ) -> Any:
     _enter(context)
-    return function.call(**arguments)
+    if function.trigger.kind != binding_kinds.ORCHESTRATION_TRIGGER:
+        return function.call(**arguments)
+    started = time.monotonic()
+    try:
+        return function.call(**arguments)
+    finally:
+        seconds = time.monotonic() - started
+        if seconds > SLOW_REPLAY_SECONDS:
+            _LOG.warning(
+                "orchestrator '%s' took %.1f s of a worker thread for one replay: an orchestrator "
+                "must not block, and continue_as_new cuts a long history",
+                function.name,
+                seconds,
+            )
 
 
 def _enter(context: InvocationContext | None) -> None:

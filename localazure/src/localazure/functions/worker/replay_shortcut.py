@@ -7,7 +7,7 @@ deterministic. The SDK also parses the whole history again each time, timestamps
 * an event object is made once for the life of its history in memory, and the standard library
   parses its timestamp, since the engine wrote it;
 * a context is a copy of one that the SDK made, with the instance's own attributes set;
-* the SDK's executor is reused.
+* the SDK's executor is reused, one for each thread.
 
 The SDK's own context, executor and code run, in the way of the function that
 `azure.durable_functions.Orchestrator.create` makes; any other function is called unchanged.
@@ -21,6 +21,7 @@ The SDK's own context, executor and code run, in the way of the function that
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
@@ -44,14 +45,17 @@ def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
         return function
 
-    orchestrator = Orchestrator(function.orchestrator_function)  # pyright: ignore[reportFunctionMemberAccess] - see above
+    user_code: Any = function.orchestrator_function  # pyright: ignore[reportFunctionMemberAccess] - see above
     input_type = getattr(function, "_df_input_type", None)
-    executor = orchestrator.task_orchestration_executor
+    # Instances of one orchestrator are replayed in several threads; an executor holds one replay.
+    of_thread = threading.local()
 
     def call(**arguments: Any) -> str:
         (context,) = arguments.values()
-        executor.initialize()
-        return orchestrator.handle(_context(context.trigger, input_type))
+        if not hasattr(of_thread, "orchestrator"):
+            of_thread.orchestrator = Orchestrator(user_code)
+        of_thread.orchestrator.task_orchestration_executor.initialize()
+        return of_thread.orchestrator.handle(_context(context.trigger, input_type))
 
     return call
 

@@ -31,6 +31,11 @@ class WorkerPool:
         self._outcomes: deque[_Outcome] = deque()
         self._is_waking = False
 
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a thread."""
+        return max(self._busy - self._size, 0)
+
     async def run(self, call: Callable[[], T]) -> T:
         """Call in a thread, within the caller's context variables.
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localazure import limits
 from localazure.functions.durable.api import status
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.invocation import KnownFunctions
@@ -153,6 +154,7 @@ def test_settings_of_host_json(caplog: pytest.LogCaptureFixture) -> None:
         version_match_strategy=MatchStrategy.STRICT,
         version_failure_strategy=FailureStrategy.FAIL,
         http_polling_milliseconds=5,
+        payload_limit_bytes=limits.DURABLE_SCHEDULER_PAYLOAD.value,
     )
     assert [record.getMessage() for record in caplog.records] == [
         "host.json: extensions.durableTask.maxConcurentOrchestratorFunctions is not known here"

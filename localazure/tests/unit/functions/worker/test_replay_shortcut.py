@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Generator
@@ -60,7 +61,8 @@ def orchestrator(
         log += [results, context.new_uuid(), seen(context)]
         for event in context.histories:
             event.is_processed = True
-        context.set_custom_status(log)
+        # All of it would exceed the limit of a custom status.
+        context.set_custom_status(hashlib.sha256(json.dumps(log).encode()).hexdigest())
     if end == "raise":
         raise ValueError("told so")
     if end == "again":

@@ -22,13 +22,10 @@ from localazure.functions.durable.api import status
 from localazure.functions.durable.api.links import RPC_PATH, WEBHOOK_PATH, Links
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
+from localazure.functions.durable.engine.instance_id import InvalidInstanceId, check_instance_id
 from localazure.functions.durable.runtime import entities
-from localazure.functions.durable.runtime.task_hub import (
-    InvalidInstanceId,
-    NotFinished,
-    TaskHub,
-    UnknownFunction,
-)
+from localazure.functions.durable.runtime.payloads import PayloadTooLarge
+from localazure.functions.durable.runtime.task_hub import NotFinished, TaskHub, UnknownFunction
 from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceFinished,
@@ -61,7 +58,8 @@ class HttpApi:
         """All routes, under both prefixes."""
         handlers: list[tuple[str, str, Handler]] = [
             ("POST", "/orchestrators/{name}", self._start),
-            ("POST", "/orchestrators/{name}/{instance}", self._start),
+            # All of the path: the SDK's client does not quote the id that it is given.
+            ("POST", "/orchestrators/{name}/{instance:.*}", self._start),
             ("GET", "/instances", self._list),
             ("GET", "/instances/", self._list),
             ("DELETE", "/instances", self._purge_by),
@@ -111,7 +109,7 @@ class HttpApi:
         timeout_s = _timeout_seconds(request)
         instance_id = await self._hub.start(
             request.match_info["name"],
-            instance_id=request.match_info.get("instance"),
+            instance_id=_instance_to_start(request),
             input_json=await _json_body(request),
             version=request.query.get("version"),
         )
@@ -282,6 +280,7 @@ _ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
     NotFinished: (412, "{}"),
     UnknownFunction: (400, "{}"),
     InvalidInstanceId: (400, "{}"),
+    PayloadTooLarge: (400, "{}"),
     _BadRequest: (400, "{}"),
     InstanceExists: (500, "{}"),
 }
@@ -312,9 +311,32 @@ async def _json_body(request: web.Request) -> str | None:
     try:
         text = await request.text()
         json.loads(text or "null")
-    except ValueError as error:
+    except (ValueError, LookupError) as error:  # LookupError: a charset that Python does not know
         raise _BadRequest(f"Invalid JSON content: {error}") from error
     return text or None
+
+
+# Of a start: those of the HTTP API, and what the links of the client binding add.
+_START_PARAMETERS: Final = frozenset(
+    {"version", "timeout", "pollinginterval", "code", "taskhub", "connection"}
+)
+
+
+def _instance_to_start(request: web.Request) -> str | None:
+    """The id that a start asks for; None if it leaves the choice to the host.
+
+    The SDK's client does not quote an id: what follows a question mark arrives as the query. (What
+    follows a # is not sent at all, here as on Azure: the instance has the id before it.)
+
+    Raises:
+        InvalidInstanceId: the id has a question mark.
+    """
+    instance_id = request.match_info.get("instance") or None
+    is_from_sdk = request.path.startswith(RPC_PATH)
+    is_cut = any(name.casefold() not in _START_PARAMETERS for name in request.query)
+    if instance_id is not None and is_from_sdk and is_cut:
+        check_instance_id(f"{instance_id}?{request.query_string}")
+    return instance_id
 
 
 def _reason(request: web.Request) -> str:

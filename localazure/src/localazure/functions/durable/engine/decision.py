@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from localazure.functions.durable.engine.custom_status import oversize_error
 from localazure.functions.durable.engine.invocation import FunctionFailed
 
 # Marks the orchestrator-out document within the text of the exception that the SDK raises when an
@@ -33,7 +34,7 @@ class Decision:
     error_details: str = ""
     custom_status: str | None = None
     is_document: bool = True
-    """Whether the orchestrator gave its document: if not, its actions are not known."""
+    """Whether the orchestrator gave its document: if not, none of its actions counts."""
 
 
 def from_answer(answer: str | None) -> Decision:
@@ -73,11 +74,15 @@ def _from_document(document: Any, details: str) -> Decision:
             f"replay schema {schema} of the SDK is too old; install azure-functions-durable >= 1.2"
         )
     status = document.get("customStatus")
+    custom_status = None if status is None else json.dumps(status)
+    too_large = oversize_error(custom_status)
+    if too_large is not None:  # as on Azure, before any of the actions is looked at
+        return Decision(error=too_large, is_document=False)
     return Decision(
         actions=document["actions"][0],
         is_done=document["isDone"],
         output=json.dumps(document["output"]) if "output" in document else None,
         error=document.get("error") or None,
         error_details=details,
-        custom_status=None if status is None else json.dumps(status),
+        custom_status=custom_status,
     )

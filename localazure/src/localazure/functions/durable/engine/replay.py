@@ -29,6 +29,7 @@ from localazure.functions.durable.engine.commands import (
 )
 from localazure.functions.durable.engine.decision import Action, Decision
 from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance_id import InvalidInstanceId, check_instance_id
 from localazure.functions.durable.engine.invocation import KnownFunctions
 from localazure.functions.durable.engine.tasks import Awaited, all_of, any_of, ended
 
@@ -200,12 +201,17 @@ class Replay:
         if self._known.resolve("orchestrator", name) is None:
             raise ReplayFailed(self._known.missing("orchestrator", name))
         event_id = self._draw_id()
+        instance_id: str = action.get("instanceId") or f"{self._execution_id}:{event_id:04x}"
+        try:
+            check_instance_id(instance_id)
+        except InvalidInstanceId as error:
+            raise ReplayFailed(f"sub-orchestration '{name}': {error}") from None
         return self._open_task(
             StartChild(
                 event_id=event_id,
                 name=name,
                 version=action.get("version") or self._default_version,
-                instance_id=action.get("instanceId") or f"{self._execution_id}:{event_id:04x}",
+                instance_id=instance_id,
                 input_json=json.dumps(action.get("input")),
                 retry_of=retry_of,
             )

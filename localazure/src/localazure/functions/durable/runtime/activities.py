@@ -19,6 +19,7 @@ from localazure.functions.durable.engine.invocation import FunctionFailed, Invok
 from localazure.functions.durable.engine.replay import HTTP_ACTIVITY
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import http_activity
+from localazure.functions.durable.runtime.payloads import PayloadLimits, PayloadTooLarge
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.store.records import Activity, Message, microseconds
 from localazure.functions.durable.store.store import Store
@@ -35,7 +36,8 @@ class ActivityRunner:
         store: where their end is recorded.
         invoke: runs a function of the app.
         known: the functions that the app registered.
-        options: the limit.
+        options: limits, and whether activities run twice.
+        payloads: checks results.
         deliver: takes the message that tells the orchestration.
         clock: the current time, UTC.
     """
@@ -47,6 +49,7 @@ class ActivityRunner:
         invoke: Invoke,
         known: KnownFunctions,
         options: DurableOptions,
+        payloads: PayloadLimits,
         deliver: Callable[[Message], None],
         clock: Callable[[], datetime],
     ) -> None:
@@ -54,6 +57,7 @@ class ActivityRunner:
         self._invoke = invoke
         self._known = known
         self._options = options
+        self._payloads = payloads
         self._deliver = deliver
         self._clock = clock
         self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
@@ -145,8 +149,13 @@ class ActivityRunner:
         try:
             with logs.working_for(activity.instance_id):
                 result = await self._invoke(name, activity.input_json or "null")
+                if self._options.runs_activities_twice:
+                    result = await self._invoke(name, activity.input_json or "null")
+            self._payloads.check(f"the result of activity '{activity.name}'", result)
         except FunctionFailed as failure:
             return self._failed(activity, str(failure), failure.stack)
+        except PayloadTooLarge as error:
+            return self._failed(activity, str(error))
         return history.task_completed(self._now(), activity.event_id, result)
 
     async def _call_http(self, activity: Activity) -> Event | None:

@@ -38,6 +38,11 @@ from localazure.functions.durable.runtime.completion_waiters import CompletionWa
 from localazure.functions.durable.runtime.entities import EntityRunner
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
+from localazure.functions.durable.runtime.payloads import (
+    PayloadLimits,
+    PayloadTooLarge,
+    check_payloads,
+)
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
@@ -65,6 +70,7 @@ class Dispatcher:
         known: the functions that the app registered.
         options: limits and versions.
         clock: the current time, UTC.
+        payloads: checks sizes.
 
     Attributes:
         completion_waiters: notified of every instance that has ended.
@@ -78,7 +84,9 @@ class Dispatcher:
         known: KnownFunctions,
         options: DurableOptions,
         clock: Clock,
+        payloads: PayloadLimits,
     ) -> None:
+        self._payloads = payloads
         self._store = store
         self._invoke = invoke
         self._known = known
@@ -99,6 +107,7 @@ class Dispatcher:
             invoke=invoke,
             known=known,
             options=options,
+            payloads=payloads,
             deliver=self.deliver,
             clock=clock,
         )
@@ -319,7 +328,7 @@ class Dispatcher:
                     execution=execution, past=live.events, arrived=arrived, memo=live.memo
                 ),
             )
-        return episode.conclude(
+        effects = episode.conclude(
             execution,
             live.events,
             arrived,
@@ -328,6 +337,12 @@ class Dispatcher:
             default_version=self._options.default_version,
             cursor=live.cursor,
         )
+        try:
+            check_payloads(self._payloads, execution, effects)
+        except PayloadTooLarge as error:
+            text = f"Orchestrator function '{execution.name}' failed: {error}"
+            return episode.fail(execution, arrived, text)
+        return effects
 
     async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
         try:

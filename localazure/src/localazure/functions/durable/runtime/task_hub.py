@@ -7,25 +7,19 @@ import uuid
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
+from localazure.functions.durable.engine.instance_id import check_instance_id
 from localazure.functions.durable.engine.invocation import KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import entities
 from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.runtime.payloads import PayloadLimits
 from localazure.functions.durable.store.records import InstanceMissing, InstanceQuery, NotFailed
 from localazure.functions.durable.store.rewind_tree import rewriting
 from localazure.functions.durable.store.store import Store
 
-MAX_INSTANCE_ID_LENGTH = 100  # as the real extension
-# Azure Storage keys may not hold them, so that such an id works here and fails on Azure.
-_FORBIDDEN_IN_INSTANCE_ID = frozenset("/\\#?")
-
 
 class UnknownFunction(Exception):
     """No function of that kind and name is registered; the message lists those that are."""
-
-
-class InvalidInstanceId(ValueError):
-    """An instance id that the real extension rejects."""
 
 
 class NotFinished(Exception):
@@ -49,7 +43,9 @@ class TaskHub:
         known: KnownFunctions,
         options: DurableOptions,
         clock: Clock,
+        payloads: PayloadLimits,
     ) -> None:
+        self._payloads = payloads
         self.store = store
         self._dispatcher = dispatcher
         self._known = known
@@ -69,12 +65,14 @@ class TaskHub:
         Raises:
             UnknownFunction: there is no such orchestrator.
             InvalidInstanceId: the id cannot be used.
+            PayloadTooLarge: the storage provider does not take the input.
             InstanceExists: an instance of that id has not finished.
         """
         if self._known.resolve("orchestrator", name) is None:
             raise UnknownFunction(self._known.missing("orchestrator", name))
         if instance_id is not None:
             check_instance_id(instance_id)
+        self._payloads.check(f"the input of orchestrator '{name}'", input_json)
         execution = Execution(
             instance_id=instance_id or uuid.uuid4().hex,
             execution_id=uuid.uuid4().hex,
@@ -115,7 +113,9 @@ class TaskHub:
         Raises:
             InstanceMissing: there is no such instance.
             InstanceFinished: it does not wait any more.
+            PayloadTooLarge: the storage provider does not take the event.
         """
+        self._payloads.check(f"the event '{name}'", input_json)
         await self._send(instance_id, history.event_raised(self._now(), name, input_json))
 
     async def terminate(self, instance_id: str, reason: str) -> None:
@@ -195,7 +195,9 @@ class TaskHub:
 
         Raises:
             UnknownFunction: there is no such entity function.
+            PayloadTooLarge: the storage provider does not take the input.
         """
+        self._payloads.check(f"the input of entity '{name}'", input_json)
         if self._known.resolve("entity", name) is None:
             raise UnknownFunction(self._known.missing("entity", name))
         request = entities.signal(operation, input_json)
@@ -210,27 +212,3 @@ class TaskHub:
 
     def _now(self) -> str:
         return history.timestamp(self._clock())
-
-
-def check_instance_id(instance_id: str) -> None:
-    """Reject what the real extension rejects.
-
-    Raises:
-        InvalidInstanceId: with what is wrong with it.
-    """
-    if not 1 <= len(instance_id) <= MAX_INSTANCE_ID_LENGTH:
-        raise InvalidInstanceId(
-            f"Instance IDs must be between 1 and {MAX_INSTANCE_ID_LENGTH} characters long: "
-            f"{instance_id!r} has {len(instance_id)}."
-        )
-    if instance_id.startswith("@"):
-        raise InvalidInstanceId(
-            f"Orchestration instance IDs must not start with @ (an entity's does): {instance_id!r}."
-        )
-    if any(
-        character in _FORBIDDEN_IN_INSTANCE_ID or ord(character) < ord(" ")
-        for character in instance_id
-    ):
-        raise InvalidInstanceId(
-            f"Instance IDs must not hold /, \\, #, ? or control characters: {instance_id!r}."
-        )

@@ -24,6 +24,7 @@ from localazure.functions.errors import AppLoadError
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.worker import orchestrators
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
 
 
 class DurableFunctions:
@@ -80,6 +81,8 @@ class DurableFunctions:
             )
         except ValueError as error:
             raise AppLoadError(str(error)) from None
+        if app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}:
+            options = replace(options, runs_activities_twice=True)
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,

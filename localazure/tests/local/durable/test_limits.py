@@ -1,0 +1,96 @@
+"""What Azure refuses is refused here, through the SDK."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import azure.durable_functions as df
+import pytest
+
+from harness.tiny_app import TinyApp, running
+from localazure import limits
+
+Context = df.DurableOrchestrationContext
+TOO_LARGE = limits.DURABLE_SCHEDULER_PAYLOAD.value
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+
+    @app.activity
+    def blow_up(count: int) -> str:
+        return "x" * count
+
+    @app.activity
+    def measure(text: str) -> int:
+        return len(text)
+
+    @app.orchestrator
+    def result_of(context: Context) -> Any:
+        return len((yield context.call_activity("blow_up", context.get_input())))
+
+    @app.orchestrator
+    def input_of(context: Context) -> Any:
+        return (yield context.call_activity("measure", "x" * (context.get_input() or 0)))
+
+    @app.orchestrator
+    def status_of(context: Context) -> Any:
+        context.set_custom_status("first")
+        yield context.call_activity("measure", "x")
+        context.set_custom_status("x" * (context.get_input() or 0))
+        yield context.call_activity("measure", "x")
+
+    @app.orchestrator
+    def parent(context: Context) -> Any:
+        yield context.call_sub_orchestrator("input_of", 1, instance_id=context.get_input())
+
+    return app
+
+
+async def test_a_custom_status_over_16_kb_fails_the_instance(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        assert (await hub.run("status_of", 8190)).runtime_status.value == "Completed"
+        failed = await hub.run("status_of", 8191)
+        assert failed.runtime_status.value == "Failed"
+        assert "must not exceed 16 KB" in failed.output
+        assert failed.custom_status == "first"
+
+
+@pytest.mark.parametrize("bad", ["@entity", "a/b", "x" * 101])
+async def test_the_id_of_a_sub_orchestration_is_checked(tmp_path: Path, bad: str) -> None:
+    async with running(make_app(), tmp_path) as hub:
+        failed = await hub.run("parent", bad)
+    assert failed.runtime_status.value == "Failed"
+    assert "sub-orchestration 'input_of'" in failed.output
+    assert "nstance IDs must" in failed.output
+
+
+async def test_the_managed_scheduler_takes_no_payload_over_1_mb(tmp_path: Path) -> None:
+    async with running(make_app(), tmp_path, payload_limit_bytes=TOO_LARGE) as hub:
+        with pytest.raises(Exception, match="takes at most 1,048,576"):
+            await hub.client.start_new("result_of", client_input="x" * TOO_LARGE)
+        assert (await hub.run("result_of", TOO_LARGE - 2)).output == TOO_LARGE - 2
+        failed = await hub.run("result_of", TOO_LARGE)
+        assert "the result of activity 'blow_up' has 1,048,578 bytes" in failed.output
+        failed = await hub.run("input_of", TOO_LARGE)
+        assert "the input of activity 'measure' has 1,048,57" in failed.output
+
+
+async def test_azure_storage_moves_large_payloads_to_blobs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with running(make_app(), tmp_path) as hub:
+            assert (await hub.run("result_of", 50_000)).output == 50_000
+            assert (await hub.run("result_of", 50_001)).output == 50_001
+    told = [line for line in caplog.messages if "result of activity 'blow_up'" in line]
+    assert len(told) == 1
+
+
+async def test_activities_can_be_run_twice(tmp_path: Path) -> None:
+    app = make_app()
+    async with running(app, tmp_path, runs_activities_twice=True) as hub:
+        assert (await hub.run("input_of", 3)).output == 3
+    assert app.count("measure") == 2
