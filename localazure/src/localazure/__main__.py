@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 
 import aiohttp
 
 from localazure.errors import StartError, shown_without_traceback
+from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import (
     LOOPBACK,
@@ -138,7 +138,7 @@ async def _up(parsed: argparse.Namespace) -> int:
     options = _options(parsed)
     main_task = asyncio.current_task()
     assert main_task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main_task.cancel)
+    end_on_signals(main_task.cancel, on_interrupt=_show_interrupt)
     ensure_azurite(_notify)
     async with running(options, _notify) as (environment, keeper):
         _show_endpoints(environment)
@@ -147,6 +147,12 @@ async def _up(parsed: argparse.Namespace) -> int:
         print("ready; Ctrl-C ends it", flush=True)
         await keeper
     return 0
+
+
+def _show_interrupt() -> None:
+    _notify(
+        "stopping: waiting for functions that run, then for each part; Ctrl-C again ends at once"
+    )
 
 
 def _notify(line: str) -> None:

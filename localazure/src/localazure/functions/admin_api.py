@@ -26,6 +26,14 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.admin")
 
 HOST_VERSION: Final = "4.0.0"
 
+# The system keys that Azure makes for an app with such functions.
+# https://learn.microsoft.com/azure/azure-functions/function-keys-how-to
+_SYSTEM_KEYS: Final = {
+    binding_kinds.BLOB_TRIGGER: "blobs_extension",
+    binding_kinds.EVENT_GRID_TRIGGER: "eventgrid_extension",
+    **dict.fromkeys(binding_kinds.DURABLE_TRIGGERS, "durabletask_extension"),
+}
+
 ByHand = Callable[[str], TriggerData]
 """Makes of the text that was given by hand what the trigger would hand over."""
 
@@ -61,6 +69,8 @@ class AdminApi:
             web.get("/admin/host/ping", self._guarded(self._ping)),
             web.post("/admin/host/ping", self._guarded(self._ping)),
             web.get("/admin/host/status", self._guarded(self._status)),
+            web.get("/admin/host/{scope:keys|functionkeys}", self._guarded(self._host_keys)),
+            web.get("/admin/host/systemkeys", self._guarded(self._system_keys)),
             web.get("/admin/functions", self._guarded(self._list)),
             web.get(one, self._guarded(self._get)),
             web.get(f"{one}/status", self._guarded(self._function_status)),
@@ -111,9 +121,16 @@ class AdminApi:
             {"isDisabled": function.is_disabled, **({"errors": errors} if errors else {})}
         )
 
+    async def _host_keys(self, _: web.Request) -> web.Response:
+        return _keys({"default": self._keys.host})
+
+    async def _system_keys(self, _: web.Request) -> web.Response:
+        kinds = {function.trigger.kind for function in self._functions.values()}
+        names = {name for kind, name in _SYSTEM_KEYS.items() if kind in kinds}
+        return _keys(dict.fromkeys(sorted(names), self._keys.system))
+
     async def _function_keys(self, request: web.Request) -> web.Response:
-        key = self._keys.function_key(self._function(request).name)
-        return web.json_response({"keys": [{"name": "default", "value": key}], "links": []})
+        return _keys({"default": self._keys.function_key(self._function(request).name)})
 
     async def _run(self, request: web.Request) -> web.Response:
         function = self._function(request)
@@ -155,3 +172,8 @@ class AdminApi:
                 "bindings": [dict(binding.settings) for binding in function.bindings],
             },
         }
+
+
+def _keys(values: Mapping[str, str]) -> web.Response:
+    keys = [{"name": name, "value": value} for name, value in values.items()]
+    return web.json_response({"keys": keys, "links": []})

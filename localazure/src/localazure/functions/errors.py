@@ -13,5 +13,9 @@ class FunctionTimeoutError(Exception):
     """An invocation ran longer than host.json's `functionTimeout`."""
 
 
+class NotJsonError(Exception):
+    """A function's result cannot be written as JSON."""
+
+
 class FunctionExitError(Exception):
     """A function called `sys.exit`."""

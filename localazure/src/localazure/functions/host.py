@@ -36,6 +36,7 @@ from localazure.functions.configuration.app_settings import (
     time_zone,
 )
 from localazure.functions.configuration.host_json import HostOptions
+from localazure.functions.errors import AppLoadError
 from localazure.functions.http.access_keys import KeyRing, OpenDoor
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.throttle import HttpThrottle
@@ -45,7 +46,9 @@ from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.listeners import Surroundings
 from localazure.functions.triggers.timer import trigger as timer_trigger
 from localazure.functions.worker.invocation import Invoker
+from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import RECYCLE_STATUS
+from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.sqlite.database import Database
 
@@ -304,7 +307,7 @@ async def run_app(
         drain_seconds: how long functions may go on at the end.
 
     Raises:
-        AppLoadError: the app is broken; says where and how.
+        AppLoadError: the app is broken, or has no function of a name in `only`; says where and how.
         OSError: the port is taken.
     """
     app, state = app.resolve(), state.resolve()
@@ -327,6 +330,7 @@ async def run_app(
             _LOG.warning(warning)
         surroundings.enter_context(importable(app))
         functions = load(app, settings, tuple(only) or options.functions)
+        _require(only, functions)
         logs.undo_silencing()
         host = Host(
             functions,
@@ -343,6 +347,14 @@ async def run_app(
             yield host
         finally:
             await host.stop(drain_seconds)
+
+
+def _require(only: Sequence[str], functions: list[LoadedFunction]) -> None:
+    """See that each function that was asked for is there."""
+    loaded = {function.name.lower() for function in functions}
+    missing = [name for name in only if name.lower() not in loaded]
+    if missing:
+        raise AppLoadError(f"the app has no function named {', '.join(missing)} (--functions)")
 
 
 @contextlib.asynccontextmanager
@@ -397,12 +409,17 @@ async def start_host(
     """
     logging.basicConfig(level=logging.INFO)  # nothing, if the caller has done so
     HostOptions.read(app)  # so that nothing is written into a folder that is no app's
-    state.mkdir(parents=True, exist_ok=True)
+    make_state_folder(state)
     ring = KeyRing if enable_auth else OpenDoor
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    is_ended = False
+
+    def end() -> None:
+        nonlocal is_ended
+        is_ended = True
+        stop.set()
+
+    end_on_signals(end)
     async with run_app(
         app,
         port=port or LocalSettings.read(app).http_port or DEFAULT_PORT,
@@ -418,8 +435,16 @@ async def start_host(
         sys.stdout.flush()
         _spare_collector()
         host.on_recycle = stop.set
+        end_on_signals(end, on_interrupt=lambda: _show_interrupt(host))
         await stop.wait()
-    return host.is_recycled
+    return host.is_recycled and not is_ended
+
+
+def _show_interrupt(host: Host) -> None:
+    running = host.invoker.running
+    waits_for = f"waiting up to {DRAIN_SECONDS:.0f} s for {', '.join(running)}" if running else ""
+    sys.stdout.write(f"\nstopping{': ' if running else ''}{waits_for}; Ctrl-C again ends at once\n")
+    sys.stdout.flush()
 
 
 def _spare_collector() -> None:

@@ -12,12 +12,12 @@ import contextlib
 import importlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from localazure.errors import shown_without_traceback
+from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import Environment
 
@@ -30,8 +30,7 @@ async def live(serve: Serve, environment: Environment) -> None:
     """Serve until SIGTERM, SIGINT, or the end of stdin (the supervisor has died)."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    end_on_signals(stop.set)
     if READY_FD_VARIABLE in os.environ:
         loop.add_reader(sys.stdin.fileno(), _on_lifeline, stop)
     async with serve(environment):

@@ -31,6 +31,7 @@ from localazure.errors import StartError
 from localazure.processes import owner_lock
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
+from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.endpoints import describe_endpoints
@@ -93,7 +94,7 @@ async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerat
     Raises:
         StartError: another process owns it.
     """
-    state.mkdir(parents=True, exist_ok=True)
+    make_state_folder(state)
     deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
     is_told = False
     while True:
@@ -163,7 +164,7 @@ class PartProcess:
 
     def __init__(self, name: str, state: Path, lock: int) -> None:
         self.name = name
-        self._state = state
+        self.state = state
         self._lock = lock
         self._process: asyncio.subprocess.Process | None = None
         self._log_start_bytes = 0
@@ -171,7 +172,7 @@ class PartProcess:
     @property
     def log_path(self) -> Path:
         """The file with its output."""
-        return self._state / "logs" / f"{self.name}.log"
+        return self.state / "logs" / f"{self.name}.log"
 
     async def start(self) -> None:
         """Start it and wait until it is ready.
@@ -185,7 +186,7 @@ class PartProcess:
             self._log_start_bytes = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "localazure.runtime.part", self.name, str(self._state)),
+                *("-m", "localazure.runtime.part", self.name, str(self.state)),
                 stdin=asyncio.subprocess.PIPE,  # its end notifies the part of our death
                 stdout=log,
                 stderr=log,
@@ -311,7 +312,12 @@ async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) ->
         if is_recycled or time.monotonic() - began > HEALTHY_AFTER_SECONDS:
             deaths = 0
         if deaths == len(RESTART_PAUSES_SECONDS):
-            raise StartError(f"{part.name} keeps dying:\n{part.log_tail()}")
+            raise StartError(
+                f"{part.name} keeps dying:\n{part.log_tail()}\n"
+                f"All parts end. State is kept: {part.state} has what was acknowledged, and the "
+                "next `localazure up` on it goes on from there. If this part then dies again, "
+                f"move {part.state / part.name} away: it begins empty, the others keep theirs"
+            )
         if is_recycled:
             notify(f"{part.name}: a function exceeded functionTimeout; its process is recycled")
         else:

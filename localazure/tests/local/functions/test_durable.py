@@ -205,3 +205,30 @@ async def test_keys_of_the_management_api(running_app: Any) -> None:
                 "/runtime/webhooks/durabletask/instances", headers={"x-functions-key": key}
             ) as response:
                 assert response.status == status
+
+
+async def test_a_result_that_is_no_json_is_one_sentence(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/asks_for_a_set")
+    sentence = "activity 'give_a_set' returned a set that is not JSON"
+    assert sentence in str(status["output"])
+    assert "to_json" in str(status["output"])
+    told = [one.getMessage() for one in caplog.records if sentence in one.getMessage()]
+    assert told
+    assert not [line for line in told if "json/" in line]  # no frames of the json module
+
+
+async def test_a_forgotten_yield_is_one_sentence(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/forgets_yield")
+        async with client.get("/admin/host/systemkeys?code=master-key") as response:
+            names = [key["name"] for key in (await response.json())["keys"]]
+    assert names == ["durabletask_extension"]
+    assert "that 'forgets_yield' gives is not JSON" in str(status["output"])
+    assert "`yield` is missing before its call" in str(status["output"])
+    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert "json/" not in told

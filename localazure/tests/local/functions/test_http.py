@@ -125,6 +125,10 @@ async def test_the_admin_api(running_app: Any) -> None:
             (key,) = (await response.json())["keys"]
         async with client.get("/api/guarded", params={"code": key["value"]}) as response:
             assert response.status == 200
+        for path in ("/admin/host/keys", "/admin/host/functionkeys"):
+            async with client.get(path, headers=MASTER) as response:
+                (key,) = (await response.json())["keys"]
+            assert key == {"name": "default", "value": host.keys.host}
         async with client.get("/admin/functions/nothing", headers=MASTER) as response:
             assert response.status == 404
 

@@ -161,6 +161,22 @@ async def test_only_some_functions(tmp_path: Path, free_port: int) -> None:
         assert sorted(function.name for function in host.functions) == ["hello", "item"]
 
 
+async def test_a_function_that_the_app_does_not_have_is_named(
+    tmp_path: Path, free_port: int
+) -> None:
+    app = Path(__file__).parent / "apps" / "http"
+    with pytest.raises(AppLoadError, match="no function named helo, nix"):
+        async with run_app(
+            app,
+            port=free_port,
+            state=tmp_path,
+            keys=KEYS,
+            app_settings={},
+            only=["helo", "item", "nix"],
+        ):
+            pass
+
+
 async def test_an_unknown_time_zone(tmp_path: Path) -> None:
     app = write_app(tmp_path / "app", "")
     with pytest.raises(AppLoadError, match="WEBSITE_TIME_ZONE is 'Mars/Olympus'"):

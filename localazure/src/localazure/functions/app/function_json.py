@@ -17,9 +17,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from pydantic import ConfigDict, Field
+
+from localazure.configuration_file import ConfigurationModel, read_configuration
+from localazure.errors import ConfigurationError
 from localazure.functions.app.definition import Definition
 from localazure.functions.app.user_traceback import users_traceback
-from localazure.functions.configuration.json_file import read_object
 from localazure.functions.errors import AppLoadError
 
 FILE_NAME: Final = "function.json"
@@ -48,18 +51,45 @@ def read(app: Path) -> list[Definition]:
     return [one for file in files if (one := _define(file)) is not None]
 
 
-def _define(file: Path) -> Definition | None:
-    directory = file.parent
-    document: dict[str, Any] = {}
+class _Binding(ConfigurationModel):
+    """An entry of `bindings`; its other keys depend on its type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    type: str
+    direction: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """All of its keys, as the file has them."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+class _File(ConfigurationModel):
+    """function.json; the keys of other languages are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    bindings: tuple[_Binding, ...]
+    script_file: str | None = None
+    entry_point: str = _DEFAULT_ENTRY_POINT
+    disabled: bool = False
+    excluded: bool = False
+    retry: dict[str, Any] = Field(default_factory=dict)
+
+
+def _define(path: Path) -> Definition | None:
+    directory = path.parent
+    file = None
     call, bindings, trigger, fault = None, (), "", None
     try:
-        document = read_object(file)
-        if document.get("excluded"):
+        file = read_configuration(path, _File)
+        if file.excluded:
             return None
-        bindings = _bindings(document)
+        bindings = tuple(binding.settings() for binding in file.bindings)
         trigger = _trigger(bindings)
-        call = _import(document, directory)
-    except (AppLoadError, ValueError) as error:
+        call = _import(file, directory)
+    except (ConfigurationError, ValueError) as error:
         fault = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the author's code raises
         fault = f"importing it failed:\n{users_traceback(error)}"
@@ -69,20 +99,10 @@ def _define(file: Path) -> Definition | None:
         call=call,
         bindings=bindings,
         trigger=trigger,
-        retry=_retry(document.get("retry") or {}),
-        is_disabled=str(document.get("disabled", "")).lower() in {"true", "1"},
+        retry=_retry(file.retry if file else {}),
+        is_disabled=file is not None and file.disabled,
         fault=fault,
     )
-
-
-def _bindings(document: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    bindings: Any = document.get("bindings")
-    if not isinstance(bindings, list) or not all(
-        isinstance(binding, dict) and {"name", "type"} <= cast("dict[str, Any]", binding).keys()
-        for binding in cast("list[Any]", bindings)
-    ):
-        raise ValueError(f"bindings of {FILE_NAME} is no list of objects with a name and a type")
-    return tuple(cast("list[dict[str, Any]]", bindings))
 
 
 def _trigger(bindings: tuple[dict[str, Any], ...]) -> str:
@@ -102,19 +122,18 @@ def _trigger(bindings: tuple[dict[str, Any], ...]) -> str:
     return triggers[0]
 
 
-def _import(document: Mapping[str, Any], directory: Path) -> Callable[..., Any]:
-    names = (document["scriptFile"],) if "scriptFile" in document else _DEFAULT_SCRIPTS
-    scripts = [script for name in names if (script := directory / str(name)).is_file()]
+def _import(file: _File, directory: Path) -> Callable[..., Any]:
+    names = (file.script_file,) if file.script_file else _DEFAULT_SCRIPTS
+    scripts = [script for name in names if (script := directory / name).is_file()]
     if not scripts:
         raise ValueError(f"no {' or '.join(map(str, names))} in {directory}")
     parts = scripts[0].resolve().relative_to(directory.parent).with_suffix("").parts
     if parts[-1] == "__init__":
         parts = parts[:-1]
     module = importlib.import_module(".".join((PACKAGE, *parts)))
-    name = str(document.get("entryPoint") or _DEFAULT_ENTRY_POINT)
-    call = getattr(module, name, None)
+    call = getattr(module, file.entry_point, None)
     if not callable(call):
-        raise ValueError(f"function {name}() is not present in {scripts[0]}")  # noqa: TRY004 - the text is what counts
+        raise ValueError(f"function {file.entry_point}() is not present in {scripts[0]}")  # noqa: TRY004 - the text is what counts
     return cast("Callable[..., Any]", call)
 
 

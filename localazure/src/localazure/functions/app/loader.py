@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from localazure.functions.app import decorated_app, function_json
+from localazure.functions.app import decorated_app, function_json, orchestrator_code
 from localazure.functions.app.binding_kinds import (
     ALIASES,
     DURABLE_TRIGGERS,
     INPUTS,
+    ORCHESTRATION_TRIGGER,
     OUTPUTS,
     TRIGGERS,
 )
@@ -180,6 +181,8 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     ]
     (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
+    if trigger.kind == ORCHESTRATION_TRIGGER:
+        faults += orchestrator_code.faults(definition.call)
     retry_policy = None
     if definition.retry:
         try:

@@ -12,10 +12,13 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, cast
+from typing import Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from localazure.functions.configuration.json_file import read_object
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_pascal
+
+from localazure.configuration_file import ConfigurationModel, read_configuration
 from localazure.functions.errors import AppLoadError
 from localazure.functions.http.cors import CorsPolicy
 
@@ -24,9 +27,47 @@ FILE_NAME = "local.settings.json"
 _REFERENCE = re.compile(r"%([\w.:-]+)%")
 
 
+class _ConnectionString(ConfigurationModel):
+    model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
+
+    connection_string: str
+
+
+class _Host(ConfigurationModel):
+    model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
+
+    local_http_port: int | None = None
+    cors: str = Field(default="", alias="CORS")
+    cors_credentials: bool = Field(default=False, alias="CORSCredentials")
+
+    @model_validator(mode="after")
+    def _cors_is_a_policy(self) -> Self:
+        CorsPolicy.parse(self.cors, allows_credentials=self.cors_credentials)
+        return self
+
+
+class _File(ConfigurationModel):
+    """local.settings.json, as func takes it: other keys are those of other tools."""
+
+    model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
+
+    is_encrypted: bool = False
+    # func takes scalars as .NET's configuration does; anything else is no app setting.
+    values: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    connection_strings: dict[str, _ConnectionString | str] = Field(default_factory=dict)
+    host: _Host = Field(default_factory=_Host)
+
+    @field_validator("is_encrypted")
+    @classmethod
+    def _is_readable(cls, value: bool) -> bool:  # noqa: FBT001 - a validator's value
+        if value:
+            raise ValueError("the file is encrypted; run `func settings decrypt` on it first")
+        return value
+
+
 @dataclass(frozen=True)
 class LocalSettings:
-    """What local.settings.json says; an absent file says nothing."""
+    """The content of local.settings.json; all defaults for an absent file."""
 
     values: dict[str, str] = field(default_factory=dict[str, str])
     """App settings, connection strings among them as `ConnectionStrings:NAME`."""
@@ -40,47 +81,22 @@ class LocalSettings:
         """Read an app folder's file.
 
         Raises:
-            AppLoadError: the file is malformed or encrypted.
+            ConfigurationError: the file is malformed or encrypted; no value is shown.
         """
-        path = app / FILE_NAME
         try:
-            document = read_object(path)
+            file = read_configuration(app / FILE_NAME, _File, shows_values=False)
         except FileNotFoundError:
             return cls()
-        if document.get("IsEncrypted"):
-            raise AppLoadError(f"{path} is encrypted; run `func settings decrypt` on it first")
-        values = {
-            name: _as_text(path, name, value) for name, value in _section(path, document, "Values")
-        }
-        for name, value in _section(path, document, "ConnectionStrings"):
-            text = value.get("ConnectionString") if isinstance(value, dict) else value
-            values[f"ConnectionStrings:{name}"] = _as_text(path, name, text)
-        host = dict(_section(path, document, "Host"))
-        port = host.get("LocalHttpPort")
-        if port is not None and not isinstance(port, int):
-            raise AppLoadError(f"{path}: Host.LocalHttpPort is {port!r}, not a number")
-        credentials = str(host.get("CORSCredentials", False)).lower() == "true"
-        try:
-            cors = CorsPolicy.parse(str(host.get("CORS") or ""), allows_credentials=credentials)
-        except ValueError as error:
-            raise AppLoadError(f"{path}: Host: {error}") from None
-        return cls(values, port, cors)
+        values = {name: _as_text(value) for name, value in file.values.items()}
+        for name, one in file.connection_strings.items():
+            text = one.connection_string if isinstance(one, _ConnectionString) else one
+            values[f"ConnectionStrings:{name}"] = text
+        cors = CorsPolicy.parse(file.host.cors, allows_credentials=file.host.cors_credentials)
+        return cls(values, file.host.local_http_port, cors)
 
 
-def _section(path: Path, document: dict[str, Any], name: str) -> list[tuple[str, Any]]:
-    section = document.get(name) or {}
-    if not isinstance(section, dict):
-        raise AppLoadError(f"{path}: {name} is not an object")
-    return list(cast("dict[str, Any]", section).items())
-
-
-def _as_text(path: Path, name: str, value: Any) -> str:
-    # func takes scalars as .NET's configuration does; anything else never reaches an app setting.
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise AppLoadError(f"{path}: the value of {name} is not a string")
+def _as_text(value: bool | float | str) -> str:  # noqa: FBT001 - a scalar of JSON
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class AppSettings(Mapping[str, str]):

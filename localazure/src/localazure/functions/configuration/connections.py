@@ -21,7 +21,16 @@ DEFAULT_SERVICE_BUS = "AzureWebJobsServiceBus"
 
 
 def setting(name: str, settings: Mapping[str, str]) -> str | None:
-    """An app setting by the name that a binding gives, with or without AzureWebJobs in front."""
+    """An app setting by the name that a binding gives, with or without AzureWebJobs in front.
+
+    Raises:
+        ValueError: the name is a connection string or an address; it is not shown, for its key.
+    """
+    if any(mark in name for mark in ("=", ";", "://")):
+        raise ValueError(
+            "a connection is a connection string or an address; it must be the name of an app "
+            "setting that holds it"
+        )
     return settings.get(name) or settings.get(f"{_WEBJOBS_PREFIX}{name}")
 
 

@@ -1,4 +1,4 @@
-"""host.json: what of it this host heeds, and a warning about the rest.
+"""host.json: the settings that this host follows, and a warning for each of the others.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-host-json
 """
@@ -7,20 +7,31 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Literal, Self, cast
 
-from localazure.functions.configuration.json_file import read_object
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
+
+from localazure.configuration_file import ConfigurationModel, Step, line_of, read_json, validate
 from localazure.functions.configuration.timespan import parse_timespan
+from localazure.functions.durable.options import KNOWN_SETTINGS
 from localazure.functions.errors import AppLoadError
 
 FILE_NAME = "host.json"
 
 # The default of every plan but Consumption, and of Flex Consumption.
 DEFAULT_FUNCTION_TIMEOUT: Final = timedelta(minutes=30)
-UNLIMITED: Final = -1
+_UNLIMITED: Final = -1
 
 _LEVELS: Final = {
     "trace": logging.DEBUG,
@@ -32,8 +43,8 @@ _LEVELS: Final = {
     "none": logging.CRITICAL + 1,
 }
 
-# Sections of the root that have a meaning on Azure only, or none for Python: heard, not heeded.
-_NO_EFFECT_HERE: Final = frozenset(
+# Sections that have a meaning on Azure only, or none for Python: accepted and ignored.
+_ONLY_ON_AZURE: Final = frozenset(
     {
         "$schema",
         "aggregator",
@@ -41,124 +52,233 @@ _NO_EFFECT_HERE: Final = frozenset(
         "customHandler",
         "extensionBundle",
         "healthMonitor",
+        "logging.applicationInsights",
+        "logging.console",
+        "logging.fileLoggingMode",
         "managedDependency",
         "singleton",
         "telemetryMode",
         "watchDirectories",
         "watchFiles",
+        "extensions.blobs.maxDegreeOfParallelism",
+        "extensions.http.dynamicThrottlesEnabled",
+        "extensions.http.hsts",
+        "extensions.serviceBus.clientRetryOptions",
+        "extensions.serviceBus.enableCrossEntityTransactions",
+        "extensions.serviceBus.maxBatchWaitTime",
+        "extensions.serviceBus.maxConcurrentCallsPerSession",
+        "extensions.serviceBus.maxConcurrentSessions",
+        "extensions.serviceBus.minMessageBatchSize",
+        "extensions.serviceBus.sessionIdleTimeout",
+        "extensions.serviceBus.transportType",
+        "extensions.serviceBus.webProxy",
     }
 )
-_HEEDED: Final = frozenset({"version", "functionTimeout", "functions", "logging", "extensions"})
-_HEEDED_EXTENSIONS: Final = frozenset({"blobs", "http", "serviceBus", "queues", "durableTask"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class HttpOptions:
+def _as_timespan(value: Any) -> Any:
+    return parse_timespan(value) if isinstance(value, str) else value
+
+
+def _as_timeout(value: Any) -> Any:
+    return None if str(value).startswith(str(_UNLIMITED)) else _as_timespan(value)
+
+
+def _as_limit(value: Any) -> Any:
+    return None if str(value) == str(_UNLIMITED) else value
+
+
+Timespan = Annotated[timedelta, BeforeValidator(_as_timespan)]
+Timeout = Annotated[timedelta | None, BeforeValidator(_as_timeout)]
+Limit = Annotated[Annotated[int, Field(gt=0)] | None, BeforeValidator(_as_limit)]
+"""-1 is no limit, None here."""
+
+
+class _Section(ConfigurationModel):
+    """An object of host.json: a key that the real host does not know is kept, to warn about."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class HttpOptions(_Section):
     """`extensions.http`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook#hostjson-settings
     """
 
     route_prefix: str = "api"
-    max_outstanding_requests: int | None = None
+    max_outstanding_requests: Limit = None
     """Requests at work and waiting at a time; None, the default of all plans but one, no limit."""
-    max_concurrent_requests: int | None = None
+    max_concurrent_requests: Limit = None
     """Requests at work at a time; None is no limit."""
-    custom_headers: dict[str, str] = field(default_factory=dict[str, str])
+    custom_headers: dict[str, str] = Field(default_factory=dict)
     """Added to every answer that does not have them."""
 
+    @field_validator("route_prefix")
+    @classmethod
+    def _without_slashes(cls, value: str) -> str:
+        return value.strip("/")
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceBusOptions:
+
+class ServiceBusOptions(_Section):
     """`extensions.serviceBus`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus#hostjson-settings
     """
 
-    prefetch_count: int = 0
-    max_concurrent_calls: int = 16
+    prefetch_count: int = Field(default=0, ge=0)
+    max_concurrent_calls: int = Field(default=16, gt=0)
     """Invocations at a time of one function. The real default is 16 for each core."""
-    max_message_batch_size: int = 1000
+    max_message_batch_size: int = Field(default=1000, gt=0)
     auto_complete_messages: bool = True
-    max_auto_lock_renewal: timedelta = timedelta(minutes=5)
+    max_auto_lock_renewal_duration: Timespan = timedelta(minutes=5)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_extension_4(cls, value: Any) -> Any:
+        """`autoComplete`, the name of extension 4.x, is still met in the wild; that of 5.x wins."""
+        if not isinstance(value, dict) or "autoComplete" not in value:
+            return value
+        section = dict(cast("dict[str, Any]", value))
+        section.setdefault("autoCompleteMessages", section.pop("autoComplete"))
+        return section
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueOptions:
+class QueueOptions(_Section):
     """`extensions.queues`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings
     """
 
-    batch_size: int = 16
-    """Messages of one request, up to 32."""
-    new_batch_threshold: int = 8
-    """So few at work that more are asked for. The real default is half of a batch."""
-    max_dequeue_count: int = 5
-    visibility_timeout: timedelta = timedelta(0)
+    batch_size: int = Field(default=16, ge=1, le=32)
+    """Messages of one request."""
+    new_batch_threshold: int = Field(
+        default_factory=lambda options: options.get("batch_size", 0) // 2, ge=0
+    )
+    """So few at work that more are asked for."""
+    max_dequeue_count: int = Field(default=5, gt=0)
+    visibility_timeout: Timespan = timedelta(0)
     """How long a message that failed stays hidden."""
-    max_polling_interval: timedelta = timedelta(seconds=2)
+    max_polling_interval: Timespan = timedelta(seconds=2)
     """The real default where AZURE_FUNCTIONS_ENVIRONMENT is Development; else it is a minute."""
-    is_base64: bool = True
-    """`messageEncoding`."""
+    message_encoding: Literal["base64", "none"] = "base64"
+
+    @field_validator("message_encoding", mode="before")
+    @classmethod
+    def _in_any_case(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @property
+    def is_base64(self) -> bool:
+        """Whether messages are base64."""
+        return self.message_encoding == "base64"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlobOptions:
+class BlobOptions(_Section):
     """`extensions.blobs`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob#hostjson-settings
     """
 
-    max_degree_of_parallelism: int = 8
+    max_degree_of_parallelism: int = Field(default=8, gt=0)
     """The real default is 8 for each core."""
-    poison_blob_threshold: int = 5
+    poison_blob_threshold: int = Field(default=5, gt=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostOptions:
+class _Extensions(_Section):
+    http: HttpOptions = Field(default_factory=HttpOptions)
+    service_bus: ServiceBusOptions = Field(default_factory=ServiceBusOptions)
+    queues: QueueOptions = Field(default_factory=QueueOptions)
+    blobs: BlobOptions = Field(default_factory=BlobOptions)
+    durable_task: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Logging(_Section):
+    log_level: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_levels(cls, value: dict[str, str]) -> dict[str, str]:
+        for category, name in value.items():
+            if name.lower() not in _LEVELS:
+                raise ValueError(f"{category} is {name!r}, not one of {', '.join(_LEVELS)}")
+        return value
+
+
+class HostOptions(_Section):
     """What host.json sets, with the real host's defaults."""
 
-    http: HttpOptions = field(default_factory=HttpOptions)
-    function_timeout: timedelta | None = DEFAULT_FUNCTION_TIMEOUT
-    """None is no limit (`-1`)."""
+    version: Literal["2.0"]
+    function_timeout: Timeout = DEFAULT_FUNCTION_TIMEOUT
+    """How long a function may run; None is no limit (`-1`)."""
     functions: tuple[str, ...] = ()
     """If not empty, the only functions to run."""
-    log_levels: dict[str, int] = field(default_factory=dict[str, int])
-    """Category prefix (`default` for all) to a level of the logging module."""
-    service_bus: ServiceBusOptions = field(default_factory=ServiceBusOptions)
-    queues: QueueOptions = field(default_factory=QueueOptions)
-    blobs: BlobOptions = field(default_factory=BlobOptions)
-    durable_task: dict[str, Any] = field(default_factory=dict[str, Any])
-    """`extensions.durableTask` as it stands, for the durable extension."""
-    warnings: tuple[str, ...] = ()
-    """Settings without effect here, one sentence each."""
+    logging: _Logging = Field(default_factory=_Logging)
+    extensions: _Extensions = Field(default_factory=_Extensions)
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def http(self) -> HttpOptions:
+        """`extensions.http`."""
+        return self.extensions.http
+
+    @property
+    def service_bus(self) -> ServiceBusOptions:
+        """`extensions.serviceBus`."""
+        return self.extensions.service_bus
+
+    @property
+    def queues(self) -> QueueOptions:
+        """`extensions.queues`."""
+        return self.extensions.queues
+
+    @property
+    def blobs(self) -> BlobOptions:
+        """`extensions.blobs`."""
+        return self.extensions.blobs
+
+    @property
+    def durable_task(self) -> dict[str, Any]:
+        """`extensions.durableTask` as it stands, for the durable extension."""
+        return self.extensions.durable_task
+
+    @property
+    def log_levels(self) -> dict[str, int]:
+        """Category prefix (`default` for all) to a level of the logging module."""
+        return {
+            category: _LEVELS[name.lower()] for category, name in self.logging.log_level.items()
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Settings without effect here, one sentence each, with file and line."""
+        return self._warnings
 
     @classmethod
-    def read(cls, app: Path) -> HostOptions:
+    def read(cls, app: Path) -> Self:
         """Read an app folder's host.json.
 
         Raises:
-            AppLoadError: it is missing or wrong; names the key and its value.
+            AppLoadError: it is missing.
+            ConfigurationError: it is wrong; names file, line, key and value.
         """
         path = app / FILE_NAME
         try:
-            document = read_object(path)
+            text, document = read_json(path)
         except FileNotFoundError:
             raise AppLoadError(
-                f"no {FILE_NAME} in {app}: this is not the root of a Functions app. "
+                f"{app} has no {FILE_NAME}, so it is not the root of a Functions app. "
                 'The least one is {"version": "2.0"}'
             ) from None
-        # As on Azure, AzureFunctionsJobHost__logging__logLevel__default and its like override.
-        _override(document, dict(os.environ))
-        try:
-            return _parse(document)
-        except _InvalidSettingError as error:
-            raise AppLoadError(f"{path}: {error}") from None
-
-
-class _InvalidSettingError(Exception):
-    pass
+        if isinstance(document, dict):
+            # As on Azure, AzureFunctionsJobHost__logging__logLevel__default and its like override.
+            _override(cast("dict[str, Any]", document), dict(os.environ))
+        options = validate(document, cls, origin=str(path), text=text)
+        by_line = sorted(
+            (line_of(text, location), warning) for location, warning in _without_effect(options)
+        )
+        options._warnings = tuple(f"{path}:{line}: {warning}" for line, warning in by_line)  # noqa: SLF001 - of this very class
+        return options
 
 
 _OVERRIDE_PREFIX: Final = "AzureFunctionsJobHost__"
@@ -175,163 +295,27 @@ def _override(document: dict[str, Any], environment: dict[str, str]) -> None:
         section[key] = value
 
 
-def _parse(document: dict[str, Any]) -> HostOptions:
-    if document.get("version") != "2.0":
-        raise _InvalidSettingError(f'version is {document.get("version")!r}, it must be "2.0"')
-    extensions = _object(document, "extensions")
-    functions = document.get("functions", [])
-    if not isinstance(functions, list):
-        raise _InvalidSettingError(f"functions is {functions!r}, not a list of names")
-    return HostOptions(
-        http=_http(_object(extensions, "http")),
-        function_timeout=_timeout(document.get("functionTimeout")),
-        functions=tuple(str(name) for name in cast("list[Any]", functions)),
-        log_levels=_log_levels(_object(document, "logging")),
-        service_bus=_service_bus(_object(extensions, "serviceBus")),
-        queues=_queues(_object(extensions, "queues")),
-        blobs=_blobs(_object(extensions, "blobs")),
-        durable_task=_object(extensions, "durableTask"),
-        warnings=(
-            *(
-                f"host.json: {key} is not a setting of the host"
-                for key in sorted(document.keys() - _HEEDED - _NO_EFFECT_HERE)
-            ),
-            *(
-                ("host.json: extensions.http.dynamicThrottlesEnabled has no effect here",)
-                if str(_object(extensions, "http").get("dynamicThrottlesEnabled")).lower() == "true"
-                else ()
-            ),
-            *(
-                f"host.json: extensions.{key} has no effect here, this host does not cover it"
-                for key in sorted(extensions.keys() - _HEEDED_EXTENSIONS)
-            ),
-        ),
-    )
+def _without_effect(options: HostOptions) -> Iterator[tuple[tuple[Step, ...], str]]:
+    """Settings without effect here: where each stands, and a sentence about it."""
+    for location in _unknown_keys(options, ()):
+        key = ".".join(map(str, location))
+        if key == "extensions.http.dynamicThrottlesEnabled":
+            throttles = str((options.http.model_extra or {})["dynamicThrottlesEnabled"]).lower()
+            if throttles == "true":
+                yield location, f"{key} has no effect here"
+        elif len(location) == 2 and location[0] == "extensions":  # noqa: PLR2004 - extensions.NAME
+            yield location, f"{key} has no effect here, this host does not cover it"
+        elif key not in _ONLY_ON_AZURE:
+            yield location, f"{key} is not a setting of the host"
 
 
-def _object(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    value = parent.get(key, {})
-    if not isinstance(value, dict):
-        raise _InvalidSettingError(f"{key} is {value!r}, not an object")
-    return cast("dict[str, Any]", value)
-
-
-def _timespan(key: str, value: Any) -> timedelta:
-    try:
-        return parse_timespan(str(value))
-    except ValueError as error:
-        raise _InvalidSettingError(f"{key}: {error}") from None
-
-
-def _timeout(value: Any) -> timedelta | None:
-    if value is None:
-        return DEFAULT_FUNCTION_TIMEOUT
-    if str(value).startswith("-1"):
-        return None
-    return _timespan("functionTimeout", value)
-
-
-def _log_levels(section: dict[str, Any]) -> dict[str, int]:
-    levels: dict[str, int] = {}
-    for category, name in _object(section, "logLevel").items():
-        level = _LEVELS.get(str(name).lower())
-        if level is None:
-            raise _InvalidSettingError(
-                f"logging.logLevel.{category} is {name!r}, not one of {', '.join(_LEVELS)}"
-            )
-        levels[category] = level
-    return levels
-
-
-def _http(section: dict[str, Any]) -> HttpOptions:
-    def limit(key: str) -> int | None:
-        value = _number("http", section, key, UNLIMITED, (UNLIMITED, None))
-        if value == 0:
-            raise _InvalidSettingError(f"extensions.http.{key} is 0: no request could be answered")
-        return None if value == UNLIMITED else value
-
-    headers = _object(section, "customHeaders")
-    return HttpOptions(
-        route_prefix=str(section.get("routePrefix", "api")).strip("/"),
-        max_outstanding_requests=limit("maxOutstandingRequests"),
-        max_concurrent_requests=limit("maxConcurrentRequests"),
-        custom_headers={name: str(value) for name, value in headers.items()},
-    )
-
-
-def _service_bus(section: dict[str, Any]) -> ServiceBusOptions:
-    default = ServiceBusOptions()
-
-    def number(key: str, otherwise: int, lowest: int) -> int:
-        return _number("serviceBus", section, key, otherwise, (lowest, None))
-
-    # The names of extension 4.x are still met in the wild; those of 5.x win.
-    auto_complete = section.get("autoCompleteMessages", section.get("autoComplete", True))
-    return ServiceBusOptions(
-        prefetch_count=number("prefetchCount", default.prefetch_count, 0),
-        max_concurrent_calls=number("maxConcurrentCalls", default.max_concurrent_calls, 1),
-        max_message_batch_size=number("maxMessageBatchSize", default.max_message_batch_size, 1),
-        auto_complete_messages=str(auto_complete).lower() == "true",
-        max_auto_lock_renewal=_timespan(
-            "extensions.serviceBus.maxAutoLockRenewalDuration",
-            section.get("maxAutoLockRenewalDuration", "00:05:00"),
-        ),
-    )
-
-
-def _queues(section: dict[str, Any]) -> QueueOptions:
-    default = QueueOptions()
-
-    def number(key: str, otherwise: int, limits: tuple[int, int | None]) -> int:
-        return _number("queues", section, key, otherwise, limits)
-
-    def timespan(key: str, otherwise: timedelta) -> timedelta:
-        if key not in section:
-            return otherwise
-        return _timespan(f"extensions.queues.{key}", section[key])
-
-    batch_size = number("batchSize", default.batch_size, (1, 32))
-    encoding = str(section.get("messageEncoding", "base64")).lower()
-    if encoding not in {"base64", "none"}:
-        raise _InvalidSettingError(
-            f"extensions.queues.messageEncoding is {encoding!r}, neither base64 nor none"
-        )
-    return QueueOptions(
-        batch_size=batch_size,
-        new_batch_threshold=number("newBatchThreshold", batch_size // 2, (0, None)),
-        max_dequeue_count=number("maxDequeueCount", default.max_dequeue_count, (1, None)),
-        visibility_timeout=timespan("visibilityTimeout", default.visibility_timeout),
-        max_polling_interval=timespan("maxPollingInterval", default.max_polling_interval),
-        is_base64=encoding == "base64",
-    )
-
-
-def _blobs(section: dict[str, Any]) -> BlobOptions:
-    default = BlobOptions()
-    return BlobOptions(
-        max_degree_of_parallelism=_number(
-            "blobs", section, "maxDegreeOfParallelism", default.max_degree_of_parallelism, (1, None)
-        ),
-        poison_blob_threshold=_number(
-            "blobs", section, "poisonBlobThreshold", default.poison_blob_threshold, (1, None)
-        ),
-    )
-
-
-def _number(
-    extension: str,
-    section: dict[str, Any],
-    key: str,
-    otherwise: int,
-    limits: tuple[int, int | None],
-) -> int:
-    lowest, highest = limits
-    value = section.get(key, otherwise)
-    if isinstance(value, str) and value.removeprefix("-").isdecimal():  # from the environment
-        value = int(value)
-    if not isinstance(value, int) or value < lowest or (highest is not None and value > highest):
-        upper = "up" if highest is None else f"to {highest}"
-        raise _InvalidSettingError(
-            f"extensions.{extension}.{key} is {value!r}, not a whole number from {lowest} {upper}"
-        )
-    return value
+def _unknown_keys(section: BaseModel, location: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    for key in section.model_extra or {}:
+        yield (*location, key)
+    if isinstance(section, _Extensions):
+        for key in section.durable_task.keys() - KNOWN_SETTINGS:
+            yield (*location, "durableTask", key)
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, _Section):
+            yield from _unknown_keys(value, (*location, field.alias or name))

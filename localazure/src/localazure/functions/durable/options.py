@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +9,6 @@ from typing import Any, Self
 
 from localazure import limits
 from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
-
-_logger = logging.getLogger(__name__)
 
 # "10X the number of processors on the current machine", the default of the real host for both.
 # https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-bindings#host-json
@@ -57,7 +54,7 @@ class DurableOptions:
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Read the object under `extensions.durableTask` of host.json.
 
-        A setting that is not known is warned about and ignored.
+        A setting that is not known is ignored: the reader of host.json warns about it.
 
         Raises:
             ValueError: a value is of the wrong kind; the message names key and value.
@@ -75,8 +72,6 @@ class DurableOptions:
             elif key in _SETTINGS:
                 field, convert = _SETTINGS[key]
                 parsed[field] = convert(f"extensions.durableTask.{key}", value)
-            elif key not in _WITHOUT_LOCAL_MEANING:
-                _logger.warning("host.json: extensions.durableTask.%s is not known here", key)
         return cls(**parsed)
 
 
@@ -120,3 +115,8 @@ _SETTINGS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "versionMatchStrategy": ("version_match_strategy", _match_strategy),
     "versionFailureStrategy": ("version_failure_strategy", _failure_strategy),
 }
+
+KNOWN_SETTINGS = (
+    frozenset({"httpSettings", "storageProvider"}) | _SETTINGS.keys() | _WITHOUT_LOCAL_MEANING
+)
+"""The keys of `extensions.durableTask` that the real host knows."""

@@ -18,6 +18,7 @@ import logging
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,7 +31,7 @@ from localazure.functions.app import binding_kinds, converters, sdk_types
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import RETURN, Binding
 from localazure.functions.app.user_traceback import users_traceback
-from localazure.functions.errors import FunctionExitError, FunctionTimeoutError
+from localazure.functions.errors import FunctionExitError, FunctionTimeoutError, NotJsonError
 from localazure.functions.http.web_extension import NATIVE
 from localazure.functions.worker.context import (
     InvocationContext,
@@ -114,6 +115,7 @@ class Invoker:
         self._on_timeout = on_timeout
         self.in_flight = 0
         """Invocations at work that the durable engine does not wait for by itself."""
+        self._running: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -130,6 +132,7 @@ class Invoker:
         correlation = logs.Correlation(function.name)
         token = logs.invocation.set(correlation)
         self._count(function, 1)
+        self._running[function.name] += 1
         # One orchestration is replayed many times: each of them would drown the rest.
         is_noise = function.trigger.kind in {
             binding_kinds.ORCHESTRATION_TRIGGER,
@@ -159,6 +162,7 @@ class Invoker:
             return outcome
         finally:
             logs.invocation.reset(token)
+            self._running[function.name] -= 1
             self._count(function, -1)
 
     async def invoke_with_retries(
@@ -191,6 +195,11 @@ class Invoker:
         except TimeoutError:
             return False
         return True
+
+    @property
+    def running(self) -> list[str]:
+        """The names of functions at work, sorted."""
+        return sorted(name for name, count in self._running.items() if count)
 
     @property
     def waiting_for_threads(self) -> int:
@@ -318,7 +327,16 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
         )
     if parameter is None or _is_empty_message(function, result):
         return None
-    return converters.encode(parameter.converter, result, parameter.python_type)
+    try:
+        return converters.encode(parameter.converter, result, parameter.python_type)
+    except (TypeError, ValueError) as error:
+        if function.trigger.kind != binding_kinds.ACTIVITY_TRIGGER:
+            raise
+        raise NotJsonError(
+            f"activity '{function.name}' returned a {type(result).__name__} that is not JSON "
+            f"({error}): return dicts, lists, strings, numbers, booleans or None, or give its "
+            "class the methods to_json and from_json"
+        ) from None
 
 
 def _is_empty_message(function: LoadedFunction, result: object) -> bool:

@@ -86,7 +86,7 @@ def test_a_function_a_folder(tmp_path: Path) -> None:
         (SCRIPT, {"scriptFile": "x/x.py"}, "no x/x.py in"),
         (SCRIPT, {"bindings": [RETURN]}, "No trigger binding specified."),
         (SCRIPT, {"bindings": [*HTTP, *HTTP]}, "Multiple trigger bindings defined."),
-        (SCRIPT, {"bindings": [{"type": "httpTrigger"}]}, "no list of objects with a name"),
+        (SCRIPT, {"bindings": [{"type": "httpTrigger"}]}, "bindings[0]: 'name' is missing"),
         (
             SCRIPT,
             {"bindings": [{"name": "req", "type": "cosmosDBTrigger"}]},

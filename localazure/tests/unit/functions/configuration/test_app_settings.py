@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from localazure.errors import ConfigurationError
 from localazure.functions.configuration.app_settings import (
     AppSettings,
     LocalSettings,
     is_disabled,
     resolve_references,
 )
-from localazure.functions.errors import AppLoadError
 from localazure.functions.http.cors import CorsPolicy
 
 
@@ -52,14 +52,14 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
     ("document", "message"),
     [
         ({"IsEncrypted": True, "Values": {}}, "is encrypted"),
-        ({"Values": {"A": ["secret"]}}, "the value of A is not a string"),
-        ({"Values": ["x"]}, "Values is not an object"),
-        ({"Host": {"LocalHttpPort": "x"}}, "Host.LocalHttpPort is 'x'"),
+        ({"Values": {"A": ["secret"]}}, "local.settings.json:1: Values.A: input should be a valid"),
+        ({"Values": ["x"]}, "Values: input should be a valid dictionary"),
+        ({"Host": {"LocalHttpPort": "x"}}, "Host.LocalHttpPort: input should be a valid integer"),
         ({"Host": {"CORS": "*", "CORSCredentials": True}}, "origins by name, not *"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, document: dict[str, Any], message: str) -> None:
-    with pytest.raises(AppLoadError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, document)
     assert message in str(caught.value)
     assert "secret" not in str(caught.value)

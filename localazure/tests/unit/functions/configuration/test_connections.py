@@ -4,6 +4,7 @@ import pytest
 from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
 from localazure.functions.configuration import connections
+from localazure.functions.configuration.storage_connection import Service, find_endpoint
 
 SECRET = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true"
 
@@ -45,3 +46,21 @@ async def test_a_malformed_connection_string_does_not_show() -> None:
 async def test_identities(settings: dict[str, str], expected: type) -> None:
     async with connections.identity("Bus", settings) as credential:
         assert isinstance(credential, expected)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=hush",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=hush",
+        "https://a.blob.core.windows.net?sig=hush",
+    ],
+)
+def test_a_connection_string_in_place_of_a_name_is_not_shown(pasted: str) -> None:
+    for check in (
+        lambda: connections.check_service_bus(pasted, {}),
+        lambda: find_endpoint(pasted, Service.BLOB, {}),
+    ):
+        with pytest.raises(ValueError, match="must be the name of an app setting") as caught:
+            check()
+        assert "hush" not in str(caught.value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from localazure.errors import ConfigurationError
 from localazure.functions.configuration.host_json import (
     BlobOptions,
     HostOptions,
@@ -18,7 +19,7 @@ from localazure.functions.errors import AppLoadError
 
 
 def read(folder: Path, document: dict[str, Any]) -> HostOptions:
-    (folder / "host.json").write_text(json.dumps({"version": "2.0", **document}))
+    (folder / "host.json").write_text(json.dumps({"version": "2.0", **document}, indent=1))
     return HostOptions.read(folder)
 
 
@@ -27,7 +28,7 @@ def test_defaults_are_those_of_the_real_host(tmp_path: Path) -> None:
     assert options.http == HttpOptions(route_prefix="api")
     assert options.function_timeout == timedelta(minutes=30)
     assert options.service_bus.max_concurrent_calls == 16
-    assert options.service_bus.max_auto_lock_renewal == timedelta(minutes=5)
+    assert options.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=5)
     assert options.service_bus.auto_complete_messages
     assert options.warnings == ()
 
@@ -61,7 +62,7 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
                     "maxDequeueCount": 1,
                     "visibilityTimeout": "00:00:30",
                     "maxPollingInterval": "00:00:05",
-                    "messageEncoding": "none",
+                    "messageEncoding": "None",
                 },
                 "blobs": {"maxDegreeOfParallelism": 4, "poisonBlobThreshold": 1},
             },
@@ -70,25 +71,26 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
     assert options.function_timeout == timedelta(minutes=10)
     assert options.functions == ("one",)
     assert options.log_levels == {"default": logging.WARNING, "Function.hello": logging.DEBUG}
-    assert options.http == HttpOptions(
-        route_prefix="",
-        max_outstanding_requests=20,
-        max_concurrent_requests=5,
-        custom_headers={"X-Content-Type-Options": "nosniff"},
-    )
+    assert options.http.model_dump(include=set(HttpOptions.model_fields)) == {
+        "route_prefix": "",
+        "max_outstanding_requests": 20,
+        "max_concurrent_requests": 5,
+        "custom_headers": {"X-Content-Type-Options": "nosniff"},
+    }
     assert options.service_bus.prefetch_count == 5
     assert options.service_bus.max_concurrent_calls == 2
     assert not options.service_bus.auto_complete_messages
-    assert options.service_bus.max_auto_lock_renewal == timedelta(minutes=1)
+    assert options.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=1)
     assert options.durable_task == {"hubName": "hub"}
     assert options.queues == QueueOptions(
         batch_size=32,
-        new_batch_threshold=16,
         max_dequeue_count=1,
         visibility_timeout=timedelta(seconds=30),
         max_polling_interval=timedelta(seconds=5),
-        is_base64=False,
+        message_encoding="none",
     )
+    assert options.queues.new_batch_threshold == 16
+    assert not options.queues.is_base64
     assert options.blobs == BlobOptions(max_degree_of_parallelism=4, poison_blob_threshold=1)
     assert options.warnings == ()
 
@@ -99,53 +101,75 @@ def test_no_limit(tmp_path: Path) -> None:
     assert read(tmp_path, {"functionTimeout": "-1"}).function_timeout is None
 
 
-def test_what_has_no_effect_is_warned_about_not_refused(tmp_path: Path) -> None:
-    options = read(
-        tmp_path,
-        {
-            "extensions": {"eventHubs": {}, "http": {"dynamicThrottlesEnabled": True}},
-            "functionTimeOut": "00:01:00",
-        },
+def test_a_key_without_effect_is_warned_about_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text(
+        """{ // as the tools allow
+  "version": "2.0",
+  "functionTimeOut": "00:01:00",
+  "logging": {
+    "logLevels": {"default": "Error"}
+  },
+  "extensions": {
+    "eventHubs": {},
+    "http": {
+      "dynamicThrottlesEnabled": true,
+      "maxOutstandingRequest": 3
+    },
+    "queues": {"batchsize": 4},
+    "durableTask": {
+      "tracing": {},
+      "maxConcurentLimit": 3
+    }
+  }
+}"""
     )
-    assert options.warnings == (
-        "host.json: functionTimeOut is not a setting of the host",
-        "host.json: extensions.http.dynamicThrottlesEnabled has no effect here",
-        "host.json: extensions.eventHubs has no effect here, this host does not cover it",
+    assert HostOptions.read(tmp_path).warnings == (
+        f"{path}:3: functionTimeOut is not a setting of the host",
+        f"{path}:5: logging.logLevels is not a setting of the host",
+        f"{path}:8: extensions.eventHubs has no effect here, this host does not cover it",
+        f"{path}:10: extensions.http.dynamicThrottlesEnabled has no effect here",
+        f"{path}:11: extensions.http.maxOutstandingRequest is not a setting of the host",
+        f"{path}:13: extensions.queues.batchsize is not a setting of the host",
+        f"{path}:16: extensions.durableTask.maxConcurentLimit is not a setting of the host",
     )
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"version": "1.0"}, "version is '1.0'"),
-        ({"functionTimeout": "soon"}, "functionTimeout: 'soon' is not a duration"),
-        ({"functions": "one"}, "functions is 'one'"),
-        ({"extensions": []}, "extensions is [], not an object"),
-        ({"logging": {"logLevel": {"default": "Loud"}}}, "logLevel.default is 'Loud'"),
+        ({"version": "1.0"}, "host.json:2: version: input should be '2.0', found \"1.0\""),
+        ({"functionTimeout": "soon"}, "host.json:3: functionTimeout: 'soon' is not a duration"),
+        ({"functions": "one"}, "host.json:3: functions: input should be a valid tuple"),
+        ({"extensions": []}, "host.json:3: extensions: "),
+        (
+            {"logging": {"logLevel": {"default": "Loud"}}},
+            "host.json:4: logging.logLevel: default is 'Loud', not one of trace",
+        ),
         (
             {"extensions": {"queues": {"batchSize": 33}}},
-            "extensions.queues.batchSize is 33, not a whole number from 1 to 32",
+            "extensions.queues.batchSize: input should be less than or equal to 32, found 33",
         ),
         (
             {"extensions": {"queues": {"messageEncoding": "utf-7"}}},
-            "extensions.queues.messageEncoding is 'utf-7'",
+            "extensions.queues.messageEncoding: input should be 'base64' or 'none'",
         ),
         (
             {"extensions": {"http": {"maxConcurrentRequests": 0}}},
-            "extensions.http.maxConcurrentRequests is 0",
+            "extensions.http.maxConcurrentRequests: input should be greater than 0, found 0",
         ),
         (
             {"extensions": {"http": {"maxOutstandingRequests": -2}}},
-            "extensions.http.maxOutstandingRequests is -2",
+            "extensions.http.maxOutstandingRequests: input should be greater than 0, found -2",
         ),
         (
             {"extensions": {"serviceBus": {"maxConcurrentCalls": 0}}},
-            "extensions.serviceBus.maxConcurrentCalls is 0",
+            "extensions.serviceBus.maxConcurrentCalls: input should be greater than 0, found 0",
         ),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, document: dict[str, Any], message: str) -> None:
-    with pytest.raises(AppLoadError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, document)
     assert "host.json" in str(caught.value)
     assert message in str(caught.value)

@@ -59,7 +59,7 @@ class HttpApi:
         handlers: list[tuple[str, str, Handler]] = [
             ("POST", "/orchestrators/{name}", self._start),
             # All of the path: the SDK's client does not quote the id that it is given.
-            ("POST", "/orchestrators/{name}/{instance:.*}", self._start),
+            ("POST", r"/orchestrators/{name}/{instance:[\s\S]*}", self._start),
             ("GET", "/instances", self._list),
             ("GET", "/instances/", self._list),
             ("DELETE", "/instances", self._purge_by),

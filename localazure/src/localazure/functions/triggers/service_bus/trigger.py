@@ -174,7 +174,7 @@ class ServiceBusTrigger:
 
     async def _handle(self, link: _Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         receiver = link.receiver
-        if self._options.max_auto_lock_renewal:
+        if self._options.max_auto_lock_renewal_duration:
             for message in messages:
                 link.renewer.register(receiver, message)
         make = service_bus_message.many if self._is_batched else _only
@@ -239,7 +239,7 @@ class _Link:
             service_bus_client(connection, settings, retry_backoff_factor=SDK_RETRY_SECONDS)
         )
         self.receiver = await enter(get_receiver(client))
-        seconds = options.max_auto_lock_renewal.total_seconds()
+        seconds = options.max_auto_lock_renewal_duration.total_seconds()
         self.renewer = AutoLockRenewer(max_lock_renewal_duration=seconds)
         self._resources.push_async_callback(self.renewer.close)
 

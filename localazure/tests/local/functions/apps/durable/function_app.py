@@ -120,6 +120,22 @@ def fail(what: str) -> str:
     raise ValueError(f"no {what}")
 
 
+@app.orchestration_trigger(context_name="context")
+def forgets_yield(context: df.DurableOrchestrationContext):
+    yield context.call_activity("greet", "you")
+    return context.call_activity("greet", "me")
+
+
+@app.orchestration_trigger(context_name="context")
+def asks_for_a_set(context: df.DurableOrchestrationContext):
+    return (yield context.call_activity("give_a_set", "x"))
+
+
+@app.activity_trigger(input_name="what")
+def give_a_set(what: str):
+    return {what}
+
+
 @app.activity_trigger(input_name="nothing")
 def dawdle(nothing: str) -> None:
     if not released.wait(30):

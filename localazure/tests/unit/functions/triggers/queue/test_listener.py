@@ -22,7 +22,7 @@ OPTIONS = QueueOptions(
     max_dequeue_count=3,
     visibility_timeout=timedelta(seconds=7),
     max_polling_interval=timedelta(seconds=0.1),
-    is_base64=False,
+    message_encoding="none",
 )
 
 

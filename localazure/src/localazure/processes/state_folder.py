@@ -1,0 +1,13 @@
+"""The folder that keeps all state: made once, and never committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def make_state_folder(state: Path) -> None:
+    """Make the folder, with a `.gitignore` of its own: it holds keys and data."""
+    state.mkdir(parents=True, exist_ok=True)
+    ignore = state / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("# Keys and data of localazure.\n*\n")
