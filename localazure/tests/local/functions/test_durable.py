@@ -228,7 +228,7 @@ async def test_a_forgotten_yield_is_one_sentence(
         async with client.get("/admin/host/systemkeys?code=master-key") as response:
             names = [key["name"] for key in (await response.json())["keys"]]
     assert names == ["durabletask_extension"]
-    assert "that 'forgets_yield' gives is not JSON" in str(status["output"])
+    assert "'forgets_yield' failed: Object of type AtomicTask is not JSON" in str(status["output"])
     assert "`yield` is missing before its call" in str(status["output"])
     (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert "json/" not in told

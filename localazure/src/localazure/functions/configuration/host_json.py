@@ -267,7 +267,7 @@ class HostOptions(_Section):
             text, document = read_json(path)
         except FileNotFoundError:
             raise AppLoadError(
-                f"{app} has no {FILE_NAME}, so it is not the root of a Functions app. "
+                f"no {FILE_NAME} in {app}: this is not the root of a Functions app. "
                 'The least one is {"version": "2.0"}'
             ) from None
         if isinstance(document, dict):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localazure.functions.durable.engine.custom_status import oversize_error
@@ -15,6 +16,9 @@ OUT_OF_PROC_MARK = "$OutOfProcData$:"
 # azure.durable_functions.models.ReplaySchema.V2 and newer: one flat list of actions, awaited one
 # after the other. The engine offers V3 and does not speak V1.
 OLDEST_SCHEMA = 1
+
+# The words of Python's json module.
+_NOT_JSON = re.compile(r"(TypeError: )?Object of type \w+ is not JSON serializable")
 
 Action = dict[str, Any]
 
@@ -54,6 +58,10 @@ def from_failure(failure: FunctionFailed) -> Decision:
     The exception's text may quote others of the kind, a sub-orchestration's for one, and so may the
     document itself: the document sought is the one that reaches to the end of the text.
     """
+    return _explained(_read_failure(failure))
+
+
+def _read_failure(failure: FunctionFailed) -> Decision:
     details = failure.stack.partition(OUT_OF_PROC_MARK)[0].rstrip()
     start = failure.message.find(OUT_OF_PROC_MARK)
     while start >= 0:
@@ -63,6 +71,18 @@ def from_failure(failure: FunctionFailed) -> Decision:
         except (ValueError, TypeError, KeyError, IndexError):
             start = failure.message.find(OUT_OF_PROC_MARK, start)
     return Decision(error=str(failure), error_details=details, is_document=False)
+
+
+def _explained(decision: Decision) -> Decision:
+    """The same; a result that is not JSON with its remedy, and without the json module's frames."""
+    if decision.error is None or not _NOT_JSON.fullmatch(decision.error):
+        return decision
+    return replace(
+        decision,
+        error=f"{decision.error}: its result, its custom status or the input of a step is not "
+        "JSON. If it is a task, `yield` is missing before its call",
+        error_details="",
+    )
 
 
 def _from_document(document: Any, details: str) -> Decision:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
@@ -25,8 +25,6 @@ from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.worker import orchestrators
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
-
-_NOT_JSON: Final = "is not JSON serializable"  # in the words of the json module
 
 
 class DurableFunctions:
@@ -121,23 +119,11 @@ class DurableFunctions:
             data = TriggerData(Datum(trigger, "string"))
         try:
             outcome = await self._invoker.invoke(function, data)
-        except TypeError as error:
-            if _NOT_JSON not in str(error) or isinstance(trigger, str):
-                raise _failed(error) from error
-            # The frames are those of the SDK and of json: they say nothing about the app.
-            raise FunctionFailed(
-                type(error).__name__,
-                f"{error}: the result, the custom status or an input that '{function.name}' gives "
-                "is not JSON. If it is a task, `yield` is missing before its call",
-                "",
-            ) from error
         except Exception as error:
-            raise _failed(error) from error
+            raise FunctionFailed(
+                type(error).__name__, str(error), users_traceback(error)
+            ) from error
         return _as_json(outcome.result)
-
-
-def _failed(error: Exception) -> FunctionFailed:
-    return FunctionFailed(type(error).__name__, str(error), users_traceback(error))
 
 
 def _as_json(result: Datum | None) -> str | None:
