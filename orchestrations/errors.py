@@ -24,7 +24,15 @@ class TransientError(LandfallError):
 
 
 class InvalidEvent(PermanentError):
-    """An event that is malformed, or speaks of a place that no pipeline watches."""
+    """An event that is malformed, or is about a place that no pipeline watches.
+
+    Attributes:
+        cause: what is wrong, in words that all events with the same fault share.
+    """
+
+    def __init__(self, message: str, *, cause: str = "malformed") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class InvalidRequest(PermanentError):

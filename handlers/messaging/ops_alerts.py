@@ -21,7 +21,12 @@ Severity = Literal["information", "warning", "error"]
 
 # Beside these, every kind of notification of a run is a kind of alert.
 AlertKind = Literal[
-    "message-rejected", "delivery-failed", "receiver-disabled", "landing-overdue", "batch-held"
+    "message-rejected",
+    "events-rejected",
+    "delivery-failed",
+    "receiver-disabled",
+    "landing-overdue",
+    "batch-held",
 ]
 
 
@@ -97,8 +102,12 @@ def alert_message(
     )
 
 
-def trouble_document(
-    kind: AlertKind, *, at: datetime, **data: str | float | None
-) -> dict[str, Any]:
-    """The body of an alert that is about Landfall's own work, not about a run's progress."""
+def trouble_document(kind: AlertKind, *, at: datetime, **data: Any) -> dict[str, Any]:
+    """The body of an alert that is about Landfall's own work, not about a run's progress.
+
+    Args:
+        kind: what happened.
+        at: when.
+        data: plain JSON types.
+    """
     return {"type": f"Landfall.Trouble.{kind}", "timestamp": at.isoformat(), "data": data}

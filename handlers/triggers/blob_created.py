@@ -24,6 +24,7 @@ from handlers.landing_zone.event_log import UNREADABLE, Decision, Entry
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
 from handlers.triggers.event_envelope import EventEnvelope, from_message, from_trigger
+from handlers.triggers.rejected_events import RejectedEvent, count_rejected
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
 from orchestrations.landing import landing
@@ -90,6 +91,7 @@ class _Intake:
        phase `closing`, so that an event is in the record, or its trigger sees the phase.
     4. Append all decisions to the event log. If the process dies before that, the events are
        delivered and decided again, and end in the same state.
+    5. Count the rejected events by cause: reconciliation alerts operators to each cause.
     """
 
     def __init__(self, clients: Clients, pipelines: Mapping[str, Pipeline], now: datetime) -> None:
@@ -98,6 +100,7 @@ class _Intake:
         self._now = now
         self._entries: dict[str, list[Entry]] = defaultdict(list)
         self._unwatched = 0
+        self._rejected: list[RejectedEvent] = []
         self._news: dict[Zone, list[BlobEvent]] = defaultdict(list)
 
     def take(self, envelope: EventEnvelope) -> None:
@@ -107,7 +110,8 @@ class _Intake:
             if event.account != self._clients.blobs.account_name:
                 raise InvalidEvent(  # noqa: TRY301 - one exit for all reasons
                     f"event {event.event_id}: account {event.account!r} is not the one of "
-                    f"connection DataStorage ({self._clients.blobs.account_name!r})"
+                    f"connection DataStorage ({self._clients.blobs.account_name!r})",
+                    cause="other-account",
                 )
         except InvalidEvent as error:
             self.reject(envelope.id, envelope.subject, error)
@@ -132,6 +136,9 @@ class _Intake:
     def reject(self, event_id: str, subject: str, error: InvalidEvent) -> None:
         """Keep an event that cannot be understood."""
         logger.warning("event rejected: %s", error)
+        self._rejected.append(
+            RejectedEvent(event_id=event_id, cause=error.cause, reason=str(error))
+        )
         self._entries[UNREADABLE].append(
             Entry(
                 event_id=event_id,
@@ -146,7 +153,7 @@ class _Intake:
         )
 
     async def finish(self, starter: DurableOrchestrationClient) -> Decisions:
-        """Steps 3 and 4; how many events were decided in which way."""
+        """Steps 3 to 5; how many events were decided in which way."""
         await asyncio.gather(
             *(self._land(starter, zone, events) for zone, events in self._news.items())
         )
@@ -158,6 +165,10 @@ class _Intake:
                 for pipeline, entries in self._entries.items()
             )
         )
+        if self._rejected:
+            await asyncio.to_thread(
+                count_rejected, self._clients.records, self._rejected, at=self._now
+            )
         kept: Decisions = Counter(
             entry.decision for entries in self._entries.values() for entry in entries
         )

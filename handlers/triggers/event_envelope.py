@@ -57,9 +57,13 @@ def from_message(body: bytes) -> EventEnvelope:
     try:
         document: object = json.loads(body)
     except (ValueError, RecursionError) as error:  # the latter of brackets in brackets
-        raise InvalidEvent(f"a message of {len(body)} bytes is no JSON: {error}") from None
+        raise InvalidEvent(
+            f"a message of {len(body)} bytes is no JSON: {error}", cause="not-json"
+        ) from None
     if not isinstance(document, Mapping):
-        raise InvalidEvent(f"a message is a JSON {type(document).__name__}, not one event")
+        raise InvalidEvent(
+            f"a message is a JSON {type(document).__name__}, not one event", cause="not-an-event"
+        )
     fields = cast("Mapping[str, Any]", document)
     is_cloud_event = "specversion" in fields
     event_id = _text(fields, "id", "?")
@@ -76,7 +80,7 @@ def from_message(body: bytes) -> EventEnvelope:
 def _text(fields: Mapping[str, Any], key: str, event_id: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str):
-        raise InvalidEvent(f"event {event_id}: {key} is {value!r}, not text")
+        raise InvalidEvent(f"event {event_id}: {key} is {value!r}, not text", cause=f"no-{key}")
     return value
 
 
@@ -85,5 +89,7 @@ def _time(fields: Mapping[str, Any], key: str, event_id: str) -> datetime:
     try:
         time = datetime.fromisoformat(value)
     except ValueError:
-        raise InvalidEvent(f"event {event_id}: {key} is {value!r}, not a time") from None
+        raise InvalidEvent(
+            f"event {event_id}: {key} is {value!r}, not a time", cause=f"no-{key}"
+        ) from None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

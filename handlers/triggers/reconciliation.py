@@ -46,6 +46,7 @@ from handlers.messaging.retry_queue import start_attempt
 from handlers.messaging.service_bus import BLOB_EVENTS, JOB_EVENTS, NOTIFICATIONS, RETRIES
 from handlers.notifications.outbox import publish_notification
 from handlers.triggers.blob_created import ensure_landing
+from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.landing import LandingStatus
@@ -92,6 +93,8 @@ class Summary:
     """Runs whose instance broke: what was left to do about them was done."""
     messages_sent: int = 0
     """Messages that Service Bus had not taken in time."""
+    causes_alerted: list[str] = field(default_factory=list[str])
+    """Why events were rejected: causes that operators were alerted to."""
     messages_dead_lettered: int = 0
     """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
     events_given_back: int = 0
@@ -121,6 +124,7 @@ async def reconcile(
     2. Every zone that has more than its last batch, or was not listed for a day, gets a landing.
     3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
        up on, are brought there. Events that it gave up on are put back on their queues.
+       Operators are alerted to the causes of rejected events.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
        is dead-lettered, and its pipeline's channels are told. If its end was decided before, all
        that is left is to tell of that.
@@ -145,6 +149,7 @@ async def reconcile(
     for pipeline in pipelines.values():
         await reconciler.attempt(f"zone of {pipeline.name}", reconciler.check_zone, pipeline)
     await reconciler.attempt("dead letters", reconciler.check_messages)
+    await reconciler.attempt("rejected events", reconciler.alert_rejected_events)
     await reconciler.attempt("runs", reconciler.check_runs)
     return summary
 
@@ -291,6 +296,11 @@ class _Reconciler:
 
     async def flush_outbox(self) -> None:
         self.summary.messages_sent += await asyncio.to_thread(flush, self.clients)
+
+    async def alert_rejected_events(self) -> None:
+        self.summary.causes_alerted += await asyncio.to_thread(
+            alert_rejected, self.clients, now=self.now
+        )
 
     async def check_messages(self) -> None:
         # Side by side: each spends seconds on waiting for messages that are not there.

@@ -120,9 +120,15 @@ def log_of(cloud: Cloud, run: str) -> str:
     return "\n".join(container.download_blob(name).readall().decode() for name in names)
 
 
-def results_of(run: str, *, completed: bool = True) -> ReadResults:
+def results_of(job: Job, *, completed: bool = True) -> ReadResults:
     metrics = ["accuracy", "champion_accuracy", "resumed"]
-    return ReadResults(pipeline=PIPELINE.name, run=run, completed=completed, metrics=metrics)
+    return ReadResults(
+        pipeline=PIPELINE.name,
+        run=job.name,
+        container=job.results_container,
+        completed=completed,
+        metrics=metrics,
+    )
 
 
 def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> None:
@@ -130,7 +136,7 @@ def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> Non
     first = submit_job(clients, submission(prepared, 1, "train"))
     assert first.champion is None
     assert wait_until(prepared, first.name, "completed").studio_url
-    results = read_results(clients, results_of(first.name))
+    results = read_results(clients, results_of(first))
     assert results.metrics == {"accuracy": 0.9, "resumed": 0.0}
 
     request = RegisterModel(
@@ -149,7 +155,7 @@ def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> Non
     second = submit_job(clients, submission(prepared, 2, "train"))
     assert second.champion == model.version
     wait_until(prepared, second.name, "completed")
-    assert read_results(clients, results_of(second.name)).metrics == {
+    assert read_results(clients, results_of(second)).metrics == {
         "accuracy": 0.9,
         "resumed": 1.0,
         "champion_accuracy": 0.8,
@@ -167,7 +173,7 @@ def test_a_failed_job_says_why(prepared: Cloud) -> None:
     assert (diagnosis.rank, diagnosis.exit_code) == (0, 65)
     assert diagnosis.studio_url
     assert diagnosis.log == ("file a is bad",)
-    results = read_results(prepared.clients, results_of(job.name, completed=False))
+    results = read_results(prepared.clients, results_of(job, completed=False))
     assert results.failure is not None
     assert (results.failure.type, results.failure.permanent) == ("DataRejected", True)
     assert results.bad_files == 1

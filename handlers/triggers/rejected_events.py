@@ -1,0 +1,154 @@
+"""Events that could not be understood: counted by cause, so that each cause is one alert.
+
+One wrong subscription rejects every event that it brings. A record for each cause counts them, from
+any number of instances of the app; reconciliation alerts operators to a cause when it is new, and
+once a day while it goes on. The events themselves are kept in the event log.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.landing_zone.event_log import UNREADABLE
+from handlers.messaging.ops_alerts import publish_alert, trouble_document
+from orchestrations.contracts.base import Contract
+from orchestrations.errors import shorten
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+ALERT_INTERVAL = timedelta(days=1)
+EXAMPLES_LIMIT = 3
+EXAMPLE_LIMIT_CHARACTERS = 500
+KIND = "events-rejected"
+_FOLDER = "rejected-events/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedEvent:
+    """An event that could not be understood."""
+
+    event_id: str
+    cause: str
+    reason: str
+
+
+class _Cause(Contract):
+    """The record of a cause: the events since the last alert."""
+
+    cause: str
+    count: int = 0
+    since: datetime
+    """When the first of them was rejected."""
+    until: datetime
+    """When the last of them was."""
+    examples: tuple[dict[str, str], ...] = ()
+    """The first of them."""
+    alerted_at: datetime | None = None
+
+
+def count_rejected(
+    records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime
+) -> None:
+    """Add events to the records of their causes; one write for each cause.
+
+    Events that are delivered again, since the process died, are counted again.
+
+    Args:
+        records: the records container.
+        events: in the order of their delivery.
+        at: when they were rejected, UTC.
+    """
+    by_cause: dict[str, list[RejectedEvent]] = defaultdict(list)
+    for event in events:
+        by_cause[event.cause].append(event)
+    for cause, rejected in by_cause.items():
+
+        def add(
+            document: Any | None, cause: str = cause, rejected: list[RejectedEvent] = rejected
+        ) -> Any:
+            before = _Cause(cause=cause, since=at, until=at)
+            if document is not None:
+                before = _Cause.from_dict(document)
+            first = [_example(each) for each in rejected[:EXAMPLES_LIMIT]]
+            return before.model_copy(
+                update={
+                    "count": before.count + len(rejected),
+                    "since": before.since if before.count else at,
+                    "until": at,
+                    "examples": (*before.examples, *first)[:EXAMPLES_LIMIT],
+                }
+            ).to_dict()
+
+        record_store.update(records, _record(cause), add, _no_metadata)
+
+
+def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
+    """Alert operators to every cause that is new, or has gone on for a day; returns the causes.
+
+    If the process dies after an alert, the next round sends it under the same id, and the topic
+    drops it.
+    """
+    alerted: list[str] = []
+    for document in record_store.read_all(clients.records, _FOLDER):
+        found = _Cause.from_dict(document)
+        last = found.alerted_at
+        if not found.count or (last is not None and now - last < ALERT_INTERVAL):
+            continue
+        publish_alert(
+            clients,
+            alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",
+            kind=KIND,
+            severity="warning",
+            document=trouble_document(
+                KIND,
+                at=now,
+                cause=found.cause,
+                count=found.count,
+                since=found.since.isoformat(),
+                until=found.until.isoformat(),
+                examples=list(found.examples),
+                records=f"events/{UNREADABLE}/{_common_hours(found.since, found.until)}",
+            ),
+        )
+
+        def mark(document: Any | None, found: _Cause = found) -> Any | None:
+            now_there = _Cause.from_dict(document)
+            return now_there.model_copy(
+                update={
+                    "count": max(now_there.count - found.count, 0),
+                    "since": now_there.until,
+                    "examples": (),
+                    "alerted_at": now,
+                }
+            ).to_dict()
+
+        record_store.update(clients.records, _record(found.cause), mark, _no_metadata)
+        alerted.append(found.cause)
+    return alerted
+
+
+def _example(event: RejectedEvent) -> dict[str, str]:
+    texts = {name: str(value) for name, value in asdict(event).items() if name != "cause"}
+    return {name: shorten(text, EXAMPLE_LIMIT_CHARACTERS) for name, text in texts.items()}
+
+
+def _common_hours(since: datetime, until: datetime) -> str:
+    """What the names of the event log's hours have in common, from one time to another."""
+    first, last = (f"{each:%Y-%m-%dT%H}" for each in (since, until))
+    same = [left == right for left, right in zip(first, last, strict=True)]
+    return first if all(same) else first[: same.index(False)]
+
+
+def _record(cause: str) -> str:
+    return f"{_FOLDER}{cause}.json"
+
+
+def _no_metadata(_: Any) -> dict[str, str]:
+    return {}
