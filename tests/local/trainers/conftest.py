@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import trainers.train
 from localazure.processes.ports import free_ports
 from tests.local.trainers.forked_ranks import (
     DEADLINE_SECONDS,
@@ -204,6 +206,36 @@ class Outcome:
 Train = Callable[..., Outcome]
 
 
+def on_synthetic_images(folder: Path, options: tuple[str, ...]) -> list[str]:
+    """The command line of eight steps on 8x8 synthetic images, with further options."""
+    return [
+        *("--dataset", "synthetic", "--synthetic-images", "64", "--synthetic-classes", "4"),
+        *("--output-dir", str(folder / "results")),
+        *("--checkpoint-dir", str(folder / "checkpoints")),
+        *("--image-size", "8", "--image-mode", "grey", "--epochs", "2", "--batch-size", "16"),
+        *("--log-every", "1", "--peer-timeout-seconds", "60", "--learning-rate", "0.05"),
+        *options,
+    ]
+
+
+@pytest.fixture
+def refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Train:
+    """Run a command line that fails before the first step, in this process, as one rank."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the run sets the threads of this process
+
+    def refuse(*options: str, code: int = 1) -> Outcome:
+        folder = tmp_path / "refused"
+        try:
+            assert trainers.train.main(on_synthetic_images(folder, options)) == code
+        finally:
+            torch.use_deterministic_algorithms(mode=False)  # as pytest's process has it
+        return Outcome(folder=folder, seen=capsys.readouterr().out, logs=[])
+
+    return refuse
+
+
 @pytest.fixture(scope="session")
 def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
     """Run a command line of the trainer in forked ranks; what is left is killed in the end."""
@@ -250,15 +282,7 @@ def train(fork: Fork, tmp_path_factory: pytest.TempPathFactory) -> Train:
         *options: str, ranks: int = 2, folder: Path | None = None, code: int = 0, **how: Any
     ) -> Outcome:
         folder = folder or tmp_path_factory.mktemp("forked")
-        arguments = [
-            *("--dataset", "synthetic", "--synthetic-images", "64", "--synthetic-classes", "4"),
-            *("--output-dir", str(folder / "results")),
-            *("--checkpoint-dir", str(folder / "checkpoints")),
-            *("--image-size", "8", "--image-mode", "grey", "--epochs", "2", "--batch-size", "16"),
-            *("--log-every", "1", "--peer-timeout-seconds", "60", "--learning-rate", "0.05"),
-            *options,
-        ]
-        forked = fork(arguments, ranks=ranks, **how)
+        forked = fork(on_synthetic_images(folder, options), ranks=ranks, **how)
         assert forked.wait() == [code] * ranks, forked.seen
         return Outcome(folder=folder, seen=forked.seen, logs=forked.logs)
 

@@ -37,7 +37,7 @@ def test_bad_files(
     said: str,
     file: str | None,
     image: bytes,
-    train: Any,
+    refuse: Any,
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "data"
@@ -69,7 +69,7 @@ def test_bad_files(
     if case == "overwritten":
         (data / "0" / "0.png").write_bytes(image + b"other")
     options = ("--dataset", "folder", "--data", str(data), "--manifest", str(manifest))
-    failed = train(*options, ranks=1, code=65)
+    failed = refuse(*options, code=65)
     error = failed.result("error")
     assert error["type"] == type_
     assert said in error["message"]
@@ -83,13 +83,13 @@ def test_bad_files(
         (f"{OWN}:unlabelled", "the label -1"),
     ],
 )
-def test_an_own_dataset_of_other_images_ends_all_ranks(dataset: str, said: str, train: Any) -> None:
-    failed = train("--dataset", dataset, "--image-mode", "rgb", code=65)
+def test_an_own_dataset_of_other_images_is_refused(dataset: str, said: str, refuse: Any) -> None:
+    failed = refuse("--dataset", dataset, "--image-mode", "rgb", code=65)
     error = failed.result("error")
     assert error["type"] == "DataRejected"
     assert said in error["message"]
 
 
-def test_a_folder_without_shards_ends_all_ranks(digits: Path, train: Any) -> None:
-    failed = train("--dataset", "shards", "--data", str(digits), code=65)
+def test_a_folder_without_shards_is_refused(digits: Path, refuse: Any) -> None:
+    failed = refuse("--dataset", "shards", "--data", str(digits), code=65)
     assert "index.json" in failed.result("error")["message"]

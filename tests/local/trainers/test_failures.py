@@ -105,8 +105,8 @@ def test_the_environment_is_ready_before_anything_is_computed(train: Any) -> Non
     train("--model", f"{FAILING}:NeedsCublasWorkspace", "--deterministic")
 
 
-def test_a_gpu_that_is_insisted_on_and_is_not_there_ends_the_run(train: Any) -> None:
-    error = train("--device", "cuda", code=1).result("error")
+def test_a_gpu_that_is_insisted_on_and_is_not_there_ends_the_run(refuse: Any) -> None:
+    error = refuse("--device", "cuda").result("error")
     assert error["type"] == "LaunchInvalid"
     assert "sees no GPU" in error["message"]
 
@@ -121,9 +121,9 @@ def test_a_gpu_that_is_insisted_on_and_is_not_there_ends_the_run(train: Any) -> 
     ids=" ".join,
 )
 def test_what_would_fail_at_the_end_fails_before_the_start(
-    options: tuple[str, ...], type_: str, train: Any
+    options: tuple[str, ...], type_: str, refuse: Any
 ) -> None:
-    failed = train(*options, code=1)
+    failed = refuse(*options)
     error = failed.result("error")
     assert error["type"] == type_
     assert options[1] in error["message"]

@@ -51,14 +51,14 @@ def test_large_architectures_learn_synthetic_images(model: str, train: Any) -> N
         ("--dataset", "builtins:repr", "not a trainers Dataset"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_told(option: str, path: str, said: str, train: Any) -> None:
-    failed = train(option, path, code=1)
+def test_a_path_that_leads_nowhere_is_told(option: str, path: str, said: str, refuse: Any) -> None:
+    failed = refuse(option, path)
     error = failed.result("error")
     assert error["type"] == "LaunchInvalid"
     assert path in error["message"]
     assert said in error["message"]
 
 
-def test_files_need_a_folder_and_a_manifest(train: Any) -> None:
-    failed = train("--dataset", "folder", code=1)
+def test_files_need_a_folder_and_a_manifest(refuse: Any) -> None:
+    failed = refuse("--dataset", "folder")
     assert "--data and --manifest" in failed.result("error")["message"]

@@ -176,11 +176,10 @@ def test_changed_data_ends_all_ranks_alike(fork: Any, altered_job: Any) -> None:
     assert error["files"][1]["reason"] == "missing"
 
 
-def test_bad_data_is_rejected(fork: Any, altered_job: Any) -> None:
+def test_bad_data_is_rejected(refuse: Any, altered_job: Any) -> None:
     bad = dict.fromkeys((f"{n % 10}/{n:04d}.png" for n in range(10)), b"no image")
     job = altered_job(bad, frozen=True)
-    ranks = fork(job.arguments())
-    assert ranks.wait() == [65], ranks.seen
+    refuse("--dataset", "folder", *job.arguments(), code=65)
     error = job.result("error")
     assert error["type"] == "DataRejected"
     assert [file["path"] for file in error["files"]] == sorted(bad)
