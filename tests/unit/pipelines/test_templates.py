@@ -1,0 +1,188 @@
+"""The templates that a user copies: their programs keep the contract, their files are valid."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sklearn.datasets import load_wine
+
+from handlers.configuration.pipeline_files import load_pipelines
+from tests.unit.trainers.small_datasets import freeze, image_file
+
+REPOSITORY = Path(__file__).parents[3]
+TEMPLATES = REPOSITORY / "pipelines" / "templates"
+NAMES = ("minimal", "tabular")
+
+
+def run(template: str, folder: Path, *, champion: str = "none") -> subprocess.CompletedProcess[str]:
+    """The job's own command line, in the folder of its code, on `folder`/data."""
+    job = yaml.safe_load((TEMPLATES / template / "job.yml").read_text())
+    filled = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"{\2}", job["command"]).format(
+        manifest=folder / "manifest",
+        data=folder / "data",
+        champion=champion,
+        results=folder / "results",
+    )
+    interpreter, *arguments = filled.split()
+    assert interpreter == "python"
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=TEMPLATES / template,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def program(path: Path) -> Any:
+    """A program as a module: in this process, where scikit-learn is imported already."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def exit_code(
+    template: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, champion: str = "none"
+) -> int:
+    """Of the program on `folder`/data."""
+    if template == "minimal":
+        return run(template, folder, champion=champion).returncode
+    paths = {"--manifest": "manifest", "--data": "data", "--output-dir": "results"}
+    arguments = [text for option, name in paths.items() for text in (option, str(folder / name))]
+    monkeypatch.setattr(sys, "argv", ["train.py", *arguments, "--champion", champion])
+    return program(TEMPLATES / template / "train.py").main()
+
+
+def document(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / "results" / f"{name}.json").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    make_dataset = program(REPOSITORY / "pipelines" / "digits" / "make_dataset.py").make_dataset
+    make_dataset(folder / "data", limit=500)
+    freeze(folder / "data", folder / "manifest")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """scikit-learn's wines, in two files, with names of classes."""
+    folder = tmp_path_factory.mktemp("wines")
+    (folder / "data").mkdir()
+    bunch: Any = load_wine()
+    rows = list(zip(bunch.data.tolist(), bunch.target_names[bunch.target].tolist(), strict=True))
+    for number in (0, 1):
+        with (folder / "data" / f"{number}.csv").open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow([*bunch.feature_names, "label"])
+            writer.writerows([*numbers, label] for numbers, label in rows[number::2])
+    freeze(folder / "data", folder / "manifest")
+    return folder
+
+
+@pytest.fixture
+def copied(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    def copied(name: str) -> Path:
+        shutil.copytree(request.getfixturevalue(name), tmp_path, dirs_exist_ok=True)
+        return tmp_path
+
+    return copied
+
+
+def test_the_first_template_is_short_and_uses_nothing_of_ours() -> None:
+    source = (TEMPLATES / "minimal" / "train.py").read_text()
+    assert len(source.splitlines()) <= 80
+    for template in NAMES:
+        assert not re.search(
+            r"import (trainers|handlers)|from (trainers|handlers)",
+            (TEMPLATES / template / "train.py").read_text(),
+        )
+
+
+def test_templates_are_valid_pipelines_and_rest_until_they_are_copied(tmp_path: Path) -> None:
+    for template in NAMES:
+        shutil.copytree(TEMPLATES / template, tmp_path / template)
+    assert set(load_pipelines(tmp_path, records_container="landfall")) == set(NAMES)
+    shipped = load_pipelines(REPOSITORY / "pipelines", records_container="landfall")
+    assert not set(NAMES) & set(shipped)
+
+
+@pytest.mark.parametrize(
+    ("template", "data", "floor"), [("minimal", "digits", 0.8), ("tabular", "wines", 0.9)]
+)
+def test_a_model_is_trained_and_compared_with_its_champion(
+    template: str, data: str, floor: float, copied: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(data)
+    ended = run(template, folder)
+    assert ended.returncode == 0, ended.stderr
+    metrics = document(folder, "metrics")
+    assert metrics["accuracy"] >= floor
+    assert "champion_accuracy" not in metrics
+    champion = (folder / "results" / "model").rename(folder / "champion")
+    assert exit_code(template, folder, monkeypatch, champion=str(champion)) == 0
+    assert document(folder, "metrics")["champion_accuracy"] == metrics["accuracy"]
+
+
+@pytest.mark.parametrize(("template", "data"), [("minimal", "digits"), ("tabular", "wines")])
+def test_a_file_that_changed_since_the_manifest_ends_the_run(
+    template: str, data: str, copied: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(data)
+    changed = min(path for path in (folder / "data").rglob("*.*"))
+    changed.write_bytes(changed.read_bytes() + b"more")
+    assert exit_code(template, folder, monkeypatch) == 65
+    error = document(folder, "error")
+    assert error["type"] == "DataChanged"
+    assert [file["path"] for file in error["files"]] == [
+        changed.relative_to(folder / "data").as_posix()
+    ]
+    assert not (folder / "results" / "metrics.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("template", "files"),
+    [
+        ("minimal", {"a/0.png": b"no image", "b/0.png": image_file(1)}),
+        ("minimal", {"a/0.png": image_file(1), "a/1.png": image_file(2)}),
+        ("tabular", {"0.csv": b"width,label\nwide,cat\n"}),
+        ("tabular", {"0.csv": b"width,height\n1,2\n"}),
+        ("tabular", {"0.csv": b"width,label\n1\n"}),
+        ("tabular", {"0.csv": b"width,label\n1,cat\n"}),
+    ],
+    ids=["no image", "one label", "no number", "no label", "a value too few", "one row"],
+)
+def test_bad_data_is_rejected(
+    template: str, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in files.items():
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    freeze(tmp_path / "data", tmp_path / "manifest")
+    assert exit_code(template, tmp_path, monkeypatch) == 65
+    assert document(tmp_path, "error")["type"] == "DataRejected"
+
+
+def test_the_environments_have_the_versions_that_are_tested() -> None:
+    constraints = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    for template in NAMES:
+        conda = yaml.safe_load((TEMPLATES / template / "environment" / "conda.yml").read_text())
+        [pins] = [each["pip"] for each in conda["dependencies"] if isinstance(each, dict)]
+        assert set(pins) <= {line.split(" ;")[0] for line in constraints}
