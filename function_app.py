@@ -26,6 +26,7 @@ from handlers.triggers.explain import explain_blob
 from handlers.triggers.job_state_changed import handle_job_event, handle_queued_job_events
 from handlers.triggers.reconciliation import reconcile as reconcile_all
 from handlers.triggers.release import release_batch
+from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 
@@ -36,7 +37,7 @@ clients = Clients(settings)
 pipelines = load_pipelines(settings.pipelines_folder, records_container=settings.records_container)
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
-for orchestrator in (landing, retraining):
+for orchestrator in (landing, freezing, retraining):
     app.orchestration_trigger(context_name="context")(orchestrator)
 
 for function in activity_functions(clients):

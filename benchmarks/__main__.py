@@ -24,6 +24,7 @@ BENCHMARKS = {
     "durable-scale": "benchmarks.durable_scale",
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
+    "landing": "benchmarks.landing",
     "trainers": "benchmarks.training",
     "scaling": "benchmarks.scaling",
     "shards": "benchmarks.shards",

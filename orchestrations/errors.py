@@ -47,6 +47,10 @@ class InvalidSetting(PermanentError):
     """An app setting that is missing or malformed; the message names it, never its value."""
 
 
+class InvalidManifest(PermanentError):
+    """An uploader's manifest that breaks its rules; the message names blob, line and value."""
+
+
 class DataRejected(PermanentError):
     """The trainer refused the dataset: too many unreadable files, one class only, or nothing."""
 
@@ -82,6 +86,7 @@ _BY_NAME = {
         InvalidRequest,
         InvalidPipeline,
         InvalidSetting,
+        InvalidManifest,
         DataRejected,
         DataChanged,
         InvalidResults,

@@ -10,7 +10,7 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.activities import call
 from orchestrations.contracts.configurations import ResolveConfiguration
-from orchestrations.contracts.datasets import Dataset, FreezeManifest
+from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchOutcome,
@@ -28,7 +28,8 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunStatus
-from orchestrations.errors import DataRejected
+from orchestrations.errors import DataRejected, InvalidManifest
+from orchestrations.freezing import freeze
 from orchestrations.holding import Hold, Ignore, decide
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.names import alert_id, batch_id, run_id
@@ -42,6 +43,7 @@ from orchestrations.settling import (
     by_listing,
     has_more,
     is_marked,
+    overtaken,
 )
 
 RETRAINING = "retraining"
@@ -58,8 +60,11 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        event's time in a small record, so that a wait costs nothing that grows with the zone. The
        external event `wake_up` (the marker has landed) cuts a wait short.
     2. List the zone once and write what was listed as a manifest; its hash is the dataset version.
+       Where `dataset.freeze` is `copy`, a blob that is overwritten before it is copied ends this
+       without a manifest: go back to 1.
     3. Judge this very listing (`settling.by_listing`). If the batch is not whole, go back to 1.
-    4. If the maximum wait is over without a marker, alert operators, train nothing, go to 9.
+    4. If the maximum wait is over without a marker, or without a freeze that was not overtaken,
+       alert operators, train nothing, go to 9. So too where the uploader's manifest is invalid.
     5. Compare the batch with the last one that was trained on (`holding.decide`). Deletions alone
        are ignored. A batch that shrank too much, or whose data keeps changing under the jobs, is
        held until a person releases it.
@@ -85,6 +90,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     if isinstance(settled, Overdue):
         yield from batch.alert_overdue()
         result, retry = batch.result("overdue"), False
+    elif isinstance(settled, InvalidManifest):
+        yield from batch.alert_invalid(settled)
+        result, retry = batch.result("invalid-manifest"), False
     else:
         result = yield from batch.conclude(settled)
         retry = result.outcome == "started" and (yield from batch.train(settled))
@@ -111,6 +119,7 @@ class _Batch:
         self.id = batch_id(context.instance_id, self.opened_at)
         self.timer = InterruptibleTimer(context)
         self.activity = ZoneActivity(newest_event_at=None, marker_at=None)
+        self.overtaken = False
         self.data_changed_in_a_row = 0
         self.first_attempt: RunRequest | None = None
 
@@ -136,22 +145,25 @@ class _Batch:
             dataset_version=None if dataset is None else dataset.version,
         )
 
-    def settle(self) -> Generator[Any, Any, Dataset | Overdue | None]:
+    def settle(self) -> Generator[Any, Any, Dataset | Overdue | InvalidManifest | None]:
         """Steps 1 to 3: what was listed of a whole batch; None when the generation is full."""
-        if self.request.settled:
-            return (yield from self.freeze())
         for _ in range(WAKE_UPS_PER_GENERATION):
-            asked_at = self.context.current_utc_datetime
-            self.activity = yield from self.read_activity()
-            decision = before_listing(
-                self.activity, self.pipeline, opened_at=self.opened_at, now=asked_at
-            )
-            if isinstance(decision, List):
-                dataset = yield from self.freeze()
-                decision = by_listing(
-                    dataset, self.activity.marker_at, self.pipeline, opened_at=self.opened_at
+            decision = List()
+            self.overtaken = False
+            if not self.request.settled:
+                asked_at = self.context.current_utc_datetime
+                self.activity = yield from self.read_activity()
+                decision = before_listing(
+                    self.activity, self.pipeline, opened_at=self.opened_at, now=asked_at
                 )
+            if isinstance(decision, List):
+                try:
+                    dataset = yield from self.freeze()
+                except InvalidManifest as error:
+                    return error
+                decision = self.judge_listing(dataset)
                 if isinstance(decision, Whole | Empty):
+                    assert dataset is not None, "what was not frozen cannot be whole"
                     return dataset
             if isinstance(decision, Overdue):
                 return decision
@@ -160,6 +172,17 @@ class _Batch:
             if self.timer.restart_needed:
                 break
         return None
+
+    def judge_listing(self, dataset: Dataset | None) -> Empty | Whole | Wait | Overdue:
+        """Whether what was listed is the batch."""
+        if dataset is None:
+            self.overtaken = True
+            return overtaken(
+                self.pipeline, opened_at=self.opened_at, now=self.context.current_utc_datetime
+            )
+        if self.request.settled:
+            return Whole()
+        return by_listing(dataset, self.activity.marker_at, self.pipeline, opened_at=self.opened_at)
 
     def read_activity(self) -> Generator[Any, Any, ZoneActivity]:
         """The newest event and the marker."""
@@ -170,18 +193,9 @@ class _Batch:
             )
         )
 
-    def freeze(self) -> Generator[Any, Any, Dataset]:
-        """One listing of the zone, written as a manifest."""
-        return (
-            yield from call(
-                self.context,
-                FreezeManifest(
-                    pipeline=self.pipeline,
-                    partition=self.request.partition,
-                    frozen_at=self.context.current_utc_datetime,
-                ),
-            )
-        )
+    def freeze(self) -> Generator[Any, Any, Dataset | None]:
+        """One listing of the zone, written as a manifest; see `freezing.freeze`."""
+        return (yield from freeze(self.context, self.pipeline, self.request.partition))
 
     def alert_overdue(self) -> Generator[Any, Any, None]:
         """Step 4. One alert for all openings since the last batch: it has one id."""
@@ -200,12 +214,31 @@ class _Batch:
                 at=self.context.current_utc_datetime,
                 details={
                     "landing": self.context.instance_id,
+                    "cause": "overwritten-while-copied" if self.overtaken else "no-marker",
                     "opened_at": self.opened_at.isoformat(),
                     "newest_event_at": None if newest is None else newest.isoformat(),
-                    "marker": self.pipeline.source.marker or "",
+                    "marker": self.pipeline.source.last_blob or "",
                     "marker_at": None if since is None else since.isoformat(),
                     "maximum_wait_seconds": self.pipeline.settle.maximum_wait_seconds,
                 },
+            ),
+        )
+
+    def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
+        """Step 4, for the uploader's manifest. One alert for each time that it is written."""
+        written_at = (yield from self.read_activity()).marker_at
+        yield from call(
+            self.context,
+            AlertOperators(
+                kind="manifest-invalid",
+                alert_id=alert_id(
+                    "manifest-invalid",
+                    self.context.instance_id,
+                    "" if written_at is None else written_at.isoformat(),
+                ),
+                pipeline=self.pipeline.name,
+                at=self.context.current_utc_datetime,
+                details={"landing": self.context.instance_id, "message": str(error)},
             ),
         )
 
@@ -320,12 +353,12 @@ class _Batch:
             )
         return data_changed or data_rejected
 
-    def close(self, settled: Dataset | Overdue) -> Generator[Any, Any, bool]:
+    def close(self, settled: Dataset | Overdue | InvalidManifest) -> Generator[Any, Any, bool]:
         """Step 9: whether more has landed."""
         self.announce("closing")
         yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
         activity = yield from self.read_activity()
-        if isinstance(settled, Overdue):
+        if not isinstance(settled, Dataset):
             return activity != self.activity
         return has_more(activity, listed_from=settled.frozen_at, marker_at=self.marker_of(settled))
 

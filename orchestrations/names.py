@@ -6,36 +6,9 @@ A crash between an effect and its checkpoint then finds the effect already there
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from orchestrations.manifest import ManifestLine
-
 VERSION_HEX_DIGITS = 16
-
-
-def dataset_version(lines: Iterable[ManifestLine]) -> str:
-    """The hash of a manifest's content: path, size and MD5 of every blob, in order of path.
-
-    The ETag stands in where the service keeps no MD5 (blobs uploaded in blocks without one), so
-    that such a blob counts as changed whenever it is written.
-    """
-    digest = hashlib.sha256()
-    for line in lines:
-        content = line.md5 or line.etag
-        digest.update(json.dumps([line.path, line.size, content]).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()[:VERSION_HEX_DIGITS]
-
-
-def zone_fingerprint(blobs: Iterable[tuple[str, str]]) -> str:
-    """The hash of one listing: (path, ETag) of every blob, in order of path."""
-    digest = hashlib.sha256()
-    for path, etag in blobs:
-        digest.update(json.dumps([path, etag]).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()
 
 
 def landing_instance(pipeline: str, partition: str | None = None) -> str:
@@ -55,6 +28,17 @@ def request_instance(pipeline: str, idempotency_key: str) -> str:
 def batch_id(landing: str, opened_at: datetime) -> str:
     """One opening of a landing: an instance lands many batches, one after another."""
     return f"{landing}@{opened_at.astimezone(UTC).isoformat(timespec='milliseconds')}"
+
+
+def freeze_id(landing: str, frozen_at: datetime) -> str:
+    """One freeze of a zone, by the landing that asks for it and the time at which it does."""
+    moment = frozen_at.astimezone(UTC).isoformat()
+    return hashlib.sha256(f"{landing}@{moment}".encode()).hexdigest()[:VERSION_HEX_DIGITS]
+
+
+def freezing_instance(pipeline: str, freeze: str) -> str:
+    """The `freezing` instance of one freeze."""
+    return f"freezing-{pipeline}-{freeze}"
 
 
 def run_id(pipeline: str, version: str, attempt: int) -> str:

@@ -50,6 +50,9 @@ class Source(Section):
     marker: str | None = None
     """Name of a blob that says "the batch is whole", such as `_SUCCESS`. It lies below the prefix,
     or, where each partition is a batch, directly in each partition."""
+    manifest: str | None = None
+    """Name of a blob that lists the files of a batch, written by the uploader after all of them.
+    It is in the place of a listing, and of a marker; it lies where a marker would."""
     partitions: str | None = None
     """Folders below the prefix that are named for a time, such as `date=%Y-%m-%d`."""
     batch: Literal["zone", "partition"] = "zone"
@@ -93,22 +96,29 @@ class Source(Section):
             return False
         return any(fnmatchcase(path, pattern) for pattern in self.include)
 
+    @property
+    def last_blob(self) -> str | None:
+        """The blob whose arrival says that a batch is whole: its marker, or its manifest."""
+        return self.marker if self.manifest is None else self.manifest
+
     def is_marker(self, path: str) -> bool:
-        """Whether `path` (relative to the prefix) is the marker of a batch."""
-        if self.marker is None:
+        """Whether `path` (relative to the prefix) is the marker, or the manifest, of a batch."""
+        if self.last_blob is None:
             return False
         partition = self.partition_of(path) if self.batch == "partition" else None
         return path == self.marker_path(partition)
 
     def marker_path(self, partition: Partition | None) -> str | None:
-        """Where the marker of a batch lies, relative to the prefix; None where there are none.
+        """Where the marker, or the manifest, of a batch lies, relative to the prefix.
+
+        None where there are none.
 
         Args:
             partition: the batch's own, where each partition is a batch.
         """
-        if self.marker is None or (self.batch == "partition" and partition is None):
+        if self.last_blob is None or (self.batch == "partition" and partition is None):
             return None
-        return ("" if partition is None else partition.prefix) + self.marker
+        return ("" if partition is None else partition.prefix) + self.last_blob
 
 
 @lru_cache
@@ -139,6 +149,8 @@ class DatasetSection(Section):
     name: Name
     datastore: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,255}$")]
     """The workspace's datastore on the source's container."""
+    freeze: Literal["reference", "copy"] = "reference"
+    """Whether jobs read the zone itself, or copies of its blobs that nothing overwrites."""
     maximum_shrink: float = Field(default=0.1, ge=0, le=1)
     """A batch that has lost a larger part of its blobs since the last one that was trained on is
     held for a person; 1 holds none."""

@@ -38,7 +38,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Overdue:
-    """The maximum wait is over and the marker has not come."""
+    """The maximum wait is over, and there is no whole batch."""
 
 
 def before_listing(
@@ -53,14 +53,14 @@ def before_listing(
 
     Args:
         activity: as it was read at `now`.
-        pipeline: for its `settle` and `source.marker`.
+        pipeline: for its `settle`, and for what says that a batch is whole.
         opened_at: of the batch.
         now: the orchestration's time, UTC.
     """
     rules = pipeline.settle
     deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
     newest = activity.newest_event_at
-    if pipeline.source.marker is None:
+    if pipeline.source.last_blob is None:
         quiet_at = now if newest is None else newest + timedelta(seconds=rules.quiet_seconds)
         until = min(quiet_at, deadline)
         return List() if until <= now else Wait(until)
@@ -80,7 +80,7 @@ def by_listing(
     Args:
         dataset: what was listed.
         marker_at: when the marker was written, as it was known before the listing.
-        pipeline: for its `settle` and `source.marker`.
+        pipeline: for its `settle`, and for what says that a batch is whole.
         opened_at: of the batch.
     """
     rules = pipeline.settle
@@ -89,7 +89,7 @@ def by_listing(
     deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
     if dataset.newest is None:
         return Empty()
-    if pipeline.source.marker is None:
+    if pipeline.source.last_blob is None:
         until = min(dataset.newest + timedelta(seconds=rules.quiet_seconds), deadline)
         return Whole() if until <= now else Wait(until)
     if is_marked(dataset, marker_at):
@@ -97,6 +97,20 @@ def by_listing(
     if now < deadline:
         return Wait(deadline)
     return Whole() if rules.without_marker == "train" else Overdue()
+
+
+def overtaken(pipeline: Pipeline, *, opened_at: datetime, now: datetime) -> Wait | Overdue:
+    """Decide what follows a freeze that was overtaken: blobs were written before they were copied.
+
+    Args:
+        pipeline: for its `settle`.
+        opened_at: of the batch.
+        now: the orchestration's time, UTC.
+    """
+    rules = pipeline.settle
+    if now >= opened_at + timedelta(seconds=rules.maximum_wait_seconds):
+        return Overdue()
+    return Wait(now + timedelta(seconds=rules.quiet_seconds))
 
 
 def is_marked(dataset: Dataset, marker_at: datetime | None) -> bool:

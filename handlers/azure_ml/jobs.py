@@ -111,7 +111,11 @@ def job_state(status: str | None) -> JobState:
 
 
 def overrides(
-    request: SubmitJob, *, champion: Champion | None, default_datastore: str
+    request: SubmitJob,
+    *,
+    champion: Champion | None,
+    default_datastore: str,
+    records_datastore: str,
 ) -> list[dict[str, Any]]:
     """What Landfall sets in `job.yml`, in the form of `az ml job create --set`. Pure.
 
@@ -119,7 +123,10 @@ def overrides(
     """
     pipeline, dataset = request.request.pipeline, request.request.dataset
     results = f"azureml://datastores/{default_datastore}/paths/"
-    data = f"azureml://datastores/{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
+    if dataset.copies is None:
+        data = f"azureml://datastores/{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
+    else:
+        data = f"azureml://datastores/{records_datastore}/paths/{dataset.copies}"
     champion_input: Any = (
         NO_CHAMPION
         if champion is None
@@ -178,7 +185,10 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     pipeline = request.request.pipeline
     file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
     settings = overrides(
-        request, champion=champion, default_datastore=str(clients.default_datastore.name)
+        request,
+        champion=champion,
+        default_datastore=str(clients.default_datastore.name),
+        records_datastore=clients.settings.records_datastore,
     )
     configuration = request.request.job_configuration
     text = (

@@ -74,11 +74,13 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
     return pipeline
 
 
-def _contradictions(
-    pipeline: Pipeline, records_container: str
-) -> Iterator[tuple[tuple[str, str], object, str]]:
-    """Keys that are valid by themselves, and make no sense beside others: where, value, why."""
-    source, dataset = pipeline.source, pipeline.dataset
+_Contradiction = tuple[tuple[str, str], object, str]
+"""Where, which value, why not."""
+
+
+def _contradictions(pipeline: Pipeline, records_container: str) -> Iterator[_Contradiction]:
+    """Keys that are valid by themselves, and make no sense beside others."""
+    source = pipeline.source
     if source.container == records_container:
         yield (
             ("source", "container"),
@@ -91,13 +93,21 @@ def _contradictions(
             pipeline.settle.without_marker,
             "says what happens without source.marker, which is not set",
         )
-    if source.partitions is None:
-        if source.batch == "partition":
-            yield ("source", "batch"), source.batch, "needs source.partitions"
-        for name in ("newest_partitions", "last_days"):
-            value = getattr(dataset, name)
-            if value is not None:
-                yield ("dataset", name), value, "needs source.partitions"
+    if source.marker is not None and source.manifest is not None:
+        yield ("source", "marker"), source.marker, "excludes source.manifest: give one of them"
+    if source.partitions is None and source.batch == "partition":
+        yield ("source", "batch"), source.batch, "needs source.partitions"
+    yield from _contradictions_of_partitions(pipeline)
+
+
+def _contradictions_of_partitions(pipeline: Pipeline) -> Iterator[_Contradiction]:
+    source, dataset = pipeline.source, pipeline.dataset
+    for name in ("newest_partitions", "last_days"):
+        value = getattr(dataset, name)
+        if value is not None and source.manifest is not None:
+            yield ("dataset", name), value, "excludes source.manifest, which lists the dataset"
+        if value is not None and source.partitions is None:
+            yield ("dataset", name), value, "needs source.partitions"
     if dataset.newest_partitions is not None and dataset.last_days is not None:
         yield (
             ("dataset", "last_days"),

@@ -1,142 +1,140 @@
-"""Freeze a landing zone into a manifest, and leave refused files out."""
+"""The files of a frozen manifest: written once, read as a stream or by one path."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from azure.core import MatchConditions
 from azure.core.exceptions import ResourceExistsError
 
-from handlers.azure_ml.job_outputs import read_bad_files
-from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.durable.activity_adapter import activity
-from handlers.landing_zone.directory_stubs import is_directory_stub
-from handlers.landing_zone.partition_folders import prefixes_to_list
-from handlers.triggers.blob_events import is_safe_path, normal_etag
-from orchestrations.contracts.base import Done
-from orchestrations.contracts.datasets import (
-    Dataset,
-    FreezeManifest,
-    QuarantineFiles,
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.manifest import (
+    MLTABLE,
+    ManifestLine,
+    decode_line,
+    decode_manifest,
+    path_of,
 )
-from orchestrations.manifest import MLTABLE, ManifestLine, decode_manifest, encode_manifest
-from orchestrations.names import dataset_version, zone_fingerprint
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobClient, ContainerClient
 
 MANIFEST_FILE = "manifest.jsonl"
+BLOCK_BYTES = 8 * 1024 * 1024
+# A line is at most 7 KB: a path of 1,024 characters, each six bytes when escaped.
+LONGEST_LINE_BYTES = 8 * 1024
+SCANNED_BYTES = 64 * 1024
 
 
-@activity
-def freeze_manifest(clients: Clients, request: FreezeManifest) -> Dataset:
-    """List the zone once and write what is there as a manifest, named by its content.
+def manifest_folder(pipeline: str, version: str) -> str:
+    """Where the files of a dataset version are."""
+    return f"manifests/{pipeline}/{version}"
 
-    What is there of the same content is left as it is: it was frozen before, and jobs may read it.
-    The manifest is written last, so that a folder that has it is whole.
+
+def write_manifest(
+    records: ContainerClient, folder: str, read_lines: Callable[[], Iterable[bytes]]
+) -> None:
+    """Write a manifest and its `MLTable`, unless they are there.
+
+    What is there of the same version is left as it is: it was frozen before, and jobs may read it.
+    The manifest is committed last, so that a folder that has it is whole. Two that write it at the
+    same time write the same blocks.
+
+    Args:
+        records: the records container.
+        folder: see `manifest_folder`.
+        read_lines: gives chunks of whole encoded lines, in order of path.
     """
-    zone = _list_zone(clients, request)
-    version = dataset_version(zone.lines)
-    folder = f"manifests/{request.pipeline.name}/{version}"
-    for name, content in (
-        ("MLTable", MLTABLE.encode()),
-        (MANIFEST_FILE, "".join(encode_manifest(zone.lines)).encode()),
-    ):
-        with contextlib.suppress(ResourceExistsError):
-            clients.records.upload_blob(f"{folder}/{name}", content, overwrite=False)
-    return Dataset(
-        version=version,
-        blobs=len(zone.lines),
-        bytes=sum(line.size for line in zone.lines),
-        partition=request.partition,
-        quarantined=zone.quarantined,
-        frozen_at=request.frozen_at,
-        newest=zone.newest,
-        fingerprint=zone.fingerprint,
-        manifest_path=folder,
-    )
+    from azure.storage.blob import BlobBlock  # noqa: PLC0415 - see handlers.configuration.clients
+
+    manifest = records.get_blob_client(f"{folder}/{MANIFEST_FILE}")
+    if manifest.exists():
+        return
+    with contextlib.suppress(ResourceExistsError):
+        records.upload_blob(f"{folder}/MLTable", MLTABLE.encode(), overwrite=False)
+    blocks: list[BlobBlock] = []
+    for block in _in_blocks(read_lines()):
+        blocks.append(BlobBlock(f"{len(blocks):08}"))
+        manifest.stage_block(blocks[-1].id, block)
+    with contextlib.suppress(ResourceExistsError):
+        manifest.commit_block_list(blocks, match_condition=MatchConditions.IfMissing)
+
+
+def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    block = bytearray()
+    for chunk in chunks:
+        block += chunk
+        while len(block) >= BLOCK_BYTES:
+            yield bytes(block[:BLOCK_BYTES])
+            del block[:BLOCK_BYTES]
+    if block:
+        yield bytes(block)
 
 
 def read_manifest(clients: Clients, dataset: Dataset) -> Iterator[ManifestLine]:
-    """The lines of a frozen manifest."""
-    text = clients.records.download_blob(f"{dataset.manifest_path}/{MANIFEST_FILE}").readall()
-    return decode_manifest(text.decode().splitlines())
+    """The lines of a frozen manifest, never more than a piece of it in memory."""
+    return decode_manifest(_lines(_manifest_blob(clients, dataset)))
+
+
+def read_manifest_from(clients: Clients, dataset: Dataset, path: str) -> Iterator[ManifestLine]:
+    """The lines of a frozen manifest whose path is `path` or comes after it."""
+    blob = _manifest_blob(clients, dataset)
+    low, high = _search(blob, path)
+    if low < high:
+        for line in _lines(blob, offset=low):
+            if path_of(line) >= path:
+                yield decode_line(line)
 
 
 def find_line(clients: Clients, dataset: Dataset, path: str) -> ManifestLine | None:
-    """The line of one path, if the manifest has it."""
-    return next((line for line in read_manifest(clients, dataset) if line.path == path), None)
+    """The line of one path, or None where the manifest has none.
 
-
-@activity
-def quarantine_files(clients: Clients, request: QuarantineFiles) -> Done:
-    """Leave the files that the run's error.json names out of every later manifest.
-
-    By path and ETag: a file that is mended, by writing it again, is taken again.
+    A binary search by ranges: a manifest of ten million lines takes 16 reads.
     """
-    reasons = read_bad_files(clients, request.run)
-    entries = [
-        {"path": line.path, "etag": line.etag, "reason": reasons[line.path], "run": request.run}
-        for line in read_manifest(clients, request.dataset)
-        if line.path in reasons
-    ]
-    record_store.replace(
-        clients.records, f"quarantine/{request.pipeline}/{request.run}.json", entries
-    )
-    return Done()
+    blob = _manifest_blob(clients, dataset)
+    low, high = _search(blob, path)
+    if high == low:
+        return None
+    piece = _read(blob, low, high - low + LONGEST_LINE_BYTES)
+    for line in piece.splitlines(keepends=True):
+        if line.endswith(b"\n") and path_of(line) == path:
+            return decode_line(line)
+    return None
 
 
-def read_quarantine(clients: Clients, pipeline: str) -> dict[tuple[str, str], str]:
-    """(path, ETag) of every file left out, and why."""
-    return {
-        (entry["path"], entry["etag"]): f"{entry['reason']} (run {entry['run']})"
-        for entries in record_store.read_all(clients.records, f"quarantine/{pipeline}/")
-        for entry in entries
-    }
+def _search(blob: BlobClient, path: str) -> tuple[int, int]:
+    """Where the first line of that path or a greater one begins: a line's offset, and a bound."""
+    # Every line before `low` is of a smaller path; the line wanted, if any, begins before `high`.
+    low, high = 0, blob.get_blob_properties().size
+    while high - low > SCANNED_BYTES:
+        middle = (low + high) // 2
+        piece = _read(blob, middle, 2 * LONGEST_LINE_BYTES)
+        begin = piece.find(b"\n") + 1
+        line = piece[begin : piece.find(b"\n", begin) + 1]
+        if not line:  # the last line begins before `middle`
+            high = middle
+        elif path_of(line) <= path:
+            low = middle + begin
+        else:
+            high = middle + begin
+    return low, high
 
 
-@dataclass(frozen=True)
-class _Zone:
-    """One listing: the data blobs in order of path, and when the newest was written."""
-
-    lines: list[ManifestLine]
-    newest: datetime | None
-    quarantined: int
-
-    @property
-    def fingerprint(self) -> str:
-        return zone_fingerprint((line.path, line.etag) for line in self.lines)
+def _manifest_blob(clients: Clients, dataset: Dataset) -> BlobClient:
+    return clients.records.get_blob_client(f"{dataset.manifest_path}/{MANIFEST_FILE}")
 
 
-def _list_zone(clients: Clients, request: FreezeManifest) -> _Zone:
-    pipeline, source = request.pipeline, request.pipeline.source
-    quarantine = read_quarantine(clients, pipeline.name)
-    lines: list[ManifestLine] = []
-    newest: datetime | None = None
-    quarantined = 0
-    container = clients.blobs.get_container_client(source.container)
-    prefixes = prefixes_to_list(clients, request)
-    for blob in chain.from_iterable(
-        container.list_blobs(name_starts_with=prefix, include=["metadata"]) for prefix in prefixes
-    ):
-        path = blob.name.removeprefix(source.prefix)
-        etag = normal_etag(blob.etag)
-        if (
-            not source.takes(path)
-            or not is_safe_path(blob.name)
-            or is_directory_stub(path, blob.size, blob.metadata)
-        ):
-            continue
-        if (path, etag) in quarantine:
-            quarantined += 1
-            continue
-        md5 = blob.content_settings.content_md5
-        lines.append(
-            ManifestLine(
-                path=path, size=blob.size, md5=bytes(md5).hex() if md5 else None, etag=etag
-            )
-        )
-        newest = blob.last_modified if newest is None else max(newest, blob.last_modified)
-    # The service lists in an order of its own, on which the version must not depend.
-    return _Zone(sorted(lines, key=lambda line: line.path), newest, quarantined)
+def _read(blob: BlobClient, offset: int, length: int) -> bytes:
+    return blob.download_blob(offset=offset, length=length).readall()
+
+
+def _lines(blob: BlobClient, *, offset: int = 0) -> Iterator[bytes]:
+    rest = b""
+    for chunk in blob.download_blob(offset=offset or None).chunks():
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-
-from azure.core.exceptions import ResourceExistsError
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
+from handlers.landing_zone.manifests import (
+    MANIFEST_FILE,
+    manifest_folder,
+    read_manifest,
+    write_manifest,
+)
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.errors import InvalidRequest
-from orchestrations.manifest import MLTABLE, encode_manifest
-from orchestrations.names import dataset_version
+from orchestrations.manifest import DatasetVersion, ManifestLine, encode_line
 
 NAMED_LIMIT = 3
 
@@ -37,8 +38,17 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
         FilesUnknown: the dataset lacks one of them, or nothing would be left.
     """
     left_out = frozenset(paths)
-    lines = list(read_manifest(clients, dataset))
-    unknown = sorted(left_out - {line.path for line in lines})
+    found: set[str] = set()
+    version = DatasetVersion()
+    blobs = size = 0
+    for line in read_manifest(clients, dataset):
+        if line.path in left_out:
+            found.add(line.path)
+            continue
+        version.update(_encode(line))
+        blobs += 1
+        size += line.size
+    unknown = sorted(left_out - found)
     if unknown:
         named = ", ".join(repr(path) for path in unknown[:NAMED_LIMIT])
         raise FilesUnknown(
@@ -47,27 +57,29 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
             + f": give paths as {dataset.manifest_path}/{MANIFEST_FILE} has them, relative to the "
             "pipeline's prefix"
         )
-    kept = [line for line in lines if line.path not in left_out]
-    if not kept:
+    if not blobs:
         raise FilesUnknown(f"nothing would be left of dataset version {dataset.version}")
-    version = dataset_version(kept)
-    folder = f"manifests/{pipeline}/{version}"
-    # The manifest last: a folder that has it is whole.
-    for name, content in (
-        ("MLTable", MLTABLE.encode()),
-        (MANIFEST_FILE, "".join(encode_manifest(kept)).encode()),
-    ):
-        with contextlib.suppress(ResourceExistsError):
-            clients.records.upload_blob(f"{folder}/{name}", content, overwrite=False)
+    folder = manifest_folder(pipeline, str(version))
+    write_manifest(
+        clients.records,
+        folder,
+        lambda: (
+            _encode(line) for line in read_manifest(clients, dataset) if line.path not in left_out
+        ),
+    )
     return dataset.model_copy(
         update={
-            "version": version,
-            "blobs": len(kept),
-            "bytes": sum(line.size for line in kept),
+            "version": str(version),
+            "blobs": blobs,
+            "bytes": size,
             "quarantined": dataset.quarantined + len(left_out),
             "manifest_path": folder,
         }
     )
+
+
+def _encode(line: ManifestLine) -> bytes:
+    return encode_line(line.path, line.size, line.md5, line.etag, line.file).encode()
 
 
 def quarantine_left_out(
@@ -85,7 +97,7 @@ def quarantine_left_out(
     """
     left_out = frozenset(paths)
     entries = [
-        {"path": line.path, "etag": line.etag, "reason": reason, "run": run}
+        {"path": line.path, "etag": line.etag or line.md5, "reason": reason, "run": run}
         for line in read_manifest(clients, dataset)
         if line.path in left_out
     ]

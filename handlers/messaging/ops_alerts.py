@@ -26,6 +26,7 @@ AlertKind = Literal[
     "delivery-failed",
     "receiver-disabled",
     "landing-overdue",
+    "manifest-invalid",
     "batch-held",
 ]
 

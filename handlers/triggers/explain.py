@@ -22,7 +22,8 @@ from handlers.landing_zone.batch_records import frozen_at, list_batches, read_ba
 from handlers.landing_zone.dataset_claims import claimed_dataset
 from handlers.landing_zone.directory_stubs import is_directory_stub
 from handlers.landing_zone.held_batches import read_held
-from handlers.landing_zone.manifests import find_line, read_quarantine
+from handlers.landing_zone.manifests import find_line
+from handlers.landing_zone.quarantine import read_quarantine
 from handlers.triggers.blob_events import (
     is_safe_path,
     normal_etag,
@@ -241,8 +242,8 @@ class _Inquiry:
                 since[-1],
             )
         wait = (
-            f"it waits for the marker {self._pipeline.source.marker}"
-            if self._pipeline.source.marker is not None
+            f"it waits for {self._pipeline.source.last_blob}"
+            if self._pipeline.source.last_blob is not None
             else f"the zone must be quiet for {self._pipeline.settle.quiet_seconds:g} s"
         )
         return _answer("pending", f"no batch with it was frozen yet: {wait}")

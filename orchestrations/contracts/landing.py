@@ -12,9 +12,11 @@ from orchestrations.pipeline import Pipeline
 
 OpenedBy = Literal["event", "request", "reconciliation", "release"]
 LandingPhase = Literal["settling", "training", "closing"]
-BatchOutcome = Literal["started", "duplicate", "empty", "only-deletions", "held", "overdue"]
+BatchOutcome = Literal[
+    "started", "duplicate", "empty", "only-deletions", "held", "overdue", "invalid-manifest"
+]
 HoldReason = Literal["shrunk", "data-changed"]
-LandingAlert = Literal["landing-overdue", "batch-held"]
+LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held"]
 
 
 class LandingRequest(Contract):

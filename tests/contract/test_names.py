@@ -18,6 +18,7 @@ from handlers.configuration.settings import APP_FOLDER, Settings
 from handlers.messaging import service_bus
 from localazure.servicebus.configuration import load
 from orchestrations import activities
+from orchestrations.freezing import freezing
 from orchestrations.landing import RETRAINING, landing
 from orchestrations.retraining import retraining
 
@@ -110,7 +111,7 @@ WITH_DURABLE_CLIENT = {
     "get_run",
     "cancel_run",
 }
-ORCHESTRATORS = {"landing", "retraining"}
+ORCHESTRATORS = {"freezing", "landing", "retraining"}
 
 _LIST_FUNCTIONS = """
 import json
@@ -166,7 +167,7 @@ def test_who_has_the_durable_client() -> None:
 
 def test_orchestrators_are_registered_by_the_names_that_they_are_started_by() -> None:
     assert registered_as("orchestrationTrigger") == ORCHESTRATORS
-    assert {landing.__name__, retraining.__name__} == ORCHESTRATORS
+    assert {landing.__name__, freezing.__name__, retraining.__name__} == ORCHESTRATORS
     assert retraining.__name__ == RETRAINING
 
 

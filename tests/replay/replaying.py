@@ -7,6 +7,7 @@ from typing import Any
 
 from azure.durable_functions import Orchestrator
 
+from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 from replay_guard import worker_form
@@ -16,7 +17,9 @@ from tests.replay.recording import Recording
 
 Orchestration = Callable[..., Any]
 
-ORCHESTRATORS: dict[str, Orchestration] = {each.__name__: each for each in (landing, retraining)}
+ORCHESTRATORS: dict[str, Orchestration] = {
+    each.__name__: each for each in (landing, freezing, retraining)
+}
 
 
 def differences(recording: Recording, orchestrator: Orchestration) -> list[Difference]:

@@ -24,6 +24,7 @@ CONTAINER = "landing"
 NO_QUOTA_SIZE = "Standard_NC6s_v3"
 TIMEOUT_SECONDS = 180.0
 MARKER = "_SUCCESS"
+MANIFEST = "manifest.jsonl"
 RUNNING_LIMIT_SECONDS = 1
 BASE: Document = {
     "source": {"container": CONTAINER},
@@ -219,6 +220,25 @@ async def shrunk(scene: Scene) -> None:
     await scene.until("landing", landed_as("started"), 2)
 
 
+async def large(scene: Scene) -> None:
+    """A zone that is listed in ranges of names: here its partitions (see `recorded_app`)."""
+    await scene.land("date=2026-11-20/1", "date=2026-11-21/2", "date=2026-11-22/3", accuracy=0.9)
+    await scene.landed()
+
+
+async def copied(scene: Scene) -> None:
+    """The job trains on copies of the blobs."""
+    await scene.land("1", "2", accuracy=0.9)
+    await scene.landed()
+
+
+async def invalid_manifest(scene: Scene) -> None:
+    """The uploader's manifest breaks its rules."""
+    await scene.land("1")
+    await scene.land(MANIFEST)
+    await scene.landed()
+
+
 async def followed_up(scene: Scene) -> None:
     """More lands while the run is training."""
     await scene.land("1", seconds=3)
@@ -388,6 +408,24 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "overwritten": Situation(play=overwritten, keep={"data-changed": _landing()}),
     "woken-twice": Situation(play=woken_twice, keep={"restarted": _landing()}, changes=_LONG_QUIET),
+    "large": Situation(
+        play=large,
+        keep={"in-ranges": _landing(), "ranges": Kept(orchestrator="freezing")},
+        changes={
+            "source": {"partitions": "date=%Y-%m-%d"},
+            "dataset": {"newest_partitions": 3},
+        },
+    ),
+    "copied": Situation(
+        play=copied,
+        keep={"copied": _landing(), "copies": Kept(orchestrator="freezing")},
+        changes={"dataset": {"freeze": "copy"}},
+    ),
+    "uploaded": Situation(
+        play=invalid_manifest,
+        keep={"invalid-manifest": _landing()},
+        changes={"source": {"manifest": MANIFEST}},
+    ),
     "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
     "requested": Situation(
         play=requested,

@@ -133,8 +133,9 @@ class Tape:
 def _pipeline(given: Any) -> str:
     while isinstance(given, str):  # sub-orchestrations' inputs are JSON inside of JSON
         given = json.loads(given)
-    pipeline: Document = given["pipeline"] if "pipeline" in given else given["request"]["pipeline"]
-    return pipeline["name"]
+    for holder in ("request", "commit"):  # inputs of `retraining` and `freezing`
+        given = given.get(holder, given)
+    return given["pipeline"]["name"]
 
 
 def without_machine(text: str, places: Mapping[str, str]) -> str:

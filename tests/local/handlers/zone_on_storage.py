@@ -18,7 +18,8 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.dataset_claims import claim_dataset
-from handlers.landing_zone.manifests import freeze_manifest, quarantine_files
+from handlers.landing_zone.freezing import freeze_manifest
+from handlers.landing_zone.quarantine import quarantine_files
 from handlers.triggers.explain import explain_blob
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
@@ -72,12 +73,15 @@ class Zone:
         self.clients.blobs.get_container_client("landing").delete_blob(self.blob(path))
 
     def freeze(self, at: datetime | None = None, *, partition: str | None = None) -> Dataset:
-        return freeze_manifest(
-            self.clients,
-            FreezeManifest(
-                pipeline=self.pipeline, partition=partition, frozen_at=at or datetime.now(UTC)
-            ),
+        request = FreezeManifest(
+            pipeline=self.pipeline,
+            partition=partition,
+            freeze="freeze",
+            frozen_at=at or datetime.now(UTC),
         )
+        dataset = freeze_manifest(self.clients, request).dataset
+        assert dataset is not None, "the zone is too large to be frozen at once"
+        return dataset
 
     def run_of(self, dataset: Dataset) -> str:
         return run_id(self.pipeline.name, dataset.version, 1)
@@ -106,7 +110,22 @@ class Zone:
 
         With an `outcome` it takes that for granted and claims nothing.
         """
-        dataset = self.freeze(at, partition=partition)
+        return self.record(
+            self.freeze(at, partition=partition),
+            outcome=outcome,
+            opened_by=opened_by,
+            marker_at=marker_at,
+        )
+
+    def record(
+        self,
+        dataset: Dataset,
+        *,
+        outcome: BatchOutcome | None = None,
+        opened_by: OpenedBy = "event",
+        marker_at: datetime | None = None,
+    ) -> Dataset:
+        """What the orchestrator does with a frozen batch; see `close_batch`."""
         batch = f"landing@{dataset.frozen_at.isoformat()}"
         if outcome is None and dataset.blobs:
             result = self.claim(dataset, batch)
@@ -130,7 +149,7 @@ class Zone:
         return dataset
 
     def refuse(self, dataset: Dataset, **reasons: str) -> None:
-        """The trainer finds files bad and says so in its run's error.json."""
+        """The trainer finds files bad, and writes so to its run's error.json."""
         run = self.run_of(dataset)
         files = [{"path": path, "reason": reason} for path, reason in reasons.items()]
         error = {"type": "DataRejected", "message": "bad files", "files": files}

@@ -6,6 +6,7 @@ the app is (`RECORDED_APP`, a folder) and where the tape is (`TAPE`, JSON lines)
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -45,6 +46,9 @@ class TapedOrchestrator(durable_app.Orchestrator):
 # The decorators look the class up here; the SDK has no place to hand in another one.
 durable_app.Orchestrator = TapedOrchestrator
 sys.path.insert(0, str(APP))
+# A zone of more than one blob is a large one, where its listing has more than one page or prefix.
+freezing: Any = importlib.import_module("handlers.landing_zone.freezing")
+freezing.BLOBS_AT_ONCE = 1
 _spec = importlib.util.spec_from_file_location("recorded_function_app", APP / "function_app.py")
 assert _spec is not None
 assert _spec.loader is not None

@@ -24,9 +24,10 @@ def main() -> int:
         parser.add_argument(flag, type=Path, required=True)
     parser.add_argument("--champion", required=True)
     given = parser.parse_args()
-    script = json.loads((given.data / "script.json").read_text())
     lines = (given.manifest / "manifest.jsonl").read_text().splitlines()
-    paths = [json.loads(line)["path"] for line in lines]
+    files = {line["path"]: line.get("file", line["path"]) for line in map(json.loads, lines)}
+    paths = list(files)
+    script = json.loads((given.data / files.get("script.json", "script.json")).read_text())
     time.sleep(script.get("seconds", 0))
 
     bad = [path for path in paths if path.endswith(".bad")]

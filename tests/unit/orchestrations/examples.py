@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.manifest import DatasetVersion, ManifestLine, encode_manifest
 from orchestrations.pipeline import Pipeline
 
 FROZEN_AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -32,10 +34,15 @@ DATASET = Dataset(
     blobs=3,
     bytes=300,
     frozen_at=FROZEN_AT,
-    fingerprint="f" * 64,
     manifest_path="manifests/digits/0123456789abcdef",
 )
 
 
 def run_request(attempt: int = 1) -> RunRequest:
     return RunRequest(pipeline=PIPELINE, dataset=DATASET, attempt=attempt)
+
+
+def version_of(lines: Iterable[ManifestLine]) -> str:
+    version = DatasetVersion()
+    version.update("".join(encode_manifest(lines)).encode())
+    return str(version)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -15,12 +16,18 @@ from orchestrations.contracts.jobs import Job, SubmitJob
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded
 from orchestrations.judging import judge, lead_of_best
-from orchestrations.manifest import ManifestLine, decode_manifest, encode_manifest
-from orchestrations.names import batch_id, dataset_version, run_id
+from orchestrations.manifest import (
+    ManifestLine,
+    copy_name,
+    decode_manifest,
+    encode_manifest,
+    with_copies,
+)
+from orchestrations.names import batch_id, run_id
 from orchestrations.pipeline import Gate, Limits, Retry
 from orchestrations.retrying import GiveUp, TryAgain, after_failure, describe
 from orchestrations.waiting import LAST_POLL_SECONDS, check_deadline, poll_delay
-from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request
+from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request, version_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MAXIMIZE = Gate(metric="accuracy", floor=0.8, champion_margin=0.01)
@@ -166,6 +173,7 @@ lines = st.lists(
         size=st.integers(0, 2**60),
         md5=st.none() | st.text("0123456789abcdef", min_size=32, max_size=32),
         etag=st.text(),
+        file=st.none() | st.just("ab/abc-1.png"),
     )
 )
 
@@ -180,10 +188,38 @@ def test_a_manifest_is_read_as_it_was_written(manifest: list[ManifestLine]) -> N
 def test_manifests_have_one_version_only_if_they_have_one_content(
     one: list[ManifestLine], other: list[ManifestLine]
 ) -> None:
-    def content(manifest: list[ManifestLine]) -> list[tuple[str, int, str]]:
-        return [(line.path, line.size, line.md5 or line.etag) for line in manifest]
+    def content(manifest: list[ManifestLine]) -> list[tuple[str, int, str, str | None]]:
+        return [(line.path, line.size, line.md5 or line.etag, line.file) for line in manifest]
 
-    assert (dataset_version(one) == dataset_version(other)) == (content(one) == content(other))
+    assert (version_of(one) == version_of(other)) == (content(one) == content(other))
+
+
+@given(lines)
+def test_each_line_names_its_copy_by_its_content(manifest: list[ManifestLine]) -> None:
+    plain = [replace(line, file=None) for line in manifest]
+    encoded = with_copies("".join(encode_manifest(plain)).encode())
+    copied = list(decode_manifest(encoded.splitlines()))
+    assert [replace(line, file=None) for line in copied] == plain
+
+    def content(line: ManifestLine) -> tuple[object, ...]:
+        if line.md5 is None:
+            return line.path, line.etag
+        return line.md5, line.size, (line.file or "").partition(".")[2]
+
+    for one in copied:
+        for other in copied:
+            assert (one.file == other.file) == (content(one) == content(other))
+
+
+def test_a_copy_keeps_its_extension() -> None:
+    def name(path: str, md5: str | None = "ab" * 16) -> str:
+        return copy_name(ManifestLine(path=path, size=7, md5=md5, etag="0x1"))
+
+    assert name("7/1.png") == f"ab/{'ab' * 16}-7.png"
+    assert name("8/2.png") == name("7/1.png")
+    assert name("7/1") == f"ab/{'ab' * 16}-7"
+    assert name("a.b/1.p g") == f"ab/{'ab' * 16}-7"
+    assert name("7/1.png", None) != name("8/2.png", None)
 
 
 @pytest.mark.parametrize("line", ["", "{}", "[]", '{"path": "a"}', "no json"])

@@ -10,10 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handlers.triggers.blob_created import ensure_landing
-from orchestrations.activities import RESULT_KEY
+from orchestrations.activities import FAILURE_KEY, RESULT_KEY
 from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.configurations import Configuration
-from orchestrations.contracts.datasets import Dataset, FreezeManifest
+from orchestrations.contracts.datasets import (
+    CommitManifest,
+    Dataset,
+    FreezeManifest,
+    FreezeStart,
+    Piece,
+)
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchComparison,
@@ -30,13 +36,16 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.errors import DataChanged, InvalidManifest, LandfallError
+from orchestrations.freezing import freezing
 from orchestrations.landing import WAKE_UPS_PER_GENERATION, landing
 from orchestrations.manifest import ManifestLine
-from orchestrations.names import dataset_version, landing_instance, zone_fingerprint
+from orchestrations.names import landing_instance
 from orchestrations.pipeline import Pipeline
+from orchestrations.retrying import describe
 from orchestrations.settling import was_listed
 from tests.unit.orchestrations.driver import START, Driver, finish
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.orchestrations.examples import PIPELINE, version_of
 
 TRAINING_SECONDS = 30.0
 # How `retraining` ends when its job left such an error.
@@ -77,6 +86,10 @@ class Zone:
     ends_with: dict[str, str] = field(default_factory=dict)
     """Dataset version → type of the error that its run ends with."""
     listings: int = 0
+    overtaken: int = 0
+    """So many freezes are overtaken, where blobs are copied."""
+    is_invalid: bool = False
+    """The uploader's manifest breaks its rules."""
     contents: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     retraining: Callable[[Any], Any] | None = None
     """In the place of a training that takes its time."""
@@ -87,6 +100,9 @@ class Zone:
             activities={
                 "read_zone_activity": self.read_activity,
                 "freeze_manifest": self.freeze,
+                "copy_blobs": self.copy,
+                "commit_manifest": self.commit,
+                "discard_parts": lambda _: _result(Done()),
                 "compare_batch": self.compare,
                 "hold_batch": self.hold,
                 "alert_operators": self.alert,
@@ -96,7 +112,11 @@ class Zone:
                 "count_data_changed": self.count_data_changed,
             },
             latency=lambda: latency.uniform(0.01, 0.5),
-            orchestrators={"landing": landing, "retraining": self.retraining or self.train},
+            orchestrators={
+                "landing": landing,
+                "freezing": freezing,
+                "retraining": self.retraining or self.train,
+            },
         )
 
     def put(self, path: str, content: str = "x", *, event_after: float | None = 0.0) -> None:
@@ -137,19 +157,33 @@ class Zone:
 
     def freeze(self, given: Any) -> Any:
         self.listings += 1
+        request = FreezeManifest.from_dict(given)
+        if self.is_invalid:
+            return _failure(InvalidManifest("landing/digits/_SUCCESS, line 3: no size"))
+        if request.pipeline.dataset.freeze == "copy":
+            return _result(FreezeStart(part="all"))
+        return _result(FreezeStart(dataset=self.dataset(request.frozen_at)))
+
+    def copy(self, _: Any) -> Any:
+        self.overtaken -= 1
+        if self.overtaken >= 0:
+            return _failure(DataChanged("1 of 1 blobs was written"))
+        return _result(Piece(marker=None))
+
+    def commit(self, given: Any) -> Any:
+        return _result(self.dataset(CommitManifest.from_dict(given).frozen_at))
+
+    def dataset(self, frozen_at: datetime) -> Dataset:
         lines = self.lines()
-        version = dataset_version(lines)
+        version = version_of(lines)
         self.contents[version] = {(line.path, line.md5 or "") for line in lines}
-        return _result(
-            Dataset(
-                version=version,
-                blobs=len(self.blobs),
-                bytes=len(self.blobs),
-                frozen_at=FreezeManifest.from_dict(given).frozen_at,
-                newest=max((when for _, _, when in self.blobs.values()), default=None),
-                fingerprint=zone_fingerprint((line.path, line.etag) for line in lines),
-                manifest_path=f"manifests/digits/{version}",
-            )
+        return Dataset(
+            version=version,
+            blobs=len(self.blobs),
+            bytes=len(self.blobs),
+            frozen_at=frozen_at,
+            newest=max((when for _, _, when in self.blobs.values()), default=None),
+            manifest_path=f"manifests/digits/{version}",
         )
 
     def compare(self, given: Any) -> Any:
@@ -227,6 +261,10 @@ def _result(contract: Any) -> dict[str, Any]:
     return {RESULT_KEY: contract.to_dict()}
 
 
+def _failure(error: LandfallError) -> dict[str, Any]:
+    return {FAILURE_KEY: describe(error).to_dict()}
+
+
 def at(zone: Zone, seconds: float, action: Any) -> None:
     zone.driver.at(START + timedelta(seconds=seconds), action)
 
@@ -282,6 +320,54 @@ def test_data_that_never_rests_is_frozen_at_the_maximum_wait() -> None:
     zone.driver.run()
     first = zone.batches[0].dataset.frozen_at
     assert first - zone.batches[0].opened_at < timedelta(seconds=105)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def copied(zone_is_overtaken: int) -> Zone:
+    return Zone(
+        pipeline=with_rules(UNMARKED, dataset={"freeze": "copy"}), overtaken=zone_is_overtaken
+    )
+
+
+def test_a_freeze_that_is_overtaken_is_made_again_after_the_quiet_time() -> None:
+    zone = copied(2)
+    put_at(zone, 0.0)
+    zone.driver.run()
+    assert (zone.listings, len(zone.trained), zone.alerts) == (3, 1, [])
+    assert zone.batches[0].dataset.frozen_at >= START + timedelta(seconds=30)
+
+
+def test_a_zone_that_overtakes_each_freeze_is_reported_and_not_copied_for_ever() -> None:
+    zone = copied(1_000_000)
+    put_at(zone, 0.0)
+    zone.driver.run()
+    assert (zone.trained, zone.batches) == ([], [])
+    (alert,) = zone.alerts
+    assert (alert.kind, alert.details["cause"]) == ("landing-overdue", "overwritten-while-copied")
+    assert zone.listings < 15
+
+
+# --- an uploader's manifest -----------------------------------------------------------------------
+
+
+def test_an_invalid_manifest_is_reported_once_and_the_next_one_is_trained_on() -> None:
+    zone = Zone(
+        pipeline=with_rules(PIPELINE, source={"marker": None, "manifest": "manifest.jsonl"}),
+        is_invalid=True,
+    )
+    put_at(zone, 0.0)
+    at(zone, 1.0, zone.put_marker)
+    at(zone, 60.0, zone.open_landing)  # as reconciliation does
+    zone.driver.run()
+    assert (zone.trained, zone.batches) == ([], [])
+    assert len({alert.alert_id for alert in zone.alerts}) == 1
+    assert zone.alerts[0].details["message"] == "landing/digits/_SUCCESS, line 3: no size"
+    zone.is_invalid = False
+    zone.put_marker()
+    zone.driver.run()
+    assert len(zone.trained) == 1
 
 
 # --- markers --------------------------------------------------------------------------------------
@@ -581,6 +667,6 @@ def test_one_run_per_distinct_content_and_nothing_left_behind(
         at(zone, when, write)
     zone.driver.run()
     assert len(zone.trained) == len(set(zone.trained))
-    assert dataset_version(zone.lines()) in zone.trained
+    assert version_of(zone.lines()) in zone.trained
     assert all(not instance.live for instance in zone.driver.instances.values())
     assert all(instance.error is None for instance in zone.driver.instances.values())

@@ -66,7 +66,6 @@ def test_the_same_content_is_the_same_version_whenever_and_in_whatever_order(zon
     zone.land("1", b"one")
     second = zone.freeze()
     assert second.version == first.version
-    assert second.fingerprint != first.fingerprint
     zone.land("1", b"ONE")
     assert zone.freeze().version != first.version
     zone.land("1", b"one")

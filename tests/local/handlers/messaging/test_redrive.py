@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from handlers.configuration import record_store
 from handlers.landing_zone.dataset_claims import claim_dataset, find_claim
-from handlers.landing_zone.manifests import read_quarantine
+from handlers.landing_zone.quarantine import read_quarantine
 from handlers.messaging.dead_letter_queue import DeadLetters, Rejected, sweep
 from handlers.messaging.redrive import RedriveOrder, redrive
 from handlers.messaging.redrive_changes import Changes, RedriveRefused
@@ -20,10 +20,9 @@ from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queue
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.manifest import ManifestLine, encode_manifest
-from orchestrations.names import dataset_version
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.handlers.durable_fake import TaskHub
-from tests.unit.orchestrations.examples import DATASET, run_request
+from tests.unit.orchestrations.examples import DATASET, run_request, version_of
 
 PREFIX = f"digits-{DATASET.version}"
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -218,4 +217,4 @@ def test_what_is_left_may_be_trained_on_already(world: World, namespace: Namespa
 
 
 def without(path: str) -> str:
-    return dataset_version(line for line in LINES if line.path != path)
+    return version_of(line for line in LINES if line.path != path)

@@ -15,7 +15,7 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.dataset_claims import claim_dataset
-from handlers.landing_zone.manifests import freeze_manifest
+from handlers.landing_zone.freezing import freeze_manifest
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
@@ -139,12 +139,16 @@ def close_batch(
     marker_at: datetime | None = None,
     partition: str | None = None,
 ) -> None:
-    request = FreezeManifest(pipeline=scene.pipeline, partition=partition, frozen_at=at)
+    request = FreezeManifest(
+        pipeline=scene.pipeline, partition=partition, freeze="freeze", frozen_at=at
+    )
+    dataset = freeze_manifest(scene.clients, request).dataset
+    assert dataset is not None
     batch = RecordBatch(
         batch="b",
         opened_at=at,
         opened_by="event",
-        dataset=freeze_manifest(scene.clients, request),
+        dataset=dataset,
         marker_at=marker_at,
         result=LandingResult(pipeline=scene.pipeline.name, outcome="empty"),
     )

@@ -140,13 +140,29 @@ def test_all_attempts_share_the_checkpoints_and_nothing_else() -> None:
             update={"run": f"digits-{DATASET.version}-{attempt}", "request": run_request(attempt)}
         )
         merged: dict[str, Any] = {}
-        for override in overrides(request, champion=None, default_datastore="d"):
+        for override in overrides(
+            request, champion=None, default_datastore="d", records_datastore="r"
+        ):
             merged |= override
         return merged["outputs.results"]["path"], merged["outputs.checkpoints"]["path"]
 
     (results_1, checkpoints_1), (results_2, checkpoints_2) = outputs(1), outputs(2)
     assert checkpoints_1 == checkpoints_2
     assert results_1 != results_2
+
+
+def test_a_job_reads_the_copies_where_blobs_are_copied() -> None:
+    request = run_request()
+    copied = DATASET.model_copy(update={"copies": "frozen/digits/"})
+    merged: dict[str, Any] = {}
+    for override in overrides(
+        REQUEST.model_copy(update={"request": request.model_copy(update={"dataset": copied})}),
+        champion=None,
+        default_datastore="d",
+        records_datastore="landfall",
+    ):
+        merged |= override
+    assert merged["inputs.data"]["path"] == "azureml://datastores/landfall/paths/frozen/digits/"
 
 
 def test_a_second_execution_adopts_with_the_champion_of_the_first(world: World) -> None:

@@ -66,6 +66,66 @@ def test_a_mistake_is_told_with_file_line_key_and_value(
     assert str(tmp_path / "digits" / "pipeline.yml") in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "maximum_wait_seconds: 100",
+            "maximum_wait_seconds: 100\n  without_marker: train",
+            r":7: settle\.without_marker: .*source\.marker, which is not set \(value: 'train'\)",
+        ),
+        (
+            "prefix: digits/",
+            "prefix: digits/\n  manifest: m.jsonl\n  marker: _SUCCESS",
+            r":5: source\.marker: excludes source\.manifest.*\(value: '_SUCCESS'\)",
+        ),
+        (
+            "prefix: digits/",
+            "prefix: digits/\n  batch: partition",
+            r":4: source\.batch: needs source\.partitions \(value: 'partition'\)",
+        ),
+        (
+            "datastore: landing}",
+            "datastore: landing, last_days: 3}",
+            r":7: dataset\.last_days: needs source\.partitions \(value: 3\)",
+        ),
+        (
+            "datastore: landing}",
+            "datastore: landing, newest_partitions: 2}",
+            r":7: dataset\.newest_partitions: needs source\.partitions \(value: 2\)",
+        ),
+        (
+            GOOD,
+            GOOD.replace(
+                "  prefix: digits/", "  prefix: digits/\n  partitions: date=%Y-%m-%d"
+            ).replace(
+                "datastore: landing}", "datastore: landing, newest_partitions: 2, last_days: 3}"
+            ),
+            r":8: dataset\.last_days: excludes dataset\.newest_partitions.*\(value: 3\)",
+        ),
+        (
+            GOOD,
+            GOOD.replace(
+                "  prefix: digits/", "  prefix: digits/\n  partitions: date=%Y\n  manifest: m"
+            ).replace("datastore: landing}", "datastore: landing, last_days: 3}"),
+            r":9: dataset\.last_days: excludes source\.manifest.*\(value: 3\)",
+        ),
+        (
+            "container: landing",
+            "container: landfall",
+            r":2: source\.container: holds Landfall's own records.*\(value: 'landfall'\)",
+        ),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused_with_file_line_key_and_value(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    write(tmp_path, "digits", GOOD.replace(old, new))
+    with pytest.raises(InvalidPipeline, match=words) as caught:
+        load_pipelines(tmp_path, records_container="landfall")
+    assert str(tmp_path / "digits" / "pipeline.yml") in str(caught.value)
+
+
 def test_a_job_file_must_be_there(tmp_path: Path) -> None:
     write(tmp_path, "digits")
     (tmp_path / "digits" / "job.yml").unlink()

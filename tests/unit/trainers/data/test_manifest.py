@@ -3,14 +3,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrations import names
 from orchestrations.manifest import ManifestLine, encode_manifest
+from tests.unit.orchestrations.examples import version_of
 from trainers.data.manifest import Entry, dataset_version, freeze, parse, read_manifest
 from trainers.errors import DataRejected
 
@@ -26,6 +27,7 @@ LINES = st.builds(
     size=st.integers(0, 2**40),
     md5=st.none() | st.just(MD5),
     etag=st.just("0x8D"),
+    file=st.none() | st.just("01/0123.png"),
 )
 
 
@@ -48,10 +50,8 @@ def lines_of(*entries: dict[str, object]) -> bytes:
 def test_reads_what_the_app_freezes_and_names_it_alike(lines: list[ManifestLine]) -> None:
     lines = sorted(lines, key=lambda line: line.path)
     entries = tuple(parse("".join(encode_manifest(lines)).encode()))
-    assert [(entry.path, entry.size, entry.md5, entry.etag) for entry in entries] == [
-        (line.path, line.size, line.md5, line.etag) for line in lines
-    ]
-    assert dataset_version(entries) == names.dataset_version(lines)
+    assert [astuple(entry) for entry in entries] == [astuple(line) for line in lines]
+    assert dataset_version(entries) == version_of(lines)
 
 
 @given(st.binary() | JSON_LINES)
@@ -67,6 +67,7 @@ def test_any_other_bytes_are_rejected_or_read(content: bytes) -> None:
         ({"path": "/etc/passwd", "size": 1}, "inside"),
         ({"path": "7/../../x.png", "size": 1}, "inside"),
         ({"path": "", "size": 1}, "inside"),
+        ({"path": "7/x.png", "size": 1, "file": "../x.png"}, "inside"),
         ({"path": "7/x.png"}, "size None"),
         ({"path": "7/x.png", "size": -1}, "size -1"),
         ({"path": "7/x.png", "size": True}, "size True"),

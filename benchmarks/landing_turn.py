@@ -1,0 +1,174 @@
+"""python -m benchmarks.landing_turn TASK URL …: one turn of `benchmarks.landing`, in a process.
+
+Prints what it measured as one JSON object.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from xml.etree import ElementTree as ET
+
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.storage.blob import BlobServiceClient, ContainerClient
+
+from benchmarks.host_process import REPOSITORY
+from handlers.configuration.clients import Clients
+from handlers.configuration.pipeline_files import load_pipelines
+from handlers.configuration.settings import Settings
+from handlers.durable.activity_adapter import functions as activity_functions
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.freezing import LANES_AT_ONCE, freeze, freezing
+
+ZONE_KEY = "bG9jYWw="
+_STARTED = time.process_time()  # after the imports
+
+
+def freeze_zone(zone: str, records: str, container: str) -> dict[str, float]:
+    """Freeze the zone by the real orchestrator and activities; the records are at Azurite."""
+    pipeline = next(
+        iter(load_pipelines(REPOSITORY / "pipelines", records_container="landfall").values())
+    )
+    source = pipeline.source.model_copy(update={"prefix": "train/", "include": ["*"]})
+    clients = Clients(Settings({}))
+    vars(clients).update(
+        blobs=BlobServiceClient(zone, AzureNamedKeyCredential("local", ZONE_KEY)),
+        records=ContainerClient.from_connection_string(records, container),
+    )
+    driver = _Driver(clients)
+    began = time.monotonic()
+    dataset = driver.run(freeze(driver, pipeline.model_copy(update={"source": source})))  # pyright: ignore[reportArgumentType] - the driver is as much of a context as `freeze` uses
+    assert isinstance(dataset, Dataset)
+    seconds = time.monotonic() - began
+    return {
+        **_cost(dataset.blobs),
+        "seconds": seconds,
+        "longest activity s": max(driver.seconds),
+        "longest payload KiB": max(driver.payloads) / 1024,
+        "history events": 2.0 * len(driver.seconds),
+    }
+
+
+def fetch_pages(zone: str) -> dict[str, float]:
+    """Ask for all pages and read them."""
+    blobs = sum(page.count(b"<Blob>") for page in _pages(zone))
+    return _cost(blobs)
+
+
+def parse_pages(zone: str) -> dict[str, float]:
+    """Ask for all pages and parse them into trees, which are thrown away."""
+    # Ours: the server is beside us.
+    blobs = sum(len(ET.fromstring(page).findall("Blobs/Blob")) for page in _pages(zone))  # noqa: S314
+    return _cost(blobs)
+
+
+def list_with_sdk(zone: str, blobs: str) -> dict[str, float]:
+    """The first blobs of the zone as the SDK lists them."""
+    service = BlobServiceClient(zone, AzureNamedKeyCredential("local", ZONE_KEY))
+    listed = service.get_container_client("landing").list_blobs(name_starts_with="train/")
+    return _cost(len(list(itertools.islice(listed, int(blobs)))))
+
+
+def _cost(blobs: int) -> dict[str, float]:
+    cpu_seconds = time.process_time() - _STARTED
+    return {
+        "CPU s": cpu_seconds,
+        "CPU µs a blob": cpu_seconds / blobs * 1e6,
+        "peak RSS MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def _pages(zone: str) -> Iterator[bytes]:
+    url = urlsplit(zone)
+    connection = http.client.HTTPConnection(url.netloc)
+    marker = ""
+    while True:
+        asked = {"restype": "container", "comp": "list", "prefix": "train/", "marker": marker}
+        given = {key: value for key, value in asked.items() if value}
+        connection.request("GET", f"{url.path}/landing?{urlencode(given)}")
+        page = connection.getresponse().read()
+        yield page
+        _, found, rest = page[-1000:].partition(b"<NextMarker>")
+        if not found:
+            return
+        marker = rest.partition(b"<")[0].decode()
+
+
+@dataclass
+class _Driver:
+    """As much of a durable context as `freeze` needs; activities run four at a time, in threads."""
+
+    clients: Clients
+    instance_id: str = "landing-benchmark"
+    seconds: list[float] = field(default_factory=list[float])
+    payloads: list[int] = field(default_factory=list[int])
+    inputs: list[Any] = field(default_factory=list[Any])
+
+    def __post_init__(self) -> None:
+        self.current_utc_datetime = datetime.now(UTC)
+        self._functions = {
+            function.__name__: function for function in activity_functions(self.clients)
+        }
+        self._pool = ThreadPoolExecutor(LANES_AT_ONCE)
+
+    def call_activity_with_retry(self, name: str, _: Any, given: Any) -> Callable[[], Any]:
+        return lambda: self._call(name, given)
+
+    def call_sub_orchestrator(self, name: str, given: Any, _: str) -> Callable[[], Any]:
+        assert name == freezing.__name__
+        self.inputs.append(given)
+
+        def generations() -> Any:
+            outcome = None
+            while self.inputs:
+                outcome = self.run(freezing(self))  # pyright: ignore[reportArgumentType]
+            return outcome
+
+        return generations
+
+    def continue_as_new(self, given: Any) -> None:
+        self.inputs.append(given)
+
+    def get_input(self) -> Any:
+        return self.inputs.pop()
+
+    def task_all(self, tasks: Sequence[Callable[[], Any]]) -> Callable[[], list[Any]]:
+        return lambda: [each.result() for each in [self._pool.submit(task) for task in tasks]]
+
+    def run(self, generator: Any) -> Any:
+        """Run a generator to its end; returns what it returns."""
+        answer = None
+        while True:
+            try:
+                task = generator.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = task()
+
+    def _call(self, name: str, given: Any) -> Any:
+        began = time.monotonic()
+        outcome = self._functions[name](given)
+        self.seconds.append(time.monotonic() - began)
+        self.payloads += [len(json.dumps(given)), len(json.dumps(outcome))]
+        return outcome
+
+
+TASKS: dict[str, Callable[..., dict[str, float]]] = {
+    "freeze": freeze_zone,
+    "parse": parse_pages,
+    "fetch": fetch_pages,
+    "sdk": list_with_sdk,
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(TASKS[sys.argv[1]](*sys.argv[2:])) + "\n")

@@ -1,0 +1,156 @@
+"""A server that answers List Blobs as Azure does, over blobs that are nowhere.
+
+Names are computed when they are asked for, so that a zone of ten million blobs takes neither disk
+nor memory. A page is XML and has 5,000 blobs. Served are the parameters prefix, marker, startFrom
+and delimiter; everything else of the service is missing, and every container has the same blobs.
+
+Source: https://learn.microsoft.com/rest/api/storageservices/list-blobs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from bisect import bisect_left
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import overload
+from urllib.parse import parse_qsl, urlsplit
+from xml.sax.saxutils import escape
+
+PAGE_BLOBS = 5000
+CLASSES = 1000
+_LAST = "\U0010ffff"
+_BLOB = (
+    "<Blob><Name>%s</Name><Properties><Creation-Time>Sat, 21 Nov 2026 11:22:33 GMT</Creation-Time>"
+    "<Last-Modified>Sat, 21 Nov 2026 11:22:33 GMT</Last-Modified><Etag>0x8DE28F2%08X</Etag>"
+    "<Content-Length>%d</Content-Length><Content-Type>image/jpeg</Content-Type><Content-Encoding />"
+    "<Content-Language /><Content-CRC64 /><Content-MD5>1B2M2Y8AsgTpgAmY7PhCfg==</Content-MD5>"
+    "<Cache-Control /><Content-Disposition /><BlobType>BlockBlob</BlobType>"
+    "<AccessTier>Premium</AccessTier><AccessTierInferred>true</AccessTierInferred>"
+    "<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState>"
+    "<ServerEncrypted>true</ServerEncrypted></Properties><Metadata /><OrMetadata /></Blob>"
+)
+
+
+class ImageNames(Sequence[str]):
+    """`train/n00000042/n00000042_00001234.JPEG`: ImageNet's names, of 1,000 classes, in order."""
+
+    def __init__(self, blobs: int) -> None:
+        self._blobs = blobs
+        self._each = max(1, -(-blobs // CLASSES))
+
+    def __len__(self) -> int:
+        return self._blobs
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """The name of that number, from 0."""
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._blobs))]
+        if not 0 <= index < self._blobs:
+            raise IndexError(index)
+        kind, number = divmod(index, self._each)
+        return f"train/n{kind:08}/n{kind:08}_{number:08}.JPEG"
+
+
+@dataclass(frozen=True)
+class ListedZone:
+    """All blobs of the server: their names, sorted, and how many make a page."""
+
+    names: Sequence[str]
+    page_blobs: int = PAGE_BLOBS
+
+    def answer(self, asked: Mapping[str, str]) -> str:
+        """The body of the answer to one request's parameters."""
+        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter")
+        first = bisect_left(self.names, max(prefix, asked.get("startFrom", "")))
+        end = bisect_left(self.names, prefix + _LAST) if prefix else len(self.names)
+        index = max(first, int(asked.get("marker", "0")))
+        entries: list[str] = []
+        while index < end and len(entries) < self.page_blobs:
+            if delimiter is None:
+                stop = min(end, index + self.page_blobs)
+                entries = [
+                    _BLOB % (escape(name), number, number % 100_000)
+                    for number, name in enumerate(self.names[index:stop], index)
+                ]
+                index = stop
+                continue
+            name = self.names[index]
+            folder, found, _ = name.removeprefix(prefix).partition(delimiter)
+            if found:
+                common = prefix + folder + delimiter
+                entries.append(f"<BlobPrefix><Name>{escape(common)}</Name></BlobPrefix>")
+                index = bisect_left(self.names, common + _LAST, index)
+            else:
+                entries.append(_BLOB % (escape(name), index, index % 100_000))
+                index += 1
+        marker = f"<NextMarker>{index}</NextMarker>" if index < end else "<NextMarker />"
+        return (
+            '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="" '
+            f'ContainerName=""><Prefix>{escape(prefix)}</Prefix><Blobs>{"".join(entries)}</Blobs>'
+            f"{marker}</EnumerationResults>"
+        )
+
+
+class ListBlobsServer(ThreadingHTTPServer):
+    """Serves one zone under the account `/local` on a port of the system's choice."""
+
+    daemon_threads = True
+
+    def __init__(self, zone: ListedZone) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.zone = zone
+
+    @cached_property
+    def url(self) -> str:
+        """The account's URL."""
+        return f"http://127.0.0.1:{self.server_port}/local"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # headers and body in one packet
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        assert isinstance(self.server, ListBlobsServer)
+        asked = dict(parse_qsl(urlsplit(self.path).query))
+        body = self.server.zone.answer(asked).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def serving(blobs: int) -> Generator[str]:
+    """A server of so many images in a process of its own; gives the account's URL."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(blobs)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    server = ListBlobsServer(ListedZone(ImageNames(int(sys.argv[1]))))
+    sys.stdout.write(json.dumps(server.url) + "\n")
+    sys.stdout.flush()
+    server.serve_forever()

@@ -1,0 +1,282 @@
+"""The activities of a freeze: list the zone, in ranges where it is large, and write its manifest.
+
+`orchestrations.freezing` has the order of the steps. None of them holds more than a part of the
+listing in memory or takes longer than a minute or two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from handlers.landing_zone import uploaded_manifest
+from handlers.landing_zone.copies import copies_folder
+from handlers.landing_zone.listing import is_data, list_page
+from handlers.landing_zone.manifest_parts import (
+    Collected,
+    discard,
+    list_parts,
+    parts_folder,
+    read_in_order,
+    write_part,
+)
+from handlers.landing_zone.manifests import manifest_folder, write_manifest
+from handlers.landing_zone.name_ranges import NameRange, cut
+from handlers.landing_zone.partition_folders import prefixes_to_list
+from handlers.landing_zone.quarantine import read_quarantine
+from handlers.landing_zone.uploaded_manifest import UploadedManifest
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.datasets import (
+    CommitManifest,
+    Dataset,
+    DiscardParts,
+    FreezeManifest,
+    FreezeStart,
+    ListedRange,
+    ListRange,
+)
+from orchestrations.errors import TransientError
+from orchestrations.manifest import DatasetVersion, with_copies
+from orchestrations.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from handlers.landing_zone.blob_pages import ListedBlob
+
+# A zone that is not larger is frozen by one activity. It may have many pages: small partitions.
+BLOBS_AT_ONCE = 20_000
+PAGES_AT_ONCE = 100
+# 50,000 blobs: 7 MB of manifest, and 3 s on Azure.
+PAGES_PER_PART = 10
+PLAN_FILE = "plan.json"
+_SIZE = re.compile(rb', "size": (\d+), "md5": ')
+
+
+@activity
+def freeze_manifest(clients: Clients, request: FreezeManifest) -> FreezeStart:
+    """Freeze a small zone; of a large one list the beginning, and cut the rest into ranges.
+
+    The ranges are kept beside the parts: a second execution finds them and uses them. An uploader's
+    manifest is the one range, where it is too long to be read at once.
+
+    Raises:
+        InvalidManifest: the uploader's manifest breaks its rules.
+    """
+    source = request.pipeline.source
+    if source.manifest is not None:
+        return _begin_uploaded(clients, request)
+    container = clients.blobs.get_container_client(source.container)
+    listing = _Listing(clients, request.pipeline)
+    ranges: Sequence[NameRange] = []
+    for prefix in prefixes_to_list(clients, request):
+        if listing.is_long:
+            ranges = [*ranges, NameRange(prefix)]
+            continue
+        marker: str | None = None
+        while True:
+            page = list_page(container, prefix, marker=marker)
+            listing.take(page.blobs)
+            marker = page.next_marker
+            if marker is None or listing.is_long:
+                break
+        if marker is not None:
+            after = max((blob.name for blob in page.blobs), default="")
+            ranges = cut(
+                container,
+                prefix,
+                after=after,
+                marker=marker,
+                is_hierarchical=page.is_hierarchical,
+            )
+    return _begin(clients, request, listing, [each.to_dict() for each in ranges])
+
+
+def _begin_uploaded(clients: Clients, request: FreezeManifest) -> FreezeStart:
+    listing = _Listing(clients, request.pipeline)
+    manifest = uploaded_manifest.find(clients, request.pipeline, request.partition)
+    ranges: list[dict[str, Any]] = []
+    if manifest is not None:
+        blobs, marker = uploaded_manifest.read_piece(clients, request.pipeline, manifest, None)
+        listing.take(blobs)
+        if marker is not None:
+            ranges.append({"manifest": asdict(manifest), "marker": marker})
+    return _begin(clients, request, listing, ranges)
+
+
+def _begin(
+    clients: Clients,
+    request: FreezeManifest,
+    listing: _Listing,
+    ranges: Sequence[dict[str, Any]],
+) -> FreezeStart:
+    """Freeze what was listed, or keep it as the first part of more."""
+    is_copied = request.pipeline.dataset.freeze == "copy"
+    if not ranges and not (is_copied and listing.collected.blobs):
+        lines = listing.collected.to_lines()
+        newest = listing.collected.newest
+        return FreezeStart(
+            dataset=_freeze(clients, request, lambda: [lines], newest, listing.quarantined)
+        )
+    folder = parts_folder(request.pipeline.name, request.freeze)
+    plan: _Plan = {
+        "part": listing.write_part(folder),
+        "quarantined": listing.quarantined,
+        "ranges": [*ranges],
+    }
+    if not record_store.create(clients.records, folder + PLAN_FILE, plan):
+        plan = _read_plan(clients, folder)
+    return FreezeStart(
+        ranges=len(plan["ranges"]), part=plan["part"], quarantined=plan["quarantined"]
+    )
+
+
+@activity
+def list_range(clients: Clients, request: ListRange) -> ListedRange:
+    """List a range, or the next piece of it, into a part of the manifest.
+
+    Raises:
+        PermanentError: the service does not list in order of name.
+        DataChanged, InvalidManifest: see `uploaded_manifest.read_piece`.
+    """
+    source = request.pipeline.source
+    container = clients.blobs.get_container_client(source.container)
+    folder = parts_folder(request.pipeline.name, request.freeze)
+    planned = _read_plan(clients, folder)["ranges"][request.range]
+    listing = _Listing(clients, request.pipeline)
+    if source.manifest is not None:
+        blobs, marker = uploaded_manifest.read_piece(
+            clients,
+            request.pipeline,
+            UploadedManifest(**planned["manifest"]),
+            request.marker or planned["marker"],
+        )
+        listing.take(blobs)
+        return ListedRange(
+            part=listing.write_part(folder), marker=marker, quarantined=listing.quarantined
+        )
+    within = NameRange(**planned)
+    marker = request.marker or within.marker
+    for _ in range(PAGES_PER_PART):
+        start = within.start if marker is None else None
+        page = list_page(container, within.prefix, marker=marker, start_from=start)
+        blobs, is_over = within.clip(page)
+        listing.take(blobs)
+        marker = None if is_over else page.next_marker
+        if marker is None:
+            break
+    return ListedRange(
+        part=listing.write_part(folder), marker=marker, quarantined=listing.quarantined
+    )
+
+
+@activity
+def commit_manifest(clients: Clients, request: CommitManifest) -> Dataset:
+    """Put the parts together: hash them in order, then write them in order, unless they are there.
+
+    Raises:
+        TransientError: a part is missing.
+    """
+    folder = parts_folder(request.pipeline.name, request.freeze)
+    parts = list_parts(clients.records, folder, request.parts)
+    return _freeze(
+        clients,
+        request,
+        lambda: read_in_order(clients.records, folder, parts),
+        max((part.newest for part in parts), default=None),
+        request.quarantined,
+    )
+
+
+@activity
+def discard_parts(clients: Clients, request: DiscardParts) -> Done:
+    """Delete the parts of a freeze. Its manifest is written, and its outcome recorded."""
+    discard(clients.records, parts_folder(request.pipeline, request.freeze))
+    return Done()
+
+
+class _Plan(TypedDict):
+    part: str | None
+    """What was listed before the ranges begin."""
+    quarantined: int
+    ranges: list[dict[str, Any]]
+
+
+def _read_plan(clients: Clients, folder: str) -> _Plan:
+    plan = record_store.read(clients.records, folder + PLAN_FILE)
+    if plan is None:
+        raise TransientError(f"{folder}{PLAN_FILE} is missing: the freeze has ended already")
+    return plan
+
+
+class _Listing:
+    """What was listed of a zone by one activity."""
+
+    def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
+        self._records = clients.records
+        self._source = pipeline.source
+        self._left_out = read_quarantine(clients, pipeline.name)
+        self._pages = 0
+        self._blobs = 0
+        self.collected = Collected()
+        self.quarantined = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is as much as one activity freezes."""
+        return self._blobs >= BLOBS_AT_ONCE or self._pages >= PAGES_AT_ONCE
+
+    def take(self, blobs: Sequence[ListedBlob]) -> None:
+        """Collect those blobs of a page that are data."""
+        self._pages += 1
+        self._blobs += len(blobs)
+        source = self._source
+        for blob in blobs:
+            path = blob.name.removeprefix(source.prefix)
+            if not is_data(blob, source, path):
+                continue
+            if (path, blob.etag or blob.md5) in self._left_out:
+                self.quarantined += 1
+            else:
+                self.collected.add(path, blob)
+        self.collected.pack()
+
+    def write_part(self, folder: str) -> str | None:
+        """Keep it as a part of the manifest; returns its name, or None where there is no data."""
+        return write_part(self._records, folder, self.collected) if self.collected.blobs else None
+
+
+def _freeze(
+    clients: Clients,
+    request: FreezeManifest | CommitManifest,
+    read_lines: Callable[[], Iterable[bytes]],
+    newest: datetime | None,
+    quarantined: int,
+) -> Dataset:
+    version = DatasetVersion()
+    blobs = size = 0
+    copies: str | None = None
+    if request.pipeline.dataset.freeze == "copy":
+        copies = copies_folder(request.pipeline.name)
+        listed, read_lines = read_lines, lambda: map(with_copies, listed())
+    for chunk in read_lines():
+        version.update(chunk)
+        blobs += chunk.count(b"\n")
+        size += sum(map(int, _SIZE.findall(chunk)))
+    folder = manifest_folder(request.pipeline.name, str(version))
+    write_manifest(clients.records, folder, read_lines)
+    return Dataset(
+        version=str(version),
+        blobs=blobs,
+        bytes=size,
+        partition=request.partition,
+        quarantined=quarantined,
+        frozen_at=request.frozen_at,
+        newest=newest,
+        manifest_path=folder,
+        copies=copies,
+    )

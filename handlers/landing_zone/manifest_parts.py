@@ -1,0 +1,177 @@
+"""A manifest on its way: parts that are listed apart from each other, and put together in order.
+
+A part is named by its content. So an activity that is executed twice, or that outlives its own
+retry, cannot change what another execution has reported: it writes another part, which nobody asks
+for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.landing_zone.blob_pages import ListedBlob
+from orchestrations.errors import TransientError
+from orchestrations.manifest import encode_line, path_of
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+NAME_HEX_DIGITS = 24
+
+
+class Collected:
+    """The data of some pages as encoded lines, packed page by page: a line costs its bytes only."""
+
+    def __init__(self) -> None:
+        self._packed: list[bytes] = []
+        self._lines: list[str] = []
+        self._is_in_order = True
+        self._latest = ""
+        self.blobs = 0
+        self.first: str | None = None
+        self.last: str | None = None
+        self.newest: datetime | None = None
+
+    def add(self, path: str, blob: ListedBlob) -> None:
+        """Take a blob; its path is relative to the source's prefix."""
+        if self.first is None or path < self.first:
+            self.first = path
+        if self.last is None or path > self.last:
+            self.last = path
+        self._is_in_order = self._is_in_order and path > self._latest
+        self._latest = path
+        self._lines.append(encode_line(path, blob.size, blob.md5, blob.etag))
+        self.blobs += 1
+        if self.newest is None or blob.last_modified > self.newest:
+            self.newest = blob.last_modified
+
+    def pack(self) -> None:
+        """Join the lines that came since the last call: 5,000 strings take twice their bytes."""
+        self._packed.append("".join(self._lines).encode())
+        self._lines.clear()
+
+    def to_lines(self) -> bytes:
+        """All encoded lines in order of path, whatever order the service lists in."""
+        self.pack()
+        content = b"".join(self._packed)
+        if self._is_in_order:
+            return content
+        return b"".join(sorted(content.splitlines(keepends=True), key=path_of))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part that is kept."""
+
+    name: str
+    first: str
+    last: str
+    newest: datetime
+
+
+def parts_folder(pipeline: str, freeze: str) -> str:
+    """Where the parts of one freeze are kept until its manifest is written."""
+    return f"freezing/{pipeline}/{freeze}/"
+
+
+def write_part(records: ContainerClient, folder: str, collected: Collected) -> str:
+    """Keep what was collected; returns the part's name, which is derived from its content."""
+    first, last, newest = collected.first, collected.last, collected.newest
+    assert first is not None, "an empty part is not written"
+    assert last is not None
+    assert newest is not None
+    content = collected.to_lines()
+    name = hashlib.sha256(content).hexdigest()[:NAME_HEX_DIGITS]
+    records.upload_blob(
+        folder + name,
+        content,
+        overwrite=True,
+        # Metadata is ASCII.
+        metadata={
+            "first": quote(first),
+            "last": quote(last),
+            "newest": newest.isoformat(),
+        },
+    )
+    return name
+
+
+def list_parts(records: ContainerClient, folder: str, names: Collection[str]) -> Sequence[Part]:
+    """The parts of those names, in order of their first path.
+
+    Raises:
+        TransientError: one is missing.
+    """
+    wanted = set(names)
+    parts = [
+        Part(
+            name=name,
+            first=unquote(blob.metadata["first"]),
+            last=unquote(blob.metadata["last"]),
+            newest=datetime.fromisoformat(blob.metadata["newest"]),
+        )
+        for blob in records.list_blobs(name_starts_with=folder, include=["metadata"])
+        if (name := blob.name.removeprefix(folder)) in wanted
+    ]
+    missing = wanted - {part.name for part in parts}
+    if missing:
+        raise TransientError(f"{folder} lacks the parts {', '.join(sorted(missing))}")
+    return sorted(parts, key=lambda part: part.first)
+
+
+def read_in_order(records: ContainerClient, folder: str, parts: Sequence[Part]) -> Iterator[bytes]:
+    """All lines of some parts in order of path, in chunks of whole lines, each path once.
+
+    Parts follow each other as a rule, and are passed on as they are. Where they overlap, since the
+    service lists in an order of its own, they are merged: only those are in memory that overlap.
+    """
+    # The path that comes next in a part, the part's number, and where in its lines that path is.
+    waiting = [(part.first, number, 0) for number, part in enumerate(parts)]
+    heapq.heapify(waiting)
+    opened: dict[int, Sequence[bytes]] = {}
+    while waiting:
+        path, number, begin = heapq.heappop(waiting)
+        following = waiting[0][0] if waiting else None
+        if begin == 0 and (following is None or parts[number].last < following):
+            yield _download(records, folder, parts[number])
+            continue
+        if number not in opened:
+            opened[number] = _download(records, folder, parts[number]).splitlines(keepends=True)
+        lines = opened[number]
+        if path == following:
+            end = begin + 1  # the same path in two parts: the other one has it too
+        else:
+            end = len(lines)
+            if following is not None:
+                end = bisect_left(lines, following, begin, key=path_of)
+            yield b"".join(lines[begin:end])
+        if end == len(lines):
+            del opened[number]
+        else:
+            heapq.heappush(waiting, (path_of(lines[end]), number, end))
+
+
+def read_part(records: ContainerClient, folder: str, name: str) -> Sequence[bytes]:
+    """The lines of one part, in order of path."""
+    return records.download_blob(folder + name).readall().splitlines()
+
+
+def discard(records: ContainerClient, folder: str) -> None:
+    """Delete whatever a freeze has left there."""
+    for name in records.list_blob_names(name_starts_with=folder):
+        with contextlib.suppress(ResourceNotFoundError):  # by another execution
+            records.delete_blob(name)
+
+
+def _download(records: ContainerClient, folder: str, part: Part) -> bytes:
+    return records.download_blob(folder + part.name).readall()

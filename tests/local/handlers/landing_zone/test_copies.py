@@ -1,0 +1,207 @@
+"""Blobs are copied by the storage part; the freeze is the real orchestrator and activities."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobBlock, BlobClient, ContentSettings
+
+from handlers.durable.activity_adapter import functions
+from handlers.landing_zone import copies
+from handlers.landing_zone.copies import copies_folder
+from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.freezing import freeze, freezing
+from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.orchestrations.simulation import Simulation
+from trainers.data import samples
+from trainers.data.manifest import read_manifest as read_as_trainer
+
+
+@pytest.fixture
+def zone(zone: Zone) -> Zone:
+    zone.rules("dataset", freeze="copy")
+    return zone
+
+
+class Process:
+    """The app: it can die after so many activities."""
+
+    def __init__(self, zone: Zone) -> None:
+        self.zone = zone
+        self.activities = {each.__name__: each for each in functions(zone.clients)}
+        self.before: dict[str, Any] = {}
+        self.simulation = Simulation(
+            activities={name: self._run(name) for name in self.activities},
+            orchestrators={"landing": self._landing, "freezing": freezing},
+        )
+
+    def _run(self, name: str) -> Any:
+        def run(given: Any) -> Any:
+            if name in self.before:
+                self.before.pop(name)()
+            return self.activities[name](given)
+
+        return run
+
+    def _landing(self, context: Any) -> Any:
+        return (yield from freeze(context, self.zone.pipeline))
+
+    def freeze(self) -> Dataset:
+        dataset = self.try_to_freeze()
+        assert dataset is not None, "the zone was overtaken"
+        return dataset
+
+    def try_to_freeze(self) -> Dataset | None:
+        instance = self.simulation.start("landing", f"landing-{self.zone.pipeline.name}", None)
+        self.simulation.run()
+        if instance.error is not None:
+            raise instance.error
+        return instance.output
+
+
+@contextmanager
+def copy_requests() -> Generator[list[str]]:
+    """The blobs that the service is asked to copy, while the context lasts."""
+    asked: list[str] = []
+    original = BlobClient.start_copy_from_url
+
+    def start_copy_from_url(self: BlobClient, source_url: str, **options: Any) -> Any:
+        asked.append(source_url.rpartition("/")[2])
+        return original(self, source_url, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlobClient, "start_copy_from_url", start_copy_from_url)
+        yield asked
+
+
+def kept(zone: Zone) -> dict[str, str]:
+    """The copies that are there, and when each was written."""
+    folder = copies_folder(zone.pipeline.name)
+    found = zone.clients.records.list_blobs(name_starts_with=folder)
+    return {blob.name.removeprefix(folder): blob.etag for blob in found}
+
+
+def mounted(zone: Zone, dataset: Dataset, folder: Path) -> Path:
+    """What a job finds in its input `data`."""
+    assert dataset.copies is not None
+    for blob in zone.clients.records.list_blobs(name_starts_with=dataset.copies):
+        place = folder / blob.name.removeprefix(dataset.copies)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(zone.clients.records.download_blob(blob.name).readall())
+    return folder
+
+
+def trained_on(zone: Zone, dataset: Dataset, folder: Path) -> dict[str, bytes]:
+    """What the trainer reads and verifies, by path."""
+    manifest = zone.clients.records.download_blob(f"{dataset.manifest_path}/{MANIFEST_FILE}")
+    folder.mkdir()
+    (folder / MANIFEST_FILE).write_bytes(manifest.readall())
+    frozen = read_as_trainer(folder)
+    assert frozen.version == dataset.version
+    data = mounted(zone, dataset, folder / "data")
+    found = [samples.read(data, entry) for entry in frozen.entries]
+    assert all(isinstance(each, samples.Content) for each in found)
+    return {each.path: each.content for each in found if isinstance(each, samples.Content)}
+
+
+def test_a_file_that_is_overwritten_after_the_freeze_is_trained_on_as_it_was(
+    zone: Zone, tmp_path: Path
+) -> None:
+    zone.land("7/1.png", b"old")
+    zone.land("8/ü &%.png", b"other")
+    dataset = Process(zone).freeze()
+    zone.land("7/1.png", b"new")
+    zone.delete("8/ü &%.png")
+    assert trained_on(zone, dataset, tmp_path / "one") == {
+        "7/1.png": b"old",
+        "8/ü &%.png": b"other",
+    }
+
+
+def test_another_version_copies_only_what_is_new(zone: Zone, tmp_path: Path) -> None:
+    for number in range(6):
+        zone.land(f"7/{number}.png", f"{number}".encode())
+    first = zone.record(Process(zone).freeze())
+    before = kept(zone)
+    zone.land("7/2.png", b"changed")
+    zone.land("9/new.png", b"new")
+    zone.land("9/same.png", b"5")
+    zone.delete("7/0.png")
+    with copy_requests() as asked:
+        second = Process(zone).freeze()
+    assert second.version != first.version
+    assert sorted(asked) == ["2.png", "new.png", "same.png"]
+    assert before.items() <= kept(zone).items()
+    assert len(kept(zone)) == len(before) + 2  # equal content has one copy
+    assert trained_on(zone, second, tmp_path / "two")["9/same.png"] == b"5"
+    assert trained_on(zone, first, tmp_path / "one")["7/2.png"] == b"2"
+
+
+def test_a_crash_between_two_pieces_loses_no_copy(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "BLOBS_PER_PIECE", 2)
+    for number in range(5):
+        zone.land(f"7/{number}.png", f"{number}".encode())
+    process = Process(zone)
+
+    def die() -> None:
+        raise RuntimeError("the process dies")
+
+    process.before["copy_blobs"] = lambda: process.before.update(copy_blobs=die)
+    with pytest.raises(RuntimeError, match="dies"):
+        process.freeze()
+    before = kept(zone)
+    assert len(before) == 2
+    dataset = Process(zone).freeze()
+    assert dataset.blobs == 5
+    assert before.items() <= kept(zone).items()
+    assert len(kept(zone)) == 5
+
+
+def test_what_is_written_while_it_is_copied_is_no_batch(zone: Zone) -> None:
+    zone.land("7/1.png", b"one")
+    zone.land("7/2.png", b"two")
+    for change in (lambda: zone.land("7/1.png", b"ONE"), lambda: zone.delete("7/2.png")):
+        process = Process(zone)
+        process.before["copy_blobs"] = change
+        assert process.try_to_freeze() is None
+        assert not list(zone.clients.records.list_blob_names(name_starts_with="freezing/"))
+    dataset = Process(zone).freeze()
+    digest = hashlib.md5(b"ONE", usedforsecurity=False).hexdigest()
+    assert [(line.path, line.file) for line in read_manifest(zone.clients, dataset)] == [
+        ("7/1.png", f"{digest[:2]}/{digest}-3.png")
+    ]
+
+
+def test_a_blob_without_md5_is_copied_whenever_it_is_written(zone: Zone) -> None:
+    def land() -> None:
+        blob = zone.clients.blobs.get_blob_client("landing", zone.blob("7/blocks.png"))
+        blob.stage_block("00", b"the same")
+        blob.commit_block_list([BlobBlock("00")], content_settings=ContentSettings())
+
+    versions: set[str] = set()
+    for _ in range(2):
+        land()
+        versions.add(Process(zone).freeze().version)
+    assert len(versions) == 2
+    assert len(kept(zone)) == 2
+
+
+def test_an_empty_zone_has_nothing_to_copy(zone: Zone) -> None:
+    dataset = Process(zone).freeze()
+    assert dataset.blobs == 0
+
+
+def test_copies_and_references_are_two_versions(zone: Zone) -> None:
+    zone.land("7/1.png", b"one")
+    copied = Process(zone).freeze()
+    zone.rules("dataset", freeze="reference")
+    referenced = Process(zone).freeze()
+    assert (referenced.copies, referenced.version == copied.version) == (None, False)

@@ -1,0 +1,251 @@
+"""Large zones are frozen in ranges: any cut, crash or second execution gives the same manifest.
+
+The zone is listed from a server that answers a few blobs a page; the records are at Azurite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.storage.blob import BlobServiceClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
+from handlers.configuration.clients import Clients
+from handlers.landing_zone import freezing, name_ranges
+from handlers.landing_zone.blob_pages import BlobPage, ListedBlob
+from handlers.landing_zone.manifest_parts import (
+    Collected,
+    list_parts,
+    parts_folder,
+    read_in_order,
+    write_part,
+)
+from handlers.landing_zone.manifests import (
+    MANIFEST_FILE,
+    find_line,
+    read_manifest,
+    write_manifest,
+)
+from orchestrations.contracts.datasets import (
+    CommitManifest,
+    Dataset,
+    DiscardParts,
+    FreezeManifest,
+    ListRange,
+)
+from orchestrations.errors import PermanentError, TransientError
+from orchestrations.manifest import DatasetVersion, decode_manifest, encode_line
+from orchestrations.pipeline import Pipeline
+from tests.local.handlers.zone_on_storage import Zone
+
+AT = datetime(2026, 11, 22, 9, tzinfo=UTC)
+FREEZES = itertools.count()
+# Below the zone's prefix; folders, files beside them, characters that sort before and after "/".
+PATHS = st.lists(
+    st.lists(
+        st.text("ab-!&%+= \U0001f600\uff5eé", min_size=1, max_size=2), min_size=1, max_size=3
+    ).map("/".join),
+    unique=True,
+    max_size=40,
+)
+SLOW = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zone of more than four pages of two blobs is a large one."""
+    monkeypatch.setattr(freezing, "BLOBS_AT_ONCE", 8)
+
+
+@contextmanager
+def listed_from(zone: Zone, paths: Sequence[str], page_blobs: int = 2) -> Generator[Clients]:
+    """Clients whose zone holds `paths`, of which a page shows `page_blobs`."""
+    names = sorted(map(zone.blob, paths))
+    with ListBlobsServer(ListedZone(names, page_blobs)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        clients = Clients(zone.clients.settings)
+        with BlobServiceClient(server.url, AzureNamedKeyCredential("local", "bG9jYWw=")) as listing:
+            vars(clients).update(blobs=listing, records=zone.clients.records)
+            yield clients
+        server.shutdown()
+        thread.join()
+
+
+def pipeline_of(zone: Zone) -> Pipeline:
+    source = zone.pipeline.source.model_copy(update={"marker": None})
+    return zone.pipeline.model_copy(update={"source": source})
+
+
+def freeze(clients: Clients, pipeline: Pipeline, *, twice: bool = False) -> Dataset:
+    """The steps of `orchestrations.freezing`, each once or, as after a lost answer, twice."""
+    name = f"freeze-{next(FREEZES)}"
+    times = range(2 if twice else 1)
+    request = FreezeManifest(pipeline=pipeline, freeze=name, frozen_at=AT)
+    starts = [freezing.freeze_manifest(clients, request) for _ in times]
+    assert all(start == starts[0] for start in starts)
+    if starts[0].dataset is not None:
+        return starts[0].dataset
+    parts = [] if starts[0].part is None else [starts[0].part]
+    for number in range(starts[0].ranges):
+        marker: str | None = None
+        while True:
+            piece = ListRange(pipeline=pipeline, freeze=name, range=number, marker=marker)
+            listed = [freezing.list_range(clients, piece) for _ in times]
+            assert all(each == listed[0] for each in listed)
+            parts += [] if listed[0].part is None else [listed[0].part]
+            marker = listed[0].marker
+            if marker is None:
+                break
+    commit = CommitManifest(pipeline=pipeline, freeze=name, frozen_at=AT, parts=parts)
+    datasets = [freezing.commit_manifest(clients, commit) for _ in times]
+    assert all(dataset == datasets[0] for dataset in datasets)
+    for _ in times:
+        freezing.discard_parts(clients, DiscardParts(pipeline=pipeline.name, freeze=name))
+    assert not list(
+        clients.records.list_blob_names(name_starts_with=parts_folder(pipeline.name, name))
+    )
+    return datasets[0]
+
+
+@SLOW
+@given(
+    paths=PATHS, cuts=st.lists(st.text("ab/-&%+= ", max_size=4), max_size=4), twice=st.booleans()
+)
+def test_any_cut_gives_the_same_version_and_the_same_lines(
+    zone: Zone, paths: list[str], cuts: list[str], *, twice: bool
+) -> None:
+    pipeline = pipeline_of(zone)
+    with listed_from(zone, paths, page_blobs=5000) as clients:
+        whole = freeze(clients, pipeline)
+        lines = [(line.path, line.size) for line in read_manifest(clients, whole)]
+        assert [path for path, _ in lines] == sorted(paths)
+        assert whole.blobs == len(paths)
+        assert whole.bytes == sum(size for _, size in lines)
+
+    def found_folders(*_: object) -> list[str]:
+        return [zone.blob(cut) for cut in cuts]
+
+    with pytest.MonkeyPatch.context() as patch, listed_from(zone, paths) as clients:
+        patch.setattr(freezing, "PAGES_PER_PART", 2)
+        patch.setattr(name_ranges, "_find_folders", found_folders)
+        clients.records.delete_blob(f"{whole.manifest_path}/{MANIFEST_FILE}")
+        cut = freeze(clients, pipeline, twice=twice)
+        assert cut == whole
+        assert [(line.path, line.size) for line in read_manifest(clients, cut)] == lines
+
+
+@SLOW
+@given(paths=PATHS, ranges=st.integers(1, 4))
+def test_the_cut_that_is_found_gives_the_same_version(
+    zone: Zone, paths: list[str], ranges: int
+) -> None:
+    pipeline = pipeline_of(zone)
+    with listed_from(zone, paths, page_blobs=5000) as clients:
+        whole = freeze(clients, pipeline)
+    with pytest.MonkeyPatch.context() as patch, listed_from(zone, paths) as clients:
+        patch.setattr(name_ranges, "RANGES", ranges)
+        assert freeze(clients, pipeline) == whole
+
+
+def test_a_zone_is_cut_at_its_folders(zone: Zone) -> None:
+    paths = [f"train/n{kind:02}/{number}.jpg" for kind in range(64) for number in range(2)]
+    with listed_from(zone, paths, page_blobs=100) as clients:
+        container = clients.blobs.get_container_client("landing")
+        prefix = zone.pipeline.source.prefix
+        cut = name_ranges.cut(
+            container, prefix, after=zone.blob(paths[7]), marker="8", is_hierarchical=False
+        )
+        assert len(cut) > name_ranges.RANGES / 2
+        assert [each.start for each in cut[1:]] == [each.end for each in cut[:-1]]
+        assert (cut[0].start, cut[0].marker, cut[-1].end) == (None, "8", None)
+        (one,) = name_ranges.cut(
+            container, prefix, after=zone.blob(paths[7]), marker="8", is_hierarchical=True
+        )
+        assert (one.start, one.end) == (None, None)
+
+
+def listed(name: str) -> ListedBlob:
+    return ListedBlob(name, len(name), f"0x{name}", None, AT, is_directory=False)
+
+
+@SLOW
+@given(st.lists(st.sets(st.text("ab/", min_size=1, max_size=3), min_size=1), max_size=5))
+def test_parts_that_overlap_are_merged_and_give_each_path_once(
+    zone: Zone, parts: list[set[str]]
+) -> None:
+    folder = parts_folder(zone.pipeline.name, f"merge-{next(FREEZES)}")
+    names: list[str] = []
+    for paths in parts:
+        collected = Collected()
+        for path in paths:
+            collected.add(path, listed(path))
+        names.append(write_part(zone.clients.records, folder, collected))
+    kept = list_parts(zone.clients.records, folder, names)
+    text = b"".join(read_in_order(zone.clients.records, folder, kept))
+    merged = [line.path for line in decode_manifest(text.splitlines())]
+    assert merged == sorted(set[str]().union(*parts))
+
+
+def test_a_part_that_is_missing_is_no_manifest(zone: Zone) -> None:
+    with pytest.raises(TransientError, match="lacks the parts gone"):
+        list_parts(zone.clients.records, "freezing/none/", ["gone"])
+
+
+def test_a_service_that_lists_out_of_order_cannot_be_listed_in_ranges() -> None:
+    page = page_of("a", "n", "b")
+    with pytest.raises(PermanentError, match="out of order"):
+        name_ranges.NameRange("", end="m").clip(page)
+    assert name_ranges.NameRange("").clip(page) == (page.blobs, False)
+
+
+def page_of(*names: str) -> BlobPage:
+    return BlobPage([listed(name) for name in names], [], None, is_hierarchical=False)
+
+
+def test_one_path_is_found_in_a_large_manifest_without_reading_it(zone: Zone) -> None:
+    paths = [f"{number:05}/{'x' * (number % 300)}" for number in range(0, 4000, 2)]
+    lines = "".join(encode_line(path, 1, None, "0x1") for path in paths).encode()
+    version = DatasetVersion()
+    version.update(lines)
+    folder = f"manifests/found/{version}"
+    write_manifest(zone.clients.records, folder, lambda: [lines])
+    dataset = Dataset(
+        version=str(version),
+        blobs=len(paths),
+        bytes=0,
+        frozen_at=AT,
+        manifest_path=folder,
+    )
+    for path in (*paths[:3], *paths[500:1500:33], *paths[-3:]):
+        line = find_line(zone.clients, dataset, path)
+        assert line is not None
+        assert line.path == path
+    for path in ("", "00001", "01999/x", "zzz"):
+        assert find_line(zone.clients, dataset, path) is None
+
+
+def test_the_plan_of_the_first_execution_counts(zone: Zone) -> None:
+    pipeline = pipeline_of(zone)
+    request = FreezeManifest(pipeline=pipeline, freeze="planned", frozen_at=AT)
+    with listed_from(zone, [f"{number:02}" for number in range(20)]) as clients:
+        first = freezing.freeze_manifest(clients, request)
+    with listed_from(zone, [f"{number:03}" for number in range(50)]) as clients:
+        assert freezing.freeze_manifest(clients, request) == first
+    plan = zone.clients.records.download_blob(
+        f"{parts_folder(pipeline.name, 'planned')}{freezing.PLAN_FILE}"
+    )
+    assert len(json.loads(plan.readall())["ranges"]) == first.ranges

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrations.activities import FAILURE_KEY, RESULT_KEY
+from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.datasets import (
+    CommitManifest,
+    CopyBlobs,
+    DiscardParts,
+    FreezeManifest,
+    FreezeStart,
+    ListedRange,
+    ListRange,
+    Piece,
+)
+from orchestrations.errors import DataChanged, InvalidManifest, LandfallError
+from orchestrations.freezing import LANES_AT_ONCE, freeze, freezing
+from orchestrations.pipeline import Pipeline
+from orchestrations.retrying import describe
+from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.simulation import Simulation
+
+
+@dataclass
+class LargeZone:
+    """A zone of some ranges; each takes so many pieces to list, and each part as many to copy."""
+
+    pieces: list[int]
+    seed: int = 0
+    pipeline: Pipeline = PIPELINE
+    copies_of_a_part: int = 1
+    overtaken: tuple[str, int] | None = None
+    invalid_from: int | None = None
+    copied: list[tuple[str, int]] = field(default_factory=list)
+    listed: list[tuple[int, int]] = field(default_factory=list)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    longest_payload: int = 0
+    committed: list[CommitManifest] = field(default_factory=list)
+    discarded: list[DiscardParts] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        latency = random.Random(self.seed)
+        self.simulation = Simulation(
+            activities={
+                "freeze_manifest": self.begin,
+                "list_range": self.list_range,
+                "copy_blobs": self.copy,
+                "commit_manifest": self.commit,
+                "discard_parts": self.discard,
+            },
+            latency=lambda: latency.uniform(0.01, 0.5),
+            orchestrators={"landing": self.landing, "freezing": freezing},
+        )
+
+    def landing(self, context: Any) -> Any:
+        dataset = yield from freeze(context, self.pipeline)
+        return None if dataset is None else dataset.to_dict()
+
+    def begin(self, given: Any) -> Any:
+        FreezeManifest.from_dict(given)
+        if not self.pieces and self.pipeline.dataset.freeze == "reference":
+            return result(FreezeStart(dataset=DATASET))
+        return result(FreezeStart(ranges=len(self.pieces), part="first"))
+
+    def list_range(self, given: Any) -> Any:
+        self.longest_payload = max(self.longest_payload, len(json.dumps(given)))
+        piece = ListRange.from_dict(given)
+        number = int(piece.marker or 0)
+        if number == self.invalid_from:
+            return failure(InvalidManifest("line 7 is no JSON object"))
+        self.listed.append((piece.range, number))
+        is_last = number + 1 == self.pieces[piece.range]
+        return result(
+            ListedRange(
+                part=f"{piece.range:012}{number:012}", marker=None if is_last else str(number + 1)
+            )
+        )
+
+    def copy(self, given: Any) -> Any:
+        piece = CopyBlobs.from_dict(given)
+        number = int(piece.marker or 0)
+        self.copied.append((piece.part, number))
+        if self.overtaken == (piece.part, number):
+            return failure(DataChanged("3 of 9 blobs were written"))
+        is_last = number + 1 == self.copies_of_a_part
+        return result(Piece(marker=None if is_last else str(number + 1)))
+
+    def commit(self, given: Any) -> Any:
+        self.longest_payload = max(self.longest_payload, len(json.dumps(given)))
+        self.committed.append(CommitManifest.from_dict(given))
+        return result(DATASET)
+
+    def discard(self, given: Any) -> Any:
+        self.discarded.append(DiscardParts.from_dict(given))
+        return result(Done())
+
+    def freeze(self) -> Any:
+        instance = self.simulation.start("landing", "landing-digits", None)
+        self.simulation.run()
+        if instance.error is not None:
+            raise instance.error
+        return instance.output
+
+
+def result(contract: Contract) -> dict[str, Any]:
+    return {RESULT_KEY: contract.to_dict()}
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers())
+def test_every_piece_of_every_range_is_listed_once_and_committed(
+    pieces: list[int], seed: int
+) -> None:
+    zone = LargeZone(pieces, seed)
+    assert zone.freeze() == DATASET.to_dict()
+    every = [(number, piece) for number, count in enumerate(pieces) for piece in range(count)]
+    assert sorted(zone.listed) == every
+    (commit,) = zone.committed
+    assert sorted(commit.parts) == sorted(["first", *(f"{a:012}{b:012}" for a, b in every)])
+    (discarded,) = zone.discarded
+    assert discarded.freeze == commit.freeze
+
+
+def test_a_small_zone_takes_one_activity() -> None:
+    zone = LargeZone([])
+    assert zone.freeze() == DATASET.to_dict()
+    assert list(zone.simulation.instances) == ["landing-digits"]
+
+
+def failure(error: LandfallError) -> dict[str, Any]:
+    return {FAILURE_KEY: describe(error).to_dict()}
+
+
+def test_what_is_wrong_with_an_uploaders_manifest_reaches_the_landing() -> None:
+    zone = LargeZone([3], invalid_from=2)
+    with pytest.raises(InvalidManifest, match="line 7 is no JSON object"):
+        zone.freeze()
+    assert zone.committed == []
+    assert len(zone.discarded) == 1
+
+
+COPIED = PIPELINE.model_copy(
+    update={"dataset": PIPELINE.dataset.model_copy(update={"freeze": "copy"})}
+)
+
+
+@given(st.lists(st.integers(1, 5), max_size=20), st.integers(1, 4), st.integers())
+def test_every_piece_of_every_part_is_copied_once_before_the_commit(
+    pieces: list[int], copies: int, seed: int
+) -> None:
+    zone = LargeZone(pieces, seed, pipeline=COPIED, copies_of_a_part=copies)
+    assert zone.freeze() == DATASET.to_dict()
+    (commit,) = zone.committed
+    assert len(commit.parts) == 1 + sum(pieces)
+    every = [(part, piece) for part in commit.parts for piece in range(copies)]
+    assert sorted(zone.copied) == sorted(every)
+    assert len(zone.discarded) == 1
+
+
+def test_a_zone_that_is_overtaken_while_it_is_copied_gives_no_manifest() -> None:
+    zone = LargeZone([2, 2], pipeline=COPIED, copies_of_a_part=2, overtaken=("first", 1))
+    assert zone.freeze() is None
+    assert zone.committed == []
+    assert len(zone.discarded) == 1
+
+
+def test_a_hundred_million_blobs_fit_into_payloads_and_histories() -> None:
+    zone = LargeZone([63] * 32)  # 2,000 parts of 50,000 blobs
+    zone.freeze()
+    assert zone.longest_payload < 64 * 1024
+    (child,) = (
+        each for each in zone.simulation.instances.values() if each.orchestrator == "freezing"
+    )
+    # Two events an activity: a generation keeps under 500.
+    assert child.generations >= len(zone.listed) * 2 / 500
+    rounds = -(-len(zone.listed) // LANES_AT_ONCE)
+    assert child.generations > rounds * LANES_AT_ONCE * 2 / 500
