@@ -167,7 +167,30 @@ class Container:
             raise refusal(404, "BlobNotFound")
 
     def get_blob_client(self, name: str) -> Any:
-        return SimpleNamespace(exists=lambda: name in self.blobs)
+        return Blob(self, name)
+
+
+@dataclass
+class Blob:
+    """One blob of a container, written in blocks and read in chunks."""
+
+    container: Container
+    name: str
+    blocks: dict[str, bytes] = field(default_factory=dict)
+
+    def exists(self) -> bool:
+        return self.name in self.container.blobs
+
+    def stage_block(self, block: str, data: bytes) -> None:
+        self.blocks[block] = data
+
+    def commit_block_list(self, blocks: list[Any], **_: Any) -> None:
+        data = b"".join(self.blocks[block.id] for block in blocks)
+        self.container.upload_blob(self.name, data, overwrite=False)
+
+    def download_blob(self, *, offset: int | None) -> Any:
+        data = self.container.download_blob(self.name).readall()[offset or 0 :]
+        return SimpleNamespace(chunks=lambda: iter([data]))
 
 
 @dataclass
