@@ -12,12 +12,12 @@ from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.landing import landing
 from orchestrations.manifest import ManifestLine
-from orchestrations.names import dataset_version
 from orchestrations.retraining import retraining
 from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import World
+from tests.unit.orchestrations.examples import version_of
 
 Partition = str | None
 
@@ -152,4 +152,4 @@ class Evidence:
             for blob in blobs
         ]
         left = [line for line in lines if (line.path, line.etag) not in self.quarantine]
-        return {dataset_version(lines), dataset_version(left)}
+        return {version_of(lines), version_of(left)}

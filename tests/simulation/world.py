@@ -18,6 +18,7 @@ from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
 from handlers.triggers.release import release_batch
 from orchestrations.activities import ACTIVITIES
+from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
@@ -87,7 +88,7 @@ class World:
         self.cluster = Cluster(scheduler, workspace, account, story, topics.job_changed)
         self.hub = hub = TaskHub(
             scheduler,
-            orchestrators={each.__name__: each for each in (landing, retraining)},
+            orchestrators={each.__name__: each for each in (landing, freezing, retraining)},
             activities=tuple(ACTIVITIES),
             latency=network.latency,
             execution=execution,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+from xml.sax.saxutils import escape
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -18,6 +22,7 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ServiceResponseError,
 )
+from azure.core.rest import HttpRequest
 from azure.storage.blob import BlobPrefix
 
 from tests.simulation.network import Network, Unavailable
@@ -145,9 +150,22 @@ class BlobServiceClient:
 
 
 class ContainerClient:
+    api_version = "2026-01-01"
+
     def __init__(self, client: BlobServiceClient, name: str) -> None:
         self._client = client
         self._name = name
+        self.url = client.url + name
+        self._pipeline = SimpleNamespace(run=self._answer)  # see `landing_zone.listing`
+
+    def _answer(self, request: HttpRequest, *, stream: bool) -> Any:
+        """List Blobs, in one page."""
+        assert stream
+        asked = dict(parse_qsl(urlsplit(request.url).query))
+        assert "delimiter" not in asked, "no zone of the simulation is large"
+        page = list_blobs_page(self._list(asked.get("prefix", "")))
+        response = SimpleNamespace(status_code=200, headers={}, read=lambda: page)
+        return SimpleNamespace(http_response=response)
 
     def get_blob_client(self, blob: str) -> BlobClient:
         return BlobClient(self._client, self._name, blob)
@@ -197,11 +215,34 @@ class ContainerClient:
         )
 
 
+_ENTRY = (
+    "<Blob><Name>{name}</Name><Properties><Last-Modified>{modified}</Last-Modified>"
+    "<Etag>{etag}</Etag><Content-Length>{size}</Content-Length><Content-MD5>{md5}</Content-MD5>"
+    "</Properties></Blob>"
+)
+
+
+def list_blobs_page(blobs: list[Blob]) -> bytes:
+    """The service's answer, as far as it is read."""
+    entries = [
+        _ENTRY.format(
+            name=escape(blob.name),
+            modified=format_datetime(blob.last_modified, usegmt=True),
+            etag=blob.etag,
+            size=len(blob.content),
+            md5=b64encode(blob.md5).decode(),
+        )
+        for blob in blobs
+    ]
+    return f"<EnumerationResults><Blobs>{''.join(entries)}</Blobs></EnumerationResults>".encode()
+
+
 class BlobClient:
     def __init__(self, client: BlobServiceClient, container: str, name: str) -> None:
         self._client = client
         self._container = container
         self._name = name
+        self._blocks: dict[str, bytes] = {}
 
     def _find(self) -> Blob | None:
         return self._client.account.container(self._container).blobs.get(self._name)
@@ -212,11 +253,22 @@ class BlobClient:
             raise _not_found(self._name)
         return blob
 
-    def download_blob(self) -> Any:
+    def exists(self) -> bool:
+        return self._client.call("properties", self._find) is not None
+
+    def stage_block(self, block: str, data: bytes) -> None:
+        self._client.call("put block", lambda: self._blocks.update({block: data}))
+
+    def commit_block_list(self, blocks: list[Any], *, match_condition: MatchConditions) -> None:
+        assert match_condition is MatchConditions.IfMissing
+        self.upload_blob(b"".join(self._blocks[block.id] for block in blocks))
+
+    def download_blob(self, *, offset: int | None = None) -> Any:
         blob = self._client.call("download", self._get)
         return SimpleNamespace(
             size=len(blob.content),
             readall=lambda: blob.content,
+            chunks=lambda: iter([blob.content[offset or 0 :]]),
             properties=SimpleNamespace(etag=blob.etag),
         )
 

@@ -18,7 +18,7 @@ from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.freezing import freeze, freezing
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.orchestrations.simulation import Simulation
+from tests.unit.orchestrations.driver import Driver
 from trainers.data import samples
 from trainers.data.manifest import read_manifest as read_as_trainer
 
@@ -36,7 +36,7 @@ class Process:
         self.zone = zone
         self.activities = {each.__name__: each for each in functions(zone.clients)}
         self.before: dict[str, Any] = {}
-        self.simulation = Simulation(
+        self.driver = Driver(
             activities={name: self._run(name) for name in self.activities},
             orchestrators={"landing": self._landing, "freezing": freezing},
         )
@@ -50,7 +50,8 @@ class Process:
         return run
 
     def _landing(self, context: Any) -> Any:
-        return (yield from freeze(context, self.zone.pipeline))
+        dataset = yield from freeze(context, self.zone.pipeline)
+        return None if dataset is None else dataset.to_dict()
 
     def freeze(self) -> Dataset:
         dataset = self.try_to_freeze()
@@ -58,11 +59,11 @@ class Process:
         return dataset
 
     def try_to_freeze(self) -> Dataset | None:
-        instance = self.simulation.start("landing", f"landing-{self.zone.pipeline.name}", None)
-        self.simulation.run()
+        instance = self.driver.start("landing", f"landing-{self.zone.pipeline.name}", None)
+        self.driver.run()
         if instance.error is not None:
-            raise instance.error
-        return instance.output
+            raise RuntimeError(instance.error)
+        return None if instance.output is None else Dataset.from_dict(instance.output)
 
 
 @contextmanager
@@ -152,6 +153,7 @@ def test_a_crash_between_two_pieces_loses_no_copy(
     process = Process(zone)
 
     def die() -> None:
+        process.before["copy_blobs"] = die
         raise RuntimeError("the process dies")
 
     process.before["copy_blobs"] = lambda: process.before.update(copy_blobs=die)
