@@ -1,11 +1,10 @@
-"""The Functions host as a process of its own, driven over HTTP: what a benchmark measures."""
+"""The Functions host as a process of its own, measured over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 import time
 import uuid
@@ -18,6 +17,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 import psutil
 
+from benchmarks.child_process import wait_or_kill
 from localazure.processes.ports import free_ports
 
 T = TypeVar("T")
@@ -30,10 +30,10 @@ STOP_TIMEOUT_SECONDS = 30.0
 CONNECTIONS = 16
 POLL_SECONDS = 0.001
 LIST_POLL_SECONDS = 0.005
-# Looking whether all have ended costs the host time that it does not spend on the work: none of it
-# before this much of the shortest time that so many took so far.
+# Polls for the end of all chains cost the host time. So there are none before this fraction of the
+# shortest time that so many chains have taken.
 UNPOLLED_FRACTION = 0.8
-# A start that answers at the end: seconds to wait, and between looks.
+# A start with a response at the end: seconds to wait, and between polls.
 WAIT = {"timeout": "60", "pollingInterval": "1"}
 
 
@@ -208,7 +208,7 @@ class HostProcess:
         return await self._seconds("fan_out", json.dumps(width))  # the client's own encoding
 
     async def _seconds(self, orchestrator: str, body: object = None) -> float:
-        """From the start of an orchestration to the answer, which tells its end."""
+        """From the start of an orchestration to the response at its end."""
         began = time.monotonic()
         path = f"/durabletask/orchestrators/{orchestrator}"
         async with self._session.post(path, json=body, params=WAIT) as response:
@@ -247,8 +247,4 @@ class HostProcess:
         self._runner.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(STOP_TIMEOUT_SECONDS)
-            except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
-                self.process.kill()
-                self.process.wait()
+            wait_or_kill(self.process, STOP_TIMEOUT_SECONDS)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
+from benchmarks.child_process import wait_or_kill
 from benchmarks.host_process import REPOSITORY
 from localazure.runtime.environment import LOOPBACK, Environment
 
@@ -26,7 +27,7 @@ def draw_environment(state: Path, config: Path) -> Environment:
 
     Args:
         state: folder for all state.
-        config: folder with the files of `infra/local`; a missing one means nothing of that kind.
+        config: folder with the files of `infra/local`; a missing file declares nothing.
     """
     state.mkdir(parents=True, exist_ok=True)
     environment = Environment.draw(state, app=REPOSITORY, config=config)
@@ -65,11 +66,7 @@ def _process(state: Path, name: str) -> Generator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, STOP_TIMEOUT_SECONDS)
 
 
 def _wait_for(name: str, port: int, process: subprocess.Popen[bytes], state: Path) -> None:

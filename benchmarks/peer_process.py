@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import psutil
 
+from benchmarks.child_process import wait_or_kill
 from benchmarks.harness import Skipped
 from benchmarks.host_process import REPOSITORY
 
@@ -87,7 +88,7 @@ class PeerProcess:
         return self._ask("events", count)
 
     def _ask(self, measure: str, count: int) -> Any:
-        with contextlib.suppress(BrokenPipeError):  # it ended; what it left to read tells why
+        with contextlib.suppress(BrokenPipeError):  # it ended; its last line has the reason
             self.process.stdin.write(json.dumps({"measure": measure, "count": count}) + "\n")
             self.process.stdin.flush()
         answer = self._answer()
@@ -103,11 +104,7 @@ class PeerProcess:
         return json.loads(line)
 
     def _stop(self) -> None:
-        # The end of stdin ends it, and what it started.
+        # The end of stdin ends it and its descendants.
         self.process.stdin.close()
-        try:
-            self.process.wait(STOP_TIMEOUT_SECONDS)
-        except psutil.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        wait_or_kill(self.process, STOP_TIMEOUT_SECONDS)
         self.process.stdout.close()
