@@ -1,4 +1,4 @@
-"""What freezing a large zone costs, beside the least that reading its listing can cost."""
+"""What a large landing zone costs: its freeze, its events, its reconciliation."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import sys
 import tempfile
 from pathlib import Path
 
+from azure.storage.blob import ContainerClient
+
 from benchmarks.harness import Bench, Contender, Sample
 from benchmarks.host_process import REPOSITORY
 from benchmarks.list_blobs_server import serving
 from benchmarks.part_process import draw_environment, running
 
+FREEZE_TURN = "benchmarks.landing_turn"
+EVENTS_TURN = "benchmarks.landing_events_turn"
 CONTAINER = "records"
 BLOBS = 1_000_000
 # The SDK takes minutes of CPU for a million.
 SDK_BLOBS = 50_000
+EVENTS = 100_000
+ZONES = 100
 
 
 def measure(bench: Bench) -> None:
-    """A zone of a million images is frozen, and is only read: `make bench NAME=landing`.
+    """A zone of a million images, 500,000 deliveries of events: `make bench NAME=landing`.
 
     List Blobs is answered by a server of its own, 5,000 blobs a page in XML; the manifest goes to
     Azurite. Each turn is a new process, whose CPU time and peak memory are its own: the servers'
@@ -30,6 +36,10 @@ def measure(bench: Bench) -> None:
     * the longest activity, and the longest payload between orchestrator and activities.
     * floors: the same pages parsed by xml.etree, into nothing; the same pages only fetched.
     * the SDK's own list_blobs into a list, of fewer blobs.
+    * events/s: 100,000 events, each delivered five times, shuffled, 100 at a time to the handler of
+      the queue `blob-events`; its records are at Azurite, its task hub answers at once. The floor
+      is to parse them. More than one landing is an error.
+    * reconciling, seconds: 100 zones of a million blobs without a change, by their records.
     """
     blobs = bench.rounds(BLOBS, 60_000)
     with tempfile.TemporaryDirectory() as name, serving(blobs) as zone:
@@ -48,11 +58,40 @@ def measure(bench: Bench) -> None:
                 ),
             ]
             bench.compare(contenders, bench.rounds(3, 1))
+            events, zones = bench.rounds(EVENTS, 1_000), bench.rounds(ZONES, 5)
+            turns = iter(range(1000))
+
+            def decide() -> Sample:
+                container = f"{CONTAINER}-{next(turns)}"  # so that no turn finds another's records
+                ContainerClient.from_connection_string(records, container).create_container()
+                return _turn("decide", records, container, str(events), module=EVENTS_TURN)
+
+            bench.compare(
+                [
+                    Contender("decide on events", decide),
+                    Contender(
+                        "parse them (floor)",
+                        lambda: _turn("parse", str(events), module=EVENTS_TURN),
+                    ),
+                ],
+                bench.rounds(3, 1),
+            )
+            bench.compare(
+                [
+                    Contender(
+                        f"reconcile {zones} zones",
+                        lambda: _turn(
+                            "reconcile", records, CONTAINER, str(zones), module=EVENTS_TURN
+                        ),
+                    )
+                ],
+                bench.rounds(3, 1),
+            )
 
 
-def _turn(task: str, *arguments: str) -> Sample:
+def _turn(task: str, *arguments: str, module: str = FREEZE_TURN) -> Sample:
     answer = subprocess.run(
-        [sys.executable, "-m", "benchmarks.landing_turn", task, *arguments],
+        [sys.executable, "-m", module, task, *arguments],
         cwd=REPOSITORY,
         check=True,
         stdout=subprocess.PIPE,

@@ -64,9 +64,11 @@ class Collected:
         """All encoded lines in order of path, whatever order the service lists in."""
         self.pack()
         content = b"".join(self._packed)
-        if self._is_in_order:
-            return content
-        return b"".join(sorted(content.splitlines(keepends=True), key=path_of))
+        if not self._is_in_order:
+            content = b"".join(sorted(content.splitlines(keepends=True), key=path_of))
+            self._is_in_order = True
+        self._packed = [content]  # not both in memory
+        return content
 
 
 @dataclass(frozen=True)

@@ -241,9 +241,11 @@ class _Inquiry:
                 "dataset.last_days leaves it out, or the partition is a batch that has not settled",
                 since[-1],
             )
+        source = self._pipeline.source
+        kind = "marker" if source.manifest is None else "manifest"
         wait = (
-            f"it waits for {self._pipeline.source.last_blob}"
-            if self._pipeline.source.last_blob is not None
+            f"it waits for the {kind} {source.last_blob}"
+            if source.last_blob is not None
             else f"the zone must be quiet for {self._pipeline.settle.quiet_seconds:g} s"
         )
         return _answer("pending", f"no batch with it was frozen yet: {wait}")

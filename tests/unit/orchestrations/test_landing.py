@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -294,11 +295,12 @@ def test_waiting_lists_nothing() -> None:
     assert zone.listings == 1
 
 
-def test_the_listing_that_was_judged_is_the_one_that_is_frozen() -> None:
+@pytest.mark.parametrize("late", [10.5 + 1.5 * number for number in range(12)])
+def test_the_listing_that_was_judged_is_the_one_that_is_frozen(late: float) -> None:
     """A blob that lands between the two listings of old was trained on unsettled."""
     zone = Zone()
     zone.driver.latency = lambda: 2.0
-    put_at(zone, 0.0, 12.5)
+    put_at(zone, 0.0, late)
     zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] in ([1, 2], [2])
     for batch in zone.batches:
