@@ -1,8 +1,8 @@
 """Runs the wheel with every supported version of the SDKs: `make conformance`.
 
-Each version has an environment of its own. There the short cut past the SDK's constructors is
-compared with the SDK's own way (`PROVED_VERSIONS` names the versions on which they agree), and the
-host runs `app/` by the way that it takes with that version. The result is
+Each version has an environment of its own. There the short cut around the SDK's constructors is
+compared with the SDK's own way (`PROVED_VERSIONS` lists the versions on which they agree), and the
+host runs `app/` in the way that it uses with that version. The result is
 localazure/docs/sdk-versions.md.
 
 In localazure/tests: `python -m conformance [--only DURABLE] [--write]`.
@@ -81,7 +81,7 @@ def examine(durable: str, functions: str, wheel: Path, folder: Path) -> Result:
         for name, scenario in SCENARIOS.items():
             try:
                 scenario(host)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
+            except Exception as error:  # noqa: BLE001 - any error is a result
                 failures.append(name)
                 print(f"{durable} {functions} {name}: {error}", file=sys.stderr)
     if compared.returncode:
@@ -111,7 +111,7 @@ def table(results: list[Result]) -> str:
 
 
 def main() -> int:
-    """Exit status 1 if a version fails, or the table of proved versions is not what was found."""
+    """Exit status 1 if a version fails, or if the table of proved versions is wrong."""
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     parser.add_argument("--only", metavar="DURABLE", help="this version of azure-functions-durable")
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.name}")

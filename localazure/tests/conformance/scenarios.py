@@ -1,4 +1,4 @@
-"""What every SDK version must do: each scenario drives `app/` over HTTP and checks the outcome."""
+"""The scenarios for every SDK version: each drives `app/` over HTTP and checks the result."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Kills the host again and again and checks that nothing is lost: `make crash`.
+"""Kills the Functions host repeatedly and checks that nothing is lost: `make crash`.
 
 In localazure/tests: `python -m crash [--kills N] [--seed N]`.
 
-The seed draws how every host is killed, so that a run is repeated as closely as processes can be.
-Exit status 1 when anything was lost, doubled or wrong; the state is then kept.
+All kills are drawn from the seed, so that a run can be repeated as far as processes are
+deterministic. The exit status is 1 if anything was lost, done twice or wrong; the state is then
+kept.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Progress:
         self._began = time.monotonic()
 
     def kill(self) -> None:
-        """One more host is dead and its store has been checked."""
+        """Another host was killed and its store was checked."""
         self._done += 1
         if sys.stdout.isatty():
             print(f"\r{self._line()}", end="", flush=True)
@@ -55,14 +56,14 @@ class Progress:
 
 
 async def campaign(kills: int, seed: int, folder: Path, progress: Progress) -> Tally:
-    """Rounds of so many kills each, as many at once as there are processors."""
+    """Run rounds with this number of kills each, one round for each processor at a time."""
     at_once = asyncio.Semaphore(os.cpu_count() or 1)
     total = Tally()
 
     async def play(number: int, share: int) -> None:
         async with at_once:
             if total.faults:
-                return  # whoever looks for the reason wants no more state to look at
+                return  # more state would not help to find the reason
             chance = random.Random(f"{seed}/{number}")
             round_ = Round(folder / f"round-{number}", chance, share, progress.kill)
             total.add(await round_.run())

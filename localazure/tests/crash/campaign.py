@@ -1,4 +1,4 @@
-"""A round: one state folder, many hosts on it that die one after the other, and one that lives."""
+"""A round: one state folder, a sequence of hosts that are killed on it, and a last one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from crash import invariants
 from crash.client import Client, Refused
-from crash.host import Folder, Life
+from crash.host import Folder, HostProcess
 from crash.invariants import Snapshot
 from localazure.functions.durable.store.store import Store
 from localazure.sqlite.crash_points import COMMIT_POINTS
@@ -30,7 +30,7 @@ DRAINING: Final = "in a drain"
 KINDS: Final = (*COMMIT_POINTS, *APP_POINTS, RANDOM, RANDOM, DRAINING)
 
 DEADLINE_SECONDS: Final = 60.0
-# Half of the kills come soon after the start, where a host takes up what the last one left.
+# Half of the kills come soon after the start, while a host recovers the last one's state.
 _SOON_PASSES: Final = 4
 _LATE_PASSES: Final = 40
 _RANDOM_SECONDS: Final = 0.4
@@ -44,16 +44,16 @@ _WRITTEN_BACK_FRAMES: Final = 1000
 
 @dataclass(frozen=True)
 class Kill:
-    """How a host is to die: at the so-manieth pass of a point, or after so many seconds."""
+    """How a host is killed: at the n-th pass of a crash point, or after a number of seconds."""
 
     kind: str
     passes: int = 0
     seconds: float = 0.0
-    """After the start of the process, or after SIGTERM where it is killed in its drain."""
+    """After the start of the process, or after SIGTERM for a kill in the drain."""
 
 
 def draw_kills(chance: random.Random, count: int) -> list[Kill]:
-    """Kills of every kind in equal parts, in random order."""
+    """Equal numbers of all kinds of kills, in random order."""
     kinds = [KINDS[number % len(KINDS)] for number in range(count)]
     chance.shuffle(kinds)
     return [_draw(chance, kind) for kind in kinds]
@@ -70,19 +70,19 @@ def _draw(chance: random.Random, kind: str) -> Kill:
 
 @dataclass
 class Tally:
-    """What one or several rounds came to."""
+    """The result of one or several rounds."""
 
     kills: Counter[str] = field(default_factory=Counter[str])
     instances: int = 0
     activities: int = 0
     begun_again: int = 0
-    """How often an activity began once more: its end had not been recorded before the kill."""
+    """How often an activity began again, because its end had not been recorded before the kill."""
     checks: int = 0
     power_losses: int = 0
     faults: list[str] = field(default_factory=list[str])
 
     def add(self, other: Tally) -> None:
-        """Take in another round's."""
+        """Add the result of another round."""
         self.kills += other.kills
         self.instances += other.instances
         self.activities += other.activities
@@ -93,13 +93,13 @@ class Tally:
 
 
 class Round:
-    """One task hub that goes through many deaths.
+    """One task hub whose hosts are killed.
 
     Args:
-        path: folder of its own, made here.
+        path: a new folder.
         chance: draws the kills.
         kills: how many.
-        on_kill: is told of each one.
+        on_kill: called after each one.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Round:
         self._closed_log = b""
 
     async def run(self) -> Tally:
-        """Kill, check, and at last let one host live and see that everything ended right."""
+        """Kill hosts and check their state; then run one to the end and check all results."""
         self._folder.make()
         for kill in self._kills:
             try:
@@ -129,28 +129,28 @@ class Round:
             self._on_kill()
             if self.tally.faults:
                 return self.tally
-        await self._live()
+        await self._run_host()
         return self.tally
 
     async def _die(self, kill: Kill) -> None:
-        """One life with its death; again while it ended before it could be killed."""
+        """Start a host and kill it; repeat if it ended before the kill."""
         while True:
             label = kill.kind if kill.passes else None
-            life = Life(self._folder, label, kill.passes)
-            using = asyncio.create_task(self._use(life, kill))
+            host = HostProcess(self._folder, label, kill.passes)
+            using = asyncio.create_task(self._use(host, kill))
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     if kill.kind == RANDOM:
                         await asyncio.sleep(kill.seconds)
-                        life.kill()
+                        host.kill()
                     elif kill.kind == DRAINING:
                         await asyncio.sleep(self._chance.uniform(0.1, _RANDOM_SECONDS))
-                        life.end()
+                        host.end()
                         await asyncio.sleep(kill.seconds)
-                        life.kill()
-                    code = await life.wait()
+                        host.kill()
+                    code = await host.wait()
             finally:
-                life.kill()
+                host.kill()
                 using.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await using
@@ -160,16 +160,16 @@ class Round:
                 self._fault(kill, f"the host ended by itself with status {code}")
                 return
 
-    async def _use(self, life: Life, kill: Kill) -> None:
-        if await life.ready():
+    async def _use(self, host: HostProcess, kill: Kill) -> None:
+        if await host.ready():
             try:
-                await self._client.use(life.base_url)
+                await self._client.use(host.base_url)
             except Refused as error:
                 self._fault(kill, str(error))
-                life.kill()
+                host.kill()
 
     def _check(self, kill: Kill) -> None:
-        """What holds after every death."""
+        """Check the invariants after a kill."""
         lines = self._new_lines()
         for label in invariants.begun_after_their_end(lines, self._ended):
             self._fault(kill, f"{label} began again although its end was recorded")
@@ -181,10 +181,10 @@ class Round:
         self._check_power_loss(kill)
 
     def _check_power_loss(self, kill: Kill) -> None:
-        """What a disk may keep that lost its power: any number of commits, the first ones."""
+        """Check a state after a loss of power: the disk has only the first commits."""
         path = self._folder.state / "durable.db-wal"
         log = path.read_bytes() if path.exists() else b""
-        # A disk has all of a log that is being written back: when it is full, or at the end.
+        # A log that is being written back is complete on disk: when it is full, or at the end.
         if kill.kind == DRAINING:
             self._closed_log = _salt(log)
         frames = _frames(log)
@@ -194,21 +194,21 @@ class Round:
                 self._fault(kill, f"with the log cut at byte {cut}: {fault}")
             self.tally.power_losses += 1
 
-    async def _live(self) -> None:
-        """The last host ends everything, drains, and leaves nothing behind."""
+    async def _run_host(self) -> None:
+        """The last host completes all work, drains, and leaves nothing pending."""
         kill = Kill("the end")
-        life = Life(self._folder)
+        host = HostProcess(self._folder)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                if not await life.ready():
+                if not await host.ready():
                     self._fault(kill, "the last host did not start")
                     return
-                await self._client.finish(life.base_url)
-                life.end()
-                code = await life.wait()
+                await self._client.finish(host.base_url)
+                host.end()
+                code = await host.wait()
         except TimeoutError:
-            life.kill()
-            await life.wait()
+            host.kill()
+            await host.wait()
             self._fault(kill, "not everything came to its end")
         else:
             if code != 0:
@@ -269,10 +269,10 @@ class Round:
         return self._folder.path / "copy" / "durable.db"
 
     def _copy(self, cut: int | None = None) -> Store:
-        """The store as the host left it: to read it in place would recover it for the next.
+        """A copy of the store, since reading it in place would recover it for the next host.
 
         Args:
-            cut: bytes of the write-ahead log that are there, None: all.
+            cut: bytes of the write-ahead log to keep, None for all.
         """
         shutil.rmtree(self._copied.parent, ignore_errors=True)
         self._copied.parent.mkdir()
@@ -296,12 +296,12 @@ class Round:
 
 
 def _salt(log: bytes) -> bytes:
-    """What tells a log from the one that was there before it was written back."""
+    """The value that distinguishes a log from the one before it."""
     return log[16:24]
 
 
 def _frames(log: bytes) -> int:
-    """How many frames of a log are in use: those that have the header's salt."""
+    """The number of valid frames of a log: those with the header's salt."""
     salt = _salt(log)
     count, place = 0, _LOG_HEADER_BYTES
     while len(log) >= place + _FRAME_BYTES and log[place + 8 : place + 16] == salt:

@@ -1,7 +1,7 @@
-"""The client of the hosts that die: starts orchestrations, sends what they wait for, keeps count.
+"""The client of the killed hosts: starts orchestrations, sends their events, counts results.
 
-It knows nothing of the deaths but that a request gets no answer. What was answered must be kept;
-what was not may have happened or not, and is asked for again where that does no harm.
+It notices a kill only as a request without a response. The effect of a request with a response must
+be kept. A request without one may have had its effect; it is repeated if that is safe.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ POLL_SECONDS: Final = 0.02
 _API: Final = "/runtime/webhooks/durabletask"
 _KEY: Final = {"code": KEYS.system}
 _LIVE: Final = "Pending,Running,Suspended"
-# As long as fewer than this are under way, more are started: there is always something to kill.
+# While fewer than this are running, more are started, so that every kill hits work.
 MIN_UNDER_WAY: Final = len(SCENARIOS)
 
 
 class Refused(Exception):
-    """The host answered what it must not answer."""
+    """The host gave a wrong response."""
 
 
 @dataclass
 class Started:
-    """One orchestration that the client asked for."""
+    """One orchestration that the client started."""
 
     instance_id: str
     scenario: Scenario
@@ -43,7 +43,7 @@ class Started:
 
 
 class Client:
-    """One client over many lives of a host."""
+    """One client of a sequence of hosts."""
 
     def __init__(self) -> None:
         self.started: list[Started] = []
@@ -51,10 +51,10 @@ class Client:
         self.signals_answered = 0
 
     async def use(self, base_url: str) -> None:
-        """Keep the host busy until it answers no more.
+        """Send work to the host until it stops responding.
 
         Raises:
-            Refused: it answered something else than it must.
+            Refused: it gave a wrong response.
         """
         try:
             async with aiohttp.ClientSession(base_url) as http:
@@ -68,7 +68,7 @@ class Client:
             return
 
     async def finish(self, base_url: str) -> None:
-        """See everything to its end; nothing new is started."""
+        """Wait for the end of everything; start nothing new."""
         async with aiohttp.ClientSession(base_url) as http:
             await self._take_up(http)
             while not all(one.is_served for one in self.started) or await self._under_way(http):
@@ -76,7 +76,7 @@ class Client:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _take_up(self, http: aiohttp.ClientSession) -> None:
-        """Ask again for what was not answered, unless it happened all the same."""
+        """Repeat requests without a response, unless they had their effect."""
         for one in self.started:
             if not one.is_answered:
                 async with http.get(f"{_API}/instances/{one.instance_id}", params=_KEY) as reply:
@@ -101,7 +101,7 @@ class Client:
         async def take_next(one: Started) -> None:
             step = one.scenario.steps[one.steps_done]
             instance = f"/instances/{one.instance_id}"
-            # 410: an earlier attempt that was not answered has ended it.
+            # 410: an earlier attempt without a response has ended it.
             if step == MEND:
                 if not await self._mend(http, instance):
                     return
@@ -138,5 +138,5 @@ async def _post(
     async with http.post(_API + path, params={**_KEY, **query}, json=body) as reply:
         if reply.status not in good and reply.status != 503:
             raise Refused(f"{path} was answered {reply.status}: {await reply.text()}")
-        if reply.status == 503:  # it is draining, and will not take this up
+        if reply.status == 503:  # it is draining, and does not process this
             raise aiohttp.ServerDisconnectedError

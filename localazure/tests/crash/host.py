@@ -1,7 +1,7 @@
-"""One life of the Functions host, in a process of its own that may die at any moment.
+"""One run of the Functions host, in a process of its own that may be killed at any time.
 
-The process is forked from a server that has everything imported, so that a life begins in
-milliseconds; what runs in it is the whole host, from its HTTP server to SQLite.
+The process is forked from a server that has imported everything, so that it starts in milliseconds.
+It runs the whole host, from the HTTP server to SQLite.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _processes.set_forkserver_preload([__name__, "localazure.functions.triggers.dura
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the host keeps its state, and the functions their notes."""
+    """The folder with the host's state and the functions' journal."""
 
     path: Path
 
@@ -49,26 +49,26 @@ class Folder:
 
     @property
     def journal(self) -> Path:
-        """What the activities noted."""
+        """The journal of the activities."""
         return self.path / "journal"
 
     @property
     def release(self) -> Path:
-        """Lets the activity `held` return, once it is there."""
+        """A file that lets the activity `held` return."""
         return self.path / "release"
 
     @property
     def log(self) -> Path:
-        """The output of all lives."""
+        """The output of all runs."""
         return self.path / "host.log"
 
     def make(self) -> None:
-        """Make what the functions expect to be there."""
+        """Create the files that the functions need."""
         (self.path / "marks").mkdir(parents=True)
         self.journal.touch()
 
     def settings(self) -> dict[str, str]:
-        """App settings: where the functions find all this."""
+        """App settings with these paths."""
         return {
             "JOURNAL": str(self.journal),
             "MARKS": str(self.path / "marks"),
@@ -76,31 +76,31 @@ class Folder:
         }
 
 
-class Life:
-    """A host from its birth to its death.
+class HostProcess:
+    """A host from its start to its end.
 
     Args:
-        folder: its own alone.
-        label: crash point at which it dies by itself, None: it does not.
-        passes: the how-manieth pass of the point kills it.
+        folder: not used by another host.
+        label: the crash point at which it ends itself; None for no such point.
+        passes: the number of passes of the point at which it ends.
     """
 
     def __init__(self, folder: Folder, label: str | None = None, passes: int = 1) -> None:
         self._port = _free_port()
         self._ready, theirs = _processes.Pipe(duplex=False)
         self._process: BaseProcess = _processes.Process(
-            target=_live, args=(folder, self._port, label, passes, theirs)
+            target=_run_host, args=(folder, self._port, label, passes, theirs)
         )
         self._process.start()
         theirs.close()
 
     @property
     def base_url(self) -> str:
-        """Where it answers."""
+        """Its address."""
         return f"http://{LOOPBACK}:{self._port}"
 
     async def ready(self) -> bool:
-        """Wait until it answers; False: it died before."""
+        """Wait until it is ready; False if it died before."""
         await _readable(self._ready.fileno())
         try:
             return self._ready.recv_bytes() == b"ready"
@@ -116,7 +116,7 @@ class Life:
         self._process.terminate()
 
     async def wait(self) -> int:
-        """Wait for its death; the exit status, negative: the signal."""
+        """Wait for its end; the exit status, negative for a signal."""
         await _readable(self._process.sentinel)
         self._process.join()
         code = self._process.exitcode
@@ -125,7 +125,7 @@ class Life:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on, from below those that the kernel gives to clients."""
+    """A free port, outside the range that the kernel assigns to clients."""
     while True:
         port = random.randrange(10_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-def _live(folder: Folder, port: int, label: str | None, passes: int, ready: Connection) -> None:
+def _run_host(folder: Folder, port: int, label: str | None, passes: int, ready: Connection) -> None:
     log = os.open(folder.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -156,7 +156,7 @@ async def _serve(folder: Folder, port: int, ready: Connection) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    # The other end is closed by nothing but the death of the process that holds it.
+    # The other end is closed only by the death of the process that holds it.
     loop.add_reader(ready.fileno(), os._exit, 1)
     async with run_app(
         APP, port=port, state=folder.state, keys=KEYS, app_settings=folder.settings()

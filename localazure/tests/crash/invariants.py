@@ -1,6 +1,6 @@
-"""What must hold in a task hub's store whenever its host has died, and what at the very end.
+"""The invariants of a task hub's store after a kill, and at the end of a round.
 
-Reads a store that nobody writes. Each fault is a sentence; none is the good news.
+Reads a store without a writer. Each fault is a sentence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCHEDULES: Final = frozenset(
         EventType.EVENT_SENT,
     }
 )
-# The end of a step, and what it may be the end of.
+# The event that ends a step, and the kinds of steps that it can end.
 _ENDS: Final = {
     EventType.TASK_COMPLETED: EventType.TASK_SCHEDULED,
     EventType.TASK_FAILED: EventType.TASK_SCHEDULED,
@@ -37,14 +37,14 @@ _ENDS: Final = {
 
 @dataclass
 class Snapshot:
-    """What a store says.
+    """The content of a store.
 
     Attributes:
-        faults: what must not be.
+        faults: violations of the invariants.
         ended: labels of activities whose success is recorded: they must never begin again.
         instances: all of them, by id.
         events: how many events of history there are.
-        is_idle: nothing is under way and no message waits.
+        is_idle: no work is running and no message waits.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -56,7 +56,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class UnderWay:
-    """What the store holds of one execution beside its history."""
+    """The records of one execution besides its history."""
 
     inbox: list[Event]
     activities: set[int]
@@ -116,7 +116,7 @@ def inspect(store: Store) -> Snapshot:
 
 
 def faults_of(instance: Instance, events: list[Event], under_way: UnderWay) -> list[str]:
-    """What is wrong with one execution: lost, doubled or made up."""
+    """The faults of one execution: lost, duplicate or invented steps."""
     faults = [*_order_faults(instance, events)]
     steps = {event["EventId"]: event for event in events if event["EventType"] in _SCHEDULES}
     count = sum(event["EventType"] in _SCHEDULES for event in events)
@@ -156,7 +156,7 @@ def faults_of(instance: Instance, events: list[Event], under_way: UnderWay) -> l
 
 
 def _open_faults(number: int, step: Event, ends: int, under_way: UnderWay) -> list[str]:
-    """A step that has not ended is under way; one that has is not."""
+    """A step that has not ended has a pending record; one that has ended has none."""
     where = {
         EventType.TASK_SCHEDULED: under_way.activities,
         EventType.SUB_ORCHESTRATION_INSTANCE_CREATED: under_way.children,
@@ -170,7 +170,7 @@ def _open_faults(number: int, step: Event, ends: int, under_way: UnderWay) -> li
 def _answer_faults(
     steps: Iterable[Event], events: list[Event], under_way: UnderWay
 ) -> Iterable[str]:
-    """A call of an entity is at one place: with the entity, on its way back, or in history."""
+    """A call of an entity has one record: the entity's inbox, the answer, or the history."""
     answers = Counter(
         event["Name"]
         for event in [*events, *under_way.inbox]
@@ -218,7 +218,7 @@ def labels_of_ended(events: Iterable[Event], inbox: Iterable[Event]) -> set[str]
 
 
 def begun_after_their_end(lines: Iterable[str], ended: set[str]) -> list[str]:
-    """Which of these labels the journal's `lines` say to have begun (again)."""
+    """The labels among these that began (again) according to the journal's `lines`."""
     begun = Counter(line.removeprefix("began ") for line in lines if line.startswith("began "))
     return sorted(begun.keys() & ended)
 
@@ -226,7 +226,7 @@ def begun_after_their_end(lines: Iterable[str], ended: set[str]) -> list[str]:
 def wrong_results(
     instances: Mapping[str, Instance], expected: Mapping[str, tuple[str, Any]]
 ) -> list[str]:
-    """Instances that are missing, or did not end with the status and output that they should."""
+    """Instances that are missing, or ended with another status or output than expected."""
     faults: list[str] = []
     for instance_id, wanted in expected.items():
         instance = instances.get(instance_id)

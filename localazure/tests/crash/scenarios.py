@@ -1,4 +1,4 @@
-"""What is started, what its client has to do for it, and what must come of it."""
+"""The orchestrations, the steps of their client, and their expected results."""
 
 from __future__ import annotations
 

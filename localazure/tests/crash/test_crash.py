@@ -1,4 +1,4 @@
-"""The short form of `make crash`, and the drain that the long form kills."""
+"""The short form of `make crash`, and a drain without a kill."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from crash.host import KEYS, Folder, Life
+from crash.host import KEYS, Folder, HostProcess
 from localazure.functions.durable.store.store import Store
 
 TESTS = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path
     folder = Folder(tmp_path / "drained")
     folder.make()
     async with asyncio.timeout(DEADLINE_SECONDS):
-        first = Life(folder)
+        first = HostProcess(folder)
         assert await first.ready()
         async with aiohttp.ClientSession(first.base_url) as http:
             assert await status_of(http, "POST", "orchestrators/patient/p") == 202
@@ -55,7 +55,7 @@ async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path
             assert store.instance("late") is None
         finally:
             store.close()
-        second = Life(folder)
+        second = HostProcess(folder)
         assert await second.ready()
         async with aiohttp.ClientSession(second.base_url) as http:
             while await status_of(http, "GET", "instances/p") != 200:  # 202: it still runs

@@ -1,4 +1,4 @@
-"""That the crash test would notice: each fault that it looks for, made by hand."""
+"""The crash test detects faults: each kind is planted in a store."""
 
 from __future__ import annotations
 

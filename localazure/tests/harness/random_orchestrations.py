@@ -1,6 +1,6 @@
-"""Random orchestrations: a small grammar of steps, what performs them, and what must come of them.
+"""Random orchestrations: a small grammar of steps, functions that run them, expected results.
 
-The reference model is a plain recursive function that knows nothing of history. A plan is a list
+The reference model is a plain recursive function without a history. A plan is a list
 of steps; a step is its kind and its values, all JSON: a plan is an orchestration's input.
 """
 
@@ -68,7 +68,7 @@ MAX_PLACES = 4
 
 
 def model(steps: list[Step]) -> list[Any]:
-    """What an orchestration of these steps returns."""
+    """The result of an orchestration with these steps."""
     results: list[Any] = []
     for step in steps:
         kind, *values = step
@@ -100,7 +100,7 @@ def _result(kind: str, *values: Any) -> Any:
 
 
 def total_of(steps: list[Step]) -> int:
-    """What the entity has been told in all."""
+    """The sum of all operations of the entity."""
     total = 0
     for kind, *values in steps:
         match kind:
@@ -172,7 +172,7 @@ def _perform(context: Context, place: str, kind: str, *values: Any) -> Any:
 
 
 def _shown(kind: str, result: Any) -> Any:
-    """Timers and events carry nothing that the model knows of: they show that they came."""
+    """Timers and events have no result in the model: the result shows that they fired."""
     return kind if kind in ("timer", "event") else result
 
 

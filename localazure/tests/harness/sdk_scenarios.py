@@ -1,7 +1,7 @@
 """The scenarios of azure-functions-durable's own tests, which its wheel installs beside it.
 
 Each of these tests builds a history, has the SDK run an orchestrator on it and asserts what it
-answers. They are run here as they are; what they hand to the SDK is kept.
+answers. They run unmodified; their inputs to the SDK are recorded.
 """
 
 from __future__ import annotations

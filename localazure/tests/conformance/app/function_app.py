@@ -1,4 +1,4 @@
-"""Everything of Durable Functions that the matrix asks of every SDK version, and HTTP."""
+"""The features of Durable Functions that the matrix tests with every SDK version, and HTTP."""
 
 # pyright: basic
 # Written as an app's author would, not for the strict checker.

@@ -1,4 +1,4 @@
-"""The orchestrations that are killed: one of each sort, each with one right result.
+"""The orchestrations under test: one of each kind, each with one right result.
 
 Every activity has a label of its own (instance, execution's number and step) and notes in a journal
 when it began and when it returned; it may die between any two of these.
