@@ -26,6 +26,19 @@ class Perceptron(nn.Module):
         return self.head(self.hidden(images))
 
 
+class BatchNormalised(nn.Module):
+    """Small, with running statistics in two layers."""
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(channels, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.second(self.first(images)).mean(dim=(2, 3)))
+
+
 def stripes(request: DatasetRequest) -> Dataset:
     """Images whose brightest row is their class."""
     image_format = request.image_format

@@ -116,7 +116,6 @@ def test_a_gpu_that_is_insisted_on_and_is_not_there_ends_the_run(refuse: Any) ->
     [
         (("--champion", "/nowhere"), "ModelUnreadable"),
         (("--checkpoint-dir", "/dev/null/below"), "LaunchInvalid"),
-        (("--compile", "magic"), "LaunchInvalid"),
     ],
     ids=" ".join,
 )

@@ -117,8 +117,8 @@ def test_a_checkpoint_loads_whatever_saved_it(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--model", "resnet18-batchnorm", "--image-size", "16", "--learning-rate", "0.005"),
-        (*FSDP, "--model", "resnet18-batchnorm", "--image-size", "16", "--learning-rate", "0.005"),
+        ("--model", "tests.local.trainers.own_example:BatchNormalised"),
+        (*FSDP, "--model", "tests.local.trainers.own_example:BatchNormalised"),
         ("--model", "tests.local.trainers.own_example:Perceptron"),
     ],
     ids=["batch norm", "batch norm, fsdp", "dropout"],

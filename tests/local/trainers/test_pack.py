@@ -206,6 +206,7 @@ def test_the_jobs_command_packs_then_trains(digits: Path, manifest: Path, tmp_pa
         "inputs.data": digits,
         "inputs.manifest": manifest,
         "inputs.champion": "none",
+        "inputs.initial_model": "none",
         "outputs.results": tmp_path / "results",
         "outputs.checkpoints": tmp_path / "checkpoints",
     }
