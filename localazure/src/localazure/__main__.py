@@ -15,6 +15,7 @@ from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import (
     LOOPBACK,
+    PLAN,
     RUN_ACTIVITIES_TWICE,
     Environment,
     has_app,
@@ -31,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     parsed.arguments = arguments
     if getattr(parsed, "run_activities_twice", False):
         os.environ[RUN_ACTIVITIES_TWICE] = "true"  # the host reads it, be it a process of its own
+    if getattr(parsed, "plan", None):
+        os.environ[PLAN] = parsed.plan
     try:
         with shown_without_traceback("localazure: "):
             return asyncio.run(parsed.run(parsed))
@@ -66,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         "APP/.localazure/config)",
     )
     up.add_argument("--app-settings", type=Path, help="(default: DIR/app-settings.json)")
-    _add_run_twice(up)
+    _add_strictness(up)
     up.set_defaults(run=_up)
 
     start = commands.add_parser(
@@ -99,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--cors-credentials", action="store_true", help="with --cors: and may send cookies"
     )
-    _add_run_twice(start)
+    _add_strictness(start)
     start.set_defaults(run=_start)
 
     fetch = commands.add_parser(
@@ -109,7 +112,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_run_twice(command: argparse.ArgumentParser) -> None:
+def _add_strictness(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--plan",
+        choices=["flex", "consumption", "premium", "dedicated"],
+        help="the hosting plan whose limits the Functions host follows (the same as the app "
+        f"setting {PLAN}; default: those that all plans have)",
+    )
     command.add_argument(
         "--run-activities-twice",
         action="store_true",

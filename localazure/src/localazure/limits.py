@@ -74,6 +74,143 @@ DURABLE_STORAGE_MESSAGE: Final = Limit(
     enforced_in="localazure.functions.durable.runtime.payloads",
     test="local/durable/test_limits.py::test_azure_storage_moves_large_payloads_to_blobs",
 )
+FUNCTIONS_HTTP_ANSWER: Final = Limit(
+    service="Azure Functions",
+    subject="time until an HTTP function answers, whatever functionTimeout says; 504, and the "
+    "function runs on (the status is not documented)",
+    value=230,
+    unit="seconds",
+    source=f"{_FUNCTIONS_DOCS}/functions-scale#timeout",
+    enforced_in="localazure.functions.triggers.http.trigger",
+    test="local/functions/test_http.py::test_an_answer_that_takes_too_long",
+)
+FUNCTIONS_BODY: Final = Limit(
+    service="Azure Functions",
+    subject="body of a request, unless FUNCTIONS_REQUEST_BODY_SIZE_LIMIT says otherwise; 413",
+    value=100 * 1024 * 1024,
+    unit="bytes",
+    source=f"{_FUNCTIONS_DOCS}/functions-bindings-http-webhook-trigger#limits",
+    enforced_in="localazure.functions.triggers.http.trigger",
+    test="local/functions/test_http.py::test_a_body_over_the_limit_is_refused",
+)
+FUNCTIONS_URL: Final = Limit(
+    service="Azure Functions",
+    subject="URL of a request, path and query; 414",
+    value=8192,
+    unit="characters",
+    source=f"{_FUNCTIONS_DOCS}/functions-scale#service-limits",
+    enforced_in="localazure.functions.http.request_limits",
+    test="local/functions/test_http.py::test_addresses_and_headers_over_the_limit",
+)
+FUNCTIONS_QUERY: Final = Limit(
+    service="Azure Functions",
+    subject="query string of a request; 414",
+    value=4096,
+    unit="characters",
+    source=f"{_FUNCTIONS_DOCS}/functions-scale#service-limits",
+    enforced_in="localazure.functions.http.request_limits",
+    test="local/functions/test_http.py::test_addresses_and_headers_over_the_limit",
+)
+FUNCTIONS_HEADERS: Final = Limit(
+    service="Azure Functions",
+    subject="all headers of a request together, as the real host's web server has it; 431",
+    value=32 * 1024,
+    unit="bytes",
+    source="https://learn.microsoft.com/dotnet/api/microsoft.aspnetcore.server.kestrel.core."
+    "kestrelserverlimits.maxrequestheaderstotalsize",
+    enforced_in="localazure.functions.http.request_limits",
+    test="local/functions/test_http.py::test_addresses_and_headers_over_the_limit",
+)
+CONSUMPTION_DEFAULT_TIMEOUT: Final = Limit(
+    service="Azure Functions",
+    subject="functionTimeout on the Consumption plan where host.json does not say",
+    value=5,
+    unit="minutes",
+    source=f"{_FUNCTIONS_DOCS}/functions-scale#timeout",
+    enforced_in="localazure.functions.configuration.plan",
+    test="unit/functions/configuration/test_plan.py::test_timeouts_on_consumption",
+)
+CONSUMPTION_TIMEOUT: Final = Limit(
+    service="Azure Functions",
+    subject="functionTimeout on the Consumption plan; the app does not start",
+    value=10,
+    unit="minutes",
+    source=f"{_FUNCTIONS_DOCS}/functions-scale#timeout",
+    enforced_in="localazure.functions.configuration.plan",
+    test="unit/functions/configuration/test_plan.py::test_timeouts_on_consumption",
+)
+SERVICE_BUS_MESSAGE: Final = Limit(
+    service="Service Bus",
+    subject="a message or a batch on the standard tier; `amqp:link:message-size-exceeded`",
+    value=256 * 1024,
+    unit="bytes",
+    source=_SERVICE_BUS_QUOTAS,
+    enforced_in="localazure.servicebus.server",
+    test="local/servicebus/test_sync_sdk.py::test_large_bodies_pass_and_too_large_ones_are_refused",
+)
+SERVICE_BUS_LOCK: Final = Limit(
+    service="Service Bus",
+    subject="LockDuration of an entity; the broker does not start",
+    value=5,
+    unit="minutes",
+    source="https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement",
+    enforced_in="localazure.servicebus.configuration",
+    test="unit/servicebus/test_configuration.py::test_errors_name_file_line_key_and_value",
+)
+SERVICE_BUS_MESSAGE_ID: Final = Limit(
+    service="Service Bus",
+    subject="message id; the message is rejected",
+    value=128,
+    unit="characters",
+    source=_SERVICE_BUS_QUOTAS,
+    enforced_in="localazure.servicebus.contents",
+    test="unit/servicebus/test_contents.py::test_ids_and_properties_have_limits",
+)
+SERVICE_BUS_PROPERTIES: Final = Limit(
+    service="Service Bus",
+    subject="all application properties of a message together; the message is rejected",
+    value=64 * 1024,
+    unit="bytes",
+    source=_SERVICE_BUS_QUOTAS,
+    enforced_in="localazure.servicebus.contents",
+    test="unit/servicebus/test_contents.py::test_ids_and_properties_have_limits",
+)
+EVENT_GRID_REQUEST: Final = Limit(
+    service="Event Grid",
+    subject="a publish request, and so each event; 413",
+    value=1024 * 1024,
+    unit="bytes",
+    source=_EVENT_GRID_QUOTAS,
+    enforced_in="localazure.eventgrid.server",
+    test="local/eventgrid/test_publish_and_deliver.py::test_bad_requests_get_the_reason",
+)
+EVENT_GRID_TIME_TO_LIVE: Final = Limit(
+    service="Event Grid",
+    subject="eventTimeToLiveInMinutes of a subscription; the part does not start",
+    value=1440,
+    unit="minutes",
+    source="https://learn.microsoft.com/azure/event-grid/delivery-and-retry",
+    enforced_in="localazure.eventgrid.retry",
+    test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
+)
+EVENT_GRID_ATTEMPTS: Final = Limit(
+    service="Event Grid",
+    subject="maxDeliveryAttempts of a subscription; the part does not start",
+    value=30,
+    unit="attempts",
+    source="https://learn.microsoft.com/azure/event-grid/delivery-and-retry",
+    enforced_in="localazure.eventgrid.retry",
+    test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
+)
+EVENT_GRID_ADVANCED_FILTERS: Final = Limit(
+    service="Event Grid",
+    subject="advanced filters of a subscription; the part does not start",
+    value=25,
+    unit="filters",
+    source="https://learn.microsoft.com/azure/event-grid/event-filtering",
+    enforced_in="localazure.eventgrid.filters",
+    test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
+)
 
 
 def table() -> dict[str, Limit]:

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
+from localazure import limits
 from localazure.configuration_file import ConfigurationModel, error_at
 from localazure.eventgrid.schemas import Event, Schema
 
 # "Limitations" of the page above.
-MAX_ADVANCED_FILTERS = 25
+MAX_ADVANCED_FILTERS = limits.EVENT_GRID_ADVANCED_FILTERS.value
 MAX_VALUES = 25
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
+from localazure import limits
 from localazure.configuration_file import ConfigurationModel
 
 # Seconds after the first, second, … attempt; the last one repeats.
@@ -23,9 +24,9 @@ SCHEDULE_SECONDS: tuple[float, ...] = (
 # "Event Grid adds a small randomization to all retry steps": up to this share of the delay.
 JITTER = 0.1
 ATTEMPT_TIMEOUT_SECONDS = 30.0
-DEFAULT_MAX_ATTEMPTS = 30
+DEFAULT_MAX_ATTEMPTS = limits.EVENT_GRID_ATTEMPTS.value
 DEFAULT_TIME_TO_LIVE_MINUTES = 1440
-MAX_TIME_TO_LIVE_MINUTES = 1440
+MAX_TIME_TO_LIVE_MINUTES = limits.EVENT_GRID_TIME_TO_LIVE.value
 
 # 205 and above do not count, although HTTP calls them successes.
 _DELIVERED = range(HTTPStatus.OK, HTTPStatus.NO_CONTENT + 1)

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from localazure import limits
 from localazure.errors import ConfigurationError
 from localazure.eventgrid.authorization import Unauthorized, authorize
 from localazure.eventgrid.broker import Broker
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 API_VERSION = "2018-01-01"
 # https://learn.microsoft.com/azure/event-grid/quotas-limits: of a request, and of an event.
-MAX_REQUEST_BYTES = 1024 * 1024
+MAX_REQUEST_BYTES = limits.EVENT_GRID_REQUEST.value
 _SCHEMA_OF_CONTENT_TYPE = {
     "application/json": Schema.EVENT_GRID,
     "application/cloudevents+json": Schema.CLOUD_EVENTS,

@@ -36,9 +36,11 @@ from localazure.functions.configuration.app_settings import (
     time_zone,
 )
 from localazure.functions.configuration.host_json import HostOptions
+from localazure.functions.configuration.plan import Plan
 from localazure.functions.errors import AppLoadError
 from localazure.functions.http.access_keys import KeyRing, OpenDoor
 from localazure.functions.http.cors import CorsPolicy
+from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
 from localazure.functions.http.throttle import HttpThrottle
 from localazure.functions.triggers import listeners, registry
 from localazure.functions.triggers.durable import sdk_version
@@ -92,6 +94,11 @@ class Host:
             AppLoadError: a setting of the app as a whole is wrong, or its Durable Functions SDK
                 is one that this host does not support.
         """
+        plan = Plan.of(settings)
+        timeout = options.function_timeout
+        if plan is not None:
+            is_default = "function_timeout" not in options.model_fields_set
+            timeout = plan.function_timeout(timeout, is_default=is_default)
         self.functions = functions
         self._options = options
         self._port = port
@@ -104,7 +111,7 @@ class Host:
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(
-            timeout=options.function_timeout,
+            timeout=timeout,
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
@@ -128,7 +135,8 @@ class Host:
                     settings=settings,
                     storage=self._storage,
                     database=self._database,
-                    zone=time_zone(settings),
+                    zone=time_zone(settings) if plan is None else plan.time_zone(settings),
+                    plan=plan,
                 ),
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
@@ -157,6 +165,8 @@ class Host:
             # The access log would show the keys that come as ?code=.
             access_log=None,
             shutdown_timeout=_CLOSE_CONNECTIONS_SECONDS,
+            max_line_size=PARSER_LIMIT_BYTES,
+            max_field_size=PARSER_LIMIT_BYTES,
         )
 
     @property
@@ -241,7 +251,12 @@ class Host:
         )
         application = web.Application(
             client_max_size=self._max_request_bytes,
-            middlewares=[self._gate, self._cors.answer_preflight, throttle.middleware],
+            middlewares=[
+                refuse_oversized,
+                self._gate,
+                self._cors.answer_preflight,
+                throttle.middleware,
+            ],
         )
         application.on_response_prepare.append(self._add_headers)
         application.on_response_prepare.append(self._cors.add_headers)

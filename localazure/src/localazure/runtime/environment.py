@@ -29,6 +29,9 @@ SERVICE_BUS_KEY_NAME = "RootManageSharedAccessKey"
 RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
 """App setting: each activity that succeeded is run once more, as Azure may after a lost worker."""
 
+PLAN = "LOCALAZURE_PLAN"
+"""App setting: the hosting plan whose rules the Functions host follows."""
+
 STORAGE_TOPIC = "storage"
 AZURE_ML_TOPIC = "azure-ml"
 

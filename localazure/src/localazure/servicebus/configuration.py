@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_pascal
 
+from localazure import limits
 from localazure.configuration_file import (
     ConfigurationModel,
     Step,
@@ -37,7 +38,7 @@ from localazure.configuration_file import (
 # Defaults and limits of Azure Service Bus, see
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas and the ARM schema.
 DEFAULT_LOCK = timedelta(minutes=1)
-MAX_LOCK = timedelta(minutes=5)
+MAX_LOCK = timedelta(minutes=limits.SERVICE_BUS_LOCK.value)
 DEFAULT_MAX_DELIVERY_COUNT = 10
 DEFAULT_DUPLICATE_WINDOW = timedelta(minutes=10)
 MAX_DUPLICATE_WINDOW = timedelta(days=7)

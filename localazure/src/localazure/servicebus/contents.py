@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localazure import limits
 from localazure.servicebus.amqp import message as amqp_message
+from localazure.servicebus.amqp.errors import NotAllowedError
 from localazure.servicebus.amqp.performatives import MAX_UINT, Header, Properties
 from localazure.servicebus.amqp.types import Int, Symbol, Timestamp
 from localazure.servicebus.filters import MessageFacts
@@ -58,11 +60,13 @@ def parse(payload: bytes) -> SentMessage:
 
     Raises:
         DecodeError: it is not well-formed.
+        NotAllowedError: its id or its application properties are too long.
     """
     parsed = amqp_message.parse(payload)
     amqp_message.application_properties(parsed.bare)  # filters and settlements decode them later
     due_ms = parsed.annotations.get(SCHEDULED_ENQUEUE_TIME)
     properties = amqp_message.properties(parsed.bare)
+    _check_limits(properties, parsed.bare)
     ttl_ms = parsed.header.ttl_ms
     expiry, creation = properties.absolute_expiry_time, properties.creation_time
     if ttl_ms == MAX_UINT and expiry is not None and creation is not None:
@@ -76,6 +80,20 @@ def parse(payload: bytes) -> SentMessage:
         delivery_annotations=parsed.delivery_annotations,
         annotations=parsed.annotations,
     )
+
+
+def _check_limits(properties: Properties, bare: bytes) -> None:
+    identity, longest = properties.message_id, limits.SERVICE_BUS_MESSAGE_ID.value
+    if isinstance(identity, str) and len(identity) > longest:
+        raise NotAllowedError(
+            f"the message id has {len(identity)} characters; it may have at most {longest}"
+        )
+    for code, _, start, end in amqp_message.sections(bare):
+        largest = limits.SERVICE_BUS_PROPERTIES.value
+        if code == amqp_message.APPLICATION_PROPERTIES and end - start > largest:
+            raise NotAllowedError(
+                f"the application properties have {end - start} bytes; they may have {largest}"
+            )
 
 
 def with_message_id(message: SentMessage) -> SentMessage:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any
 
+from localazure import limits
 from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
 from localazure.servicebus import attaching, configuration, nodes, store
 from localazure.servicebus.amqp import performatives as p
@@ -31,7 +32,7 @@ CONTAINER_ID = "localazure"
 # Microsoft's SDKs prefer MSSBCBS. All mechanisms but PLAIN authenticate over $cbs.
 MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 # The standard tier of Azure Service Bus: one message, or one batch of them.
-MAX_MESSAGE_SIZE = 262_144
+MAX_MESSAGE_SIZE = limits.SERVICE_BUS_MESSAGE.value
 MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
 # Time for clients to answer the close of their connection before their sockets are closed.
 CLOSE_TIMEOUT_SECONDS = 1.0

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from localazure.functions.http.cors import CorsPolicy
+from localazure.functions.triggers.http import trigger as http_trigger
 
 MASTER = {"x-functions-key": "master-key"}
 
@@ -260,3 +261,36 @@ async def test_a_drain_lets_requests_finish(running_app: Any) -> None:
 async def _text(client: aiohttp.ClientSession, url: str) -> str:
     async with client.get(url) as response:
         return await response.text()
+
+
+async def test_an_answer_that_takes_too_long(
+    running_app: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_trigger, "ANSWER_SECONDS", 0.05)
+    async with running_app("http") as (host, client):
+        # It waits for two more, but not for ever.
+        async with client.get("/api/rendezvous") as response:
+            assert response.status == 504
+        assert host.invoker.running == ["rendezvous"]
+    assert "'rendezvous' has not answered within 0.05 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/" + "x" * 8191, {}, 404),
+        ("/" + "x" * 8192, {}, 414),
+        ("/?" + "x" * 4096, {}, 200),
+        ("/?" + "x" * 4097, {}, 414),
+        ("/", {"x-large": "x" * 31_000}, 200),
+        ("/", {"x-large": "x" * 33_000}, 431),
+    ],
+)
+async def test_addresses_and_headers_over_the_limit(
+    running_app: Any, path: str, headers: dict[str, str], status: int
+) -> None:
+    async with (
+        running_app("http") as (_, client),
+        client.get(path, headers=headers) as response,
+    ):
+        assert response.status == status

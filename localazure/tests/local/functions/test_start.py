@@ -177,6 +177,24 @@ async def test_a_function_that_the_app_does_not_have_is_named(
             pass
 
 
+async def test_a_plan_refuses_what_it_does_not_have(
+    tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = write_app(
+        tmp_path / "app",
+        """
+        @app.blob_trigger(arg_name="blob", path="in/{name}", connection="AzureWebJobsStorage")
+        def polls(blob: func.InputStream) -> None: ...
+        """,
+        '{"version": "2.0", "functionTimeout": "00:10:01"}',
+    )
+    storage = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
+    await start(app, tmp_path / "state", free_port, LOCALAZURE_PLAN="flex", **storage)
+    assert "the Flex Consumption plan has no blob triggers that poll" in caplog.text
+    with pytest.raises(AppLoadError, match="on the Consumption plan a function runs for 0:10:00"):
+        await start(app, tmp_path / "state", free_port, LOCALAZURE_PLAN="consumption", **storage)
+
+
 async def test_an_unknown_time_zone(tmp_path: Path) -> None:
     app = write_app(tmp_path / "app", "")
     with pytest.raises(AppLoadError, match="WEBSITE_TIME_ZONE is 'Mars/Olympus'"):

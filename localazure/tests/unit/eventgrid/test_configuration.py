@@ -225,6 +225,11 @@ def test_storage_queue_destination(tmp_path: Path) -> None:
             31,
             "maxDeliveryAttempts: .*less than or equal to 30, found 31",
         ),
+        (
+            "eventSubscriptions.0.properties.retryPolicy.eventTimeToLiveInMinutes",
+            1441,
+            "eventTimeToLiveInMinutes: .*less than or equal to 1440, found 1441",
+        ),
         ("eventSubscriptions.0.properties.eventDeliverySchema", "X", "eventDeliverySchema"),
         (
             "eventSubscriptions.0.properties.filter.isSubjectCaseSensitive",

@@ -13,7 +13,7 @@ from localazure.servicebus import contents
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
-from localazure.servicebus.amqp.errors import AmqpError, DecodeError
+from localazure.servicebus.amqp.errors import AmqpError, DecodeError, NotAllowedError
 from localazure.servicebus.amqp.types import Described, Symbol, Timestamp, ULong
 from localazure.servicebus.configuration import CorrelationFilter
 from localazure.servicebus.filters import MessageFacts, matches
@@ -179,3 +179,24 @@ def test_filters(conditions: dict[str, Any], is_match: bool) -> None:  # noqa: F
     facts = MessageFacts(amqp_message.properties(BARE), BARE)
     assert matches((CorrelationFilter.model_validate(conditions),), facts) == is_match
     assert not matches((), facts)
+
+
+@pytest.mark.parametrize(
+    ("identity", "property_size", "words"),
+    [
+        ("m" * 128, 65_000, None),
+        ("m" * 129, 1, "the message id has 129 characters; it may have at most 128"),
+        ("m", 65_536, "the application properties have .* they may have 65536"),
+    ],
+)
+def test_ids_and_properties_have_limits(
+    identity: str, property_size: int, words: str | None
+) -> None:
+    properties = section(0x74, {"a": "x" * property_size})
+    sent = p.Properties(message_id=identity).encode() + properties + BODY
+    if words is None:
+        assert contents.parse(sent).message_id == identity
+        return
+    with pytest.raises(NotAllowedError, match=words) as caught:
+        contents.parse(sent)
+    assert caught.value.condition == "amqp:not-allowed"

@@ -23,6 +23,7 @@ from localazure.functions.errors import AppLoadError
 from localazure.functions.http.cors import CorsPolicy
 
 FILE_NAME = "local.settings.json"
+TIME_ZONE_SETTING = "WEBSITE_TIME_ZONE"
 
 _REFERENCE = re.compile(r"%([\w.:-]+)%")
 
@@ -164,13 +165,13 @@ def time_zone(settings: Mapping[str, str]) -> tzinfo:
     Raises:
         AppLoadError: there is no such zone.
     """
-    name = settings.get("WEBSITE_TIME_ZONE")
+    name = settings.get(TIME_ZONE_SETTING)
     if not name:
         return UTC
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         raise AppLoadError(
-            f"the app setting WEBSITE_TIME_ZONE is {name!r}, which is no time zone known here; "
+            f"the app setting {TIME_ZONE_SETTING} is {name!r}, which is no time zone known here; "
             "use a name such as Europe/Berlin"
         ) from None

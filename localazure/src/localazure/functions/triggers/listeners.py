@@ -15,6 +15,7 @@ from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import HostOptions
+from localazure.functions.configuration.plan import Plan
 from localazure.functions.triggers.event_grid.trigger import event_data
 from localazure.functions.triggers.queue import trigger as queue_trigger
 from localazure.functions.triggers.queue.trigger import QueueTrigger
@@ -52,6 +53,8 @@ class Surroundings:
     database: Database
     zone: tzinfo
     """Whose wall clock NCRONTAB expressions are read on."""
+    plan: Plan | None
+    """The hosting plan whose rules apply, None for no plan."""
 
 
 LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {

@@ -16,6 +16,7 @@ from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import Binding
 from localazure.functions.configuration import connections
+from localazure.functions.configuration.plan import Plan
 from localazure.functions.configuration.storage_connection import Service
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.web_extension import WebExtension
@@ -106,7 +107,14 @@ class _Parts:
             endpoint.check_against(self.endpoints)
             self.endpoints.append(endpoint)
         elif kind == binding_kinds.BLOB_TRIGGER:
-            self.blob_functions.append(BlobFunction.of(function, self._host.storage))
+            blob_function = BlobFunction.of(function, self._host.storage)
+            if blob_function.is_polled and self._host.plan is Plan.FLEX:
+                # https://learn.microsoft.com/azure/azure-functions/flex-consumption-plan
+                raise ValueError(
+                    "the Flex Consumption plan has no blob triggers that poll: give it "
+                    'source="EventGrid" and an event subscription'
+                )
+            self.blob_functions.append(blob_function)
         elif kind in LISTENERS:
             self.listeners.append(LISTENERS[kind](function, self._host))
 

@@ -33,6 +33,12 @@ class EncodeError(AmqpError):
     """A Python value that has no AMQP encoding: a defect of this program, not of the peer."""
 
 
+class NotAllowedError(AmqpError):
+    """A message that exceeds a limit of the service."""
+
+    condition = NOT_ALLOWED
+
+
 class FramingError(AmqpError):
     """A byte stream that cannot be cut into frames."""
 

@@ -5,6 +5,7 @@ Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-htt
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 from azure.functions.meta import Datum
 
+from localazure import limits
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
@@ -29,8 +31,11 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
 # Kestrel's limit in the real host, and the app setting that replaces it.
 # https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits
-DEFAULT_MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+DEFAULT_MAX_REQUEST_BYTES: Final = limits.FUNCTIONS_BODY.value
 _LIMIT_SETTING: Final = "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"
+
+# Of the load balancer before the real host. The function runs on when it is over.
+ANSWER_SECONDS: float = limits.FUNCTIONS_HTTP_ANSWER.value
 
 _RESERVED_ROUTES: Final = ("admin", "runtime")
 
@@ -117,9 +122,13 @@ class HttpTrigger:
         self._keys = keys
         self._invoker = invoker
         self._extension = extension
+        self._running_on: set[asyncio.Future[Outcome]] = set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request: 404 no such route or method, 401 wrong key, 500 the function failed."""
+        """Answer a request.
+
+        404 no such route or method, 401 wrong key, 500 the function failed, 504 it took too long.
+        """
         matched = self._routes.match(
             request.rel_url.raw_path,
             lambda endpoint: not endpoint.methods or request.method in endpoint.methods,
@@ -134,8 +143,19 @@ class HttpTrigger:
         if self._extension is not None:
             return await self._stream(self._extension, request, parameters, function)
         data = request_data(request, parameters, await request.read())
+        return await self._answer(function, data)
+
+    async def _answer(self, function: LoadedFunction, data: TriggerData) -> web.Response:
+        invocation = asyncio.ensure_future(self._invoker.invoke(function, data))
         try:
-            outcome = await self._invoker.invoke(function, data)
+            await asyncio.wait([invocation], timeout=ANSWER_SECONDS)
+        except asyncio.CancelledError:  # the caller is gone
+            invocation.cancel()
+            raise
+        if not invocation.done():
+            return self._too_late(function, invocation)
+        try:
+            outcome = invocation.result()
         except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
             return web.Response(status=500)
         try:
@@ -143,6 +163,25 @@ class HttpTrigger:
         except (TypeError, ValueError):  # such as a status or a header that HTTP does not know
             _LOG.exception("'%s' gave a response that cannot be sent", function.name)
             return web.Response(status=500)
+
+    def _too_late(
+        self, function: LoadedFunction, invocation: asyncio.Future[Outcome]
+    ) -> web.Response:
+        """The answer of the load balancer; the function runs on, and nobody gets its answer."""
+        _LOG.error(
+            "'%s' has not answered within %g s: on Azure its caller gets an error then, whatever "
+            "functionTimeout says. Answer 202 at once, and work in a queue or an orchestration",
+            function.name,
+            ANSWER_SECONDS,
+        )
+        self._running_on.add(invocation)
+        invocation.add_done_callback(self._finish)
+        return web.Response(status=504)
+
+    def _finish(self, invocation: asyncio.Future[Outcome]) -> None:
+        self._running_on.discard(invocation)
+        if not invocation.cancelled():
+            invocation.exception()  # the invoker has logged it
 
     async def _stream(
         self,

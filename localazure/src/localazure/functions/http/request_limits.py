@@ -1,0 +1,30 @@
+"""Requests that the real host refuses for the size of their address or headers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from localazure import limits
+
+# aiohttp's parser answers 400 to longer ones before any code of ours sees them.
+PARSER_LIMIT_BYTES: Final = 256 * 1024
+
+
+@web.middleware
+async def refuse_oversized(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer 414 to an address, and 431 to headers, that are too long."""
+    path, _, query = request.raw_path.partition("?")
+    if len(path) + len(query) > limits.FUNCTIONS_URL.value:
+        return web.Response(status=414, text=f"the URL is longer than {limits.FUNCTIONS_URL.value}")
+    if len(query) > limits.FUNCTIONS_QUERY.value:
+        longest = limits.FUNCTIONS_QUERY.value
+        return web.Response(status=414, text=f"the query string is longer than {longest}")
+    header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
+    if header_bytes > limits.FUNCTIONS_HEADERS.value:
+        return web.Response(status=431)
+    return await handler(request)
