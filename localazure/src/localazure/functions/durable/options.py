@@ -28,6 +28,7 @@ _WITHOUT_LOCAL_MEANING = frozenset(
         "overridableExistingInstanceStates",
         "entityMessageReorderWindowInMinutes",
         "maxQueuePollingInterval",
+        "storeInputsInOrchestrationHistory",  # the engine always does
     }
 )
 

@@ -186,3 +186,7 @@ def test_an_environment_variable_overrides(tmp_path: Path, monkeypatch: pytest.M
     options = read(tmp_path, {"logging": {"logLevel": {"default": "Debug"}}})
     assert options.log_levels == {"default": logging.ERROR}
     assert options.service_bus.max_concurrent_calls == 3
+
+
+def test_every_key_of_the_app_of_this_repository_is_known() -> None:
+    assert HostOptions.read(Path(__file__).parents[5]).warnings == ()
