@@ -1,4 +1,4 @@
-"""The host's own API under /admin, for people and tools; it takes the master key.
+"""The host's own API under /admin, for users and tools; it requires the master key.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http and the
 answers of the real host.
@@ -35,7 +35,7 @@ _SYSTEM_KEYS: Final = {
 }
 
 ByHand = Callable[[str], TriggerData]
-"""Makes of the text that was given by hand what the trigger would hand over."""
+"""Converts a text that was given by hand to the trigger's data."""
 
 
 class AdminApi:
@@ -154,7 +154,8 @@ class AdminApi:
     async def _invoke(self, function: LoadedFunction, data: TriggerData) -> None:
         try:
             await self._invoker.invoke(function, data)
-        except Exception:  # noqa: BLE001 - logged by the invoker; the caller has his 202 already
+        except Exception:  # noqa: BLE001 - the invoker logs it; the caller has the response 202
+            # already
             _LOG.debug("'%s', run by hand, failed", function.name)
 
     def _describe(self, function: LoadedFunction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What can be wrong with an app folder, said so that its author can mend it."""
+"""Errors in an app folder, for its author to fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of an app as a developer wants to see them: names, URLs, and which cannot run."""
+"""The list of an app's functions: names, URLs, and those in error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def list_functions(
 
 
 def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str]) -> None:
-    """Say which functions are in error, as the real host words it, and which settings are idle."""
+    """Log functions in error, with the real host's text, and settings without effect."""
     functions = list(functions)
     if not functions:
         _LOG.warning(

@@ -29,28 +29,28 @@ _QUIET_LIBRARIES: Final = ("azure.core", "azure.identity", "azure.servicebus", "
 
 @dataclass(frozen=True)
 class Colours:
-    """How a terminal shows what a developer looks for first; nothing where there is none."""
+    """Colours of a terminal; empty for other outputs."""
 
     is_on: bool
 
     def error(self, text: str) -> str:
-        """What does not work."""
+        """Errors."""
         return self._paint(text, 31)
 
     def warning(self, text: str) -> str:
-        """What deserves a look."""
+        """Warnings."""
         return self._paint(text, 33)
 
     def link(self, text: str) -> str:
-        """Where to click."""
+        """URLs."""
         return self._paint(text, 32)
 
     def name(self, text: str) -> str:
-        """A function's name."""
+        """Names of functions."""
         return self._paint(text, 36)
 
     def faint(self, text: str) -> str:
-        """What is there for when it is needed."""
+        """Details."""
         return self._paint(text, 2)
 
     def _paint(self, text: str, code: int) -> str:
@@ -67,7 +67,7 @@ def colours_for(stream: TextIO) -> Colours:
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record: when, how grave, who, which invocation, what."""
+    """One line for each record: time, level, function, invocation, text."""
 
     def __init__(self, colours: Colours) -> None:
         super().__init__()
@@ -123,12 +123,12 @@ _written: CategoryFilter | None = None  # by `configured`
 
 
 def is_written(category: str, level: int) -> bool:
-    """Whether a line of a category is written: saves making those that are dropped again."""
+    """Whether a line of a category is written, so that others need not be made."""
     return _written is None or level >= _written.level_of(category)
 
 
 class CategoryFilter(logging.Filter):
-    """Drops what host.json's levels leave out, and adds `%(correlation)s` to the rest."""
+    """Drops records below host.json's levels, and adds `%(correlation)s` to the others."""
 
     def __init__(self, levels: Mapping[str, int]) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ SERVICE_BUS_TRIGGER: Final = "serviceBusTrigger"
 QUEUE_TRIGGER: Final = "queueTrigger"
 BLOB_TRIGGER: Final = "blobTrigger"
 WARMUP_TRIGGER: Final = "warmupTrigger"
-"""Of functions that run when Azure adds an instance of the app: here they are loaded, no more."""
+"""Of functions that run when Azure adds an instance of the app: here they are only loaded."""
 ORCHESTRATION_TRIGGER: Final = "orchestrationTrigger"
 ACTIVITY_TRIGGER: Final = "activityTrigger"
 ENTITY_TRIGGER: Final = "entityTrigger"
@@ -51,8 +51,8 @@ OUTPUTS: Final = frozenset(
 )
 
 ALIASES: Final = {"orchestrationClient": DURABLE_CLIENT}
-"""Names of old that the real host still takes."""
+"""Old names that the real host still accepts."""
 
 # Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
 RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})
-"""Triggers that a function's retry policy has an effect on."""
+"""Triggers for which a function's retry policy has an effect."""

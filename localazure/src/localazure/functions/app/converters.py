@@ -1,4 +1,4 @@
-"""From what a trigger carries to what a function takes, and back: the SDK's own converters.
+"""Converts triggers' data to functions' arguments, and results back, with the SDK's converters.
 
 The Python worker converts with the registry of `azure.functions`; so does this host, hence a value
 that does not convert here does not convert on Azure. Only the fall-back for bindings that the
@@ -19,7 +19,7 @@ GENERIC = "generic"
 
 
 class Converter(Protocol):
-    """What the registry holds for one kind of binding, as a class of class methods."""
+    """A converter of the registry for one kind of binding: a class of class methods."""
 
     def check_input_type_annotation(self, pytype: type) -> bool: ...  # noqa: D102 - the SDK's
     def check_output_type_annotation(self, pytype: type) -> bool: ...  # noqa: D102 - the SDK's
@@ -32,17 +32,17 @@ class GenericConverter:
 
     @classmethod
     def check_input_type_annotation(cls, pytype: type) -> bool:
-        """Whether a parameter may be annotated so."""
+        """Whether a parameter may have this annotation."""
         return issubclass(pytype, str | bytes)
 
     @classmethod
     def check_output_type_annotation(cls, pytype: type) -> bool:
-        """Whether an output may be annotated so."""
+        """Whether an output may have this annotation."""
         return issubclass(pytype, str | bytes | bytearray)
 
     @classmethod
     def decode(cls, data: Datum, *, trigger_metadata: Mapping[str, Datum]) -> Any:  # noqa: ARG003 - the SDK's signature
-        """The text or bytes as they stand."""
+        """The text or bytes, unchanged."""
         if data.type not in {"string", "bytes", "json", None}:
             raise ValueError(f"a {data.type!r} value cannot be handed to a str or bytes parameter")
         return data.value
@@ -78,7 +78,7 @@ def has_implicit_output(kind: str) -> bool:
 
 
 def decode(kind: str, datum: Datum, metadata: Mapping[str, Datum]) -> Any:
-    """What a function is given for a binding.
+    """The argument of a function for a binding.
 
     Raises:
         TypeError: the binding does not take such a value.
@@ -90,7 +90,7 @@ def decode(kind: str, datum: Datum, metadata: Mapping[str, Datum]) -> Any:
 
 
 def encode(kind: str, value: Any, python_type: type | None) -> Datum:
-    """What a binding sends on for a value that a function returned or set.
+    """The encoded value of a binding, from a value that a function returned or set.
 
     Raises:
         TypeError: the binding does not take such a value.

@@ -1,4 +1,4 @@
-"""Programming model v2: a script with one FunctionApp, whose decorators say what triggers what.
+"""Programming model v2: a script with one FunctionApp, whose decorators define the functions.
 
 Source: https://github.com/Azure/azure-functions-python-worker (loader.index_function_app)
 """
@@ -27,7 +27,7 @@ def read(script: Path) -> list[Definition]:
     register = _find_register(_import(script), script)
     try:
         indexed: list[Function] = register.get_functions()
-    except Exception as error:  # whatever the SDK finds wrong with the author's decorators
+    except Exception as error:  # any error of the SDK in the author's decorators
         raise AppLoadError(f"{script}: {error}") from error
     return [_define(function, script.parent) for function in indexed]
 
@@ -35,7 +35,7 @@ def read(script: Path) -> list[Definition]:
 def _import(script: Path) -> Any:
     try:
         return importlib.import_module(script.stem)
-    except (Exception, SystemExit) as error:  # whatever the author's code raises
+    except (Exception, SystemExit) as error:  # any error of the author's code
         raise AppLoadError(f"importing {script} failed:\n{users_traceback(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""What a programming model says of a function, before anything of it is checked."""
+"""The definition of a function in either programming model, not checked yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """One function as its author wrote it."""
+    """One function as defined by its author."""
 
     name: str
     directory: Path
@@ -25,4 +25,4 @@ class Definition:
     """Settings of `@app.retry`; empty for no policy."""
     is_disabled: bool = False
     fault: str | None = None
-    """Why it cannot run."""
+    """The reason why it cannot run."""

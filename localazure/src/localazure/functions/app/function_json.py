@@ -27,7 +27,7 @@ from localazure.functions.errors import AppLoadError
 
 FILE_NAME: Final = "function.json"
 PACKAGE: Final = "__app__"
-"""What the folders of an app are imported as parts of; so `from ..shared import x` works."""
+"""The package of an app's folders, so that `from ..shared import x` works."""
 
 _DEFAULT_SCRIPTS: Final = ("__init__.py", "main.py")
 _DEFAULT_ENTRY_POINT: Final = "main"
@@ -91,7 +91,7 @@ def _define(path: Path) -> Definition | None:
         call = _import(file, directory)
     except (ConfigurationError, ValueError) as error:
         fault = str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the author's code raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of the author's code
         fault = f"importing it failed:\n{users_traceback(error)}"
     return Definition(
         name=directory.name,
@@ -133,12 +133,12 @@ def _import(file: _File, directory: Path) -> Callable[..., Any]:
     module = importlib.import_module(".".join((PACKAGE, *parts)))
     call = getattr(module, file.entry_point, None)
     if not callable(call):
-        raise ValueError(f"function {file.entry_point}() is not present in {scripts[0]}")  # noqa: TRY004 - the text is what counts
+        raise ValueError(f"function {file.entry_point}() is not present in {scripts[0]}")  # noqa: TRY004 - as the worker
     return cast("Callable[..., Any]", call)
 
 
 def _retry(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy in the words of `@app.retry`: maxRetryCount is max_retry_count there."""
+    """A policy with the names of `@app.retry`: maxRetryCount is max_retry_count there."""
 
     def snake_case(text: str) -> str:
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower()

@@ -1,4 +1,4 @@
-"""Loads an app folder as the Python worker does: by the programming model it is written in."""
+"""Loads an app folder as the Python worker does, in either programming model."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class LoadedFunction:
     retry_policy: RetryPolicy | None
     is_disabled: bool
     faults: tuple[str, ...] = ()
-    """Why it cannot run though the rest of the app can, one sentence each."""
+    """The reasons why it cannot run although the rest of the app can, one sentence each."""
 
     @property
     def durable_name(self) -> str:
-        """What the durable engine knows it by: the name that the trigger gives, or its own."""
+        """Its name in the durable engine: that of the trigger, or its own."""
         field = DURABLE_TRIGGERS.get(self.trigger.kind)
         return str(self.trigger.settings.get(field) or self.name) if field else self.name
 
@@ -60,7 +60,7 @@ class LoadedFunction:
 
 @contextlib.contextmanager
 def importable(app: Path) -> Generator[None]:
-    """Put an app folder on the import path, and forget all of its modules afterwards."""
+    """Put an app folder on the import path, and remove all of its modules afterwards."""
     packages = app / ".python_packages" / "lib" / "site-packages"
     added = [str(app), *([str(packages)] if packages.is_dir() else [])]
     before = dict(sys.modules)
@@ -89,7 +89,7 @@ def importable(app: Path) -> Generator[None]:
 
 
 def _places(module: Any) -> list[str]:
-    """Where a module lies; a package without a file of its own has folders only."""
+    """The files and folders of a module; a namespace package has folders only."""
     file = getattr(module, "__file__", None)
     return [file] if file else list(getattr(module, "__path__", ()))
 

@@ -1,4 +1,4 @@
-"""A function's retry policy: how often and after what delay it runs again when it failed.
+"""A function's retry policy: number of and delays before further runs after a failure.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retry-policies
 """
@@ -75,7 +75,7 @@ class RetryPolicy:
         )
 
     def delay_before(self, retry: int, chance: random.Random) -> timedelta | None:
-        """How long to wait before the retry of that number (from 1), None for no more retries."""
+        """The delay before a retry by its number (from 1), None for no more retries."""
         if self.max_retry_count != UNLIMITED and retry > self.max_retry_count:
             return None
         if not self.is_exponential:

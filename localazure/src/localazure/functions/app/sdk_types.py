@@ -17,14 +17,14 @@ from typing import Any, Final
 from azure.functions.meta import Datum
 
 REFERENCE: Final = "model_binding_data"
-"""Type of a Datum that refers to a blob: the worker's protocol calls it so."""
+"""Type of a Datum that refers to a blob, as in the worker's protocol."""
 
 _BASE: Final = "azurefunctions.extensions.base"
 
 
 @dataclass(frozen=True)
 class _ModelBindingData:
-    """What the extension reads, by the names of the worker's protocol."""
+    """The fields that the extension reads, named as in the worker's protocol."""
 
     content: str
     version: str = "1.0"
@@ -47,7 +47,7 @@ def accepts(kind: str, python_type: type) -> bool:
 
 
 def blob_reference(connection: str, container: str, name: str) -> Datum:
-    """What a binding hands over instead of a blob's content.
+    """The reference to a blob that replaces its content.
 
     Args:
         connection: the app setting, or prefix of settings, that the binding names.
@@ -59,7 +59,7 @@ def blob_reference(connection: str, container: str, name: str) -> Datum:
 
 
 def decode(kind: str, python_type: type, reference: Datum) -> Any:
-    """The client that a function is given; may read from the service.
+    """The client for a function; this may read from the service.
 
     Raises:
         ValueError: the extension cannot make it.

@@ -36,7 +36,7 @@ class Binding:
     settings: Mapping[str, Any]
     """Every field of its JSON form, app settings already resolved."""
     is_reference: bool = False
-    """Whether it hands over a reference to what it is bound to instead of the content."""
+    """Whether the argument is a reference instead of the content."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes and gives, by parameter name."""
+    """The inputs and outputs of a function, by parameter name."""
 
     inputs: Mapping[str, Parameter]
     outputs: Mapping[str, Parameter]
@@ -69,7 +69,7 @@ def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:
     """
     try:
         annotations = typing.get_type_hints(function)
-    except Exception as error:  # whatever evaluating the author's annotations raises
+    except Exception as error:  # any error of the author's annotations
         raise SignatureError(
             f"its annotations cannot be resolved: {type(error).__name__}: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Failures as the author of an app wants to read them."""
+"""Failures with tracebacks for the author of an app."""
 
 from __future__ import annotations
 

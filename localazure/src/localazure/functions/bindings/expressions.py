@@ -1,4 +1,4 @@
-"""Binding expressions: `{name}` in a binding's settings, filled from what triggered the function.
+"""Binding expressions: `{name}` in a binding's settings, filled from the trigger's data.
 
 Names are looked up in any case; dots lead into JSON objects. `{rand-guid}`, `{datetime}` and
 `{sys.…}` are always there. Doubled braces stand for themselves.
@@ -46,11 +46,11 @@ def resolve(template: str, data: Callable[[], Mapping[str, Any]], function: str)
 
     Args:
         template: a binding's setting.
-        data: gives what the trigger has, by name of any case.
+        data: looks up the trigger's data, by name in any case.
         function: name of the function, for `{sys.methodname}`.
 
     Raises:
-        ValueError: an expression names what there is not.
+        ValueError: an expression names missing data.
     """
     if "{" not in template and "}" not in template:
         return template
@@ -104,7 +104,7 @@ def _text(value: Any, format_text: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
-        return str(value)  # .NET spells them True and False, too
+        return str(value)  # as .NET spells them
     return "" if value is None else json.dumps(value)
 
 
@@ -124,7 +124,7 @@ def _date(moment: datetime, format_text: str) -> str:
 
 
 def json_properties(text: str) -> dict[str, Any]:
-    """The members of a JSON object, which expressions may name; none of any other text."""
+    """The members of a JSON object, which expressions may name; other texts have none."""
     try:
         document: Any = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Input bindings: fetches what functions are to be given besides their trigger.
+"""Input bindings: fetches the inputs of functions besides their trigger.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-input,
 https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-table-input
@@ -26,7 +26,7 @@ NOTHING = Datum(None, None)
 
 
 class InputBindings:
-    """Fetches from the storage accounts that bindings name."""
+    """Reads from the storage accounts that bindings name."""
 
     def __init__(self, storage: StorageClients) -> None:
         self._storage = storage
@@ -44,7 +44,7 @@ class InputBindings:
             function: name of the function.
 
         Raises:
-            ValueError: the connection is not configured, or an expression names what there is not.
+            ValueError: the connection is not configured, or an expression names missing data.
             Exception: the service refused, or could not be reached.
         """
 

@@ -1,6 +1,6 @@
-"""Output bindings: sends what functions returned or set.
+"""Output bindings: sends the outputs of functions.
 
-Messages to people (Twilio, SendGrid) leave the machine for nobody: they are written to the log.
+Messages to people (Twilio, SendGrid) are not sent but written to the log.
 
 A value that cannot be sent fails the invocation, as on Azure. Clients are opened when first needed
 and kept: the SDK takes up to a second to close one.
@@ -37,7 +37,7 @@ _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 
 class OutputBindings:
-    """Sends to whatever the functions' output bindings name."""
+    """Sends to the destinations of the functions' output bindings."""
 
     def __init__(self, settings: Mapping[str, str], storage: StorageOutputs) -> None:
         self._settings = settings
@@ -59,13 +59,13 @@ class OutputBindings:
 
         Args:
             binding: an output other than http.
-            value: what the function gave, encoded.
+            value: of the function, encoded.
             data: of the trigger, for binding expressions.
             function: name of the function.
 
         Raises:
             ValueError: the connection is not configured, or the value is not what it takes.
-            Exception: the service did not take it.
+            Exception: the service refused it.
         """
 
         def setting(name: str) -> str:

@@ -22,21 +22,21 @@ from localazure.storage_client.queue import encode
 
 
 class StorageOutputs:
-    """Writes what functions gave; makes the container, queue or table where there is none."""
+    """Writes outputs of functions; creates a missing container, queue or table."""
 
     def __init__(self, storage: StorageClients, queue_options: QueueOptions) -> None:
         self._storage = storage
         self._queue_options = queue_options
 
     async def write_blob(self, binding: Binding, value: Datum, setting: Setting) -> None:
-        """Upload a blob, over one that is there."""
+        """Upload a blob, or overwrite it."""
         container, name = split_path(setting("path"))
         service = await self._storage.blobs(_connection(binding))
         blob = service.get_blob_client(container, name)
         try:
             await blob.upload_blob(value.value, overwrite=True)
         except ResourceNotFoundError:
-            with contextlib.suppress(ResourceExistsError):  # another made it at the same time
+            with contextlib.suppress(ResourceExistsError):  # another client created it meanwhile
                 await service.get_container_client(container).create_container()
             await blob.upload_blob(value.value, overwrite=True)
 

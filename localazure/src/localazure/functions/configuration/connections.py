@@ -44,7 +44,7 @@ def identity(connection: str, settings: Mapping[str, str]) -> Any:
 
 
 def check_service_bus(connection: str, settings: Mapping[str, str]) -> None:
-    """See that a Service Bus connection is configured.
+    """Check that a Service Bus connection is configured.
 
     Raises:
         ValueError: names the settings that would be.

@@ -30,7 +30,7 @@ _DEVELOPMENT_PORTS: Final = {Service.BLOB: 10000, Service.QUEUE: 10001, Service.
 
 
 def find_endpoint(connection: str, service: Service, settings: Mapping[str, str]) -> Endpoint:
-    """What a binding's connection says of a service.
+    """The account of a binding's connection, for one service.
 
     Raises:
         ValueError: it is not configured or malformed; names the settings, never their values.

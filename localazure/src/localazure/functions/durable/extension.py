@@ -87,7 +87,7 @@ class DurableExtension:
         return self._links.client_binding
 
     def fire_timers(self) -> None:
-        """Look at the clock now: for those who set it."""
+        """Check for due timers, after a test has moved the clock."""
         self._dispatcher.fire_timers()
 
     async def start(
@@ -97,7 +97,7 @@ class DurableExtension:
         activities: Collection[str],
         entities: Collection[str],
     ) -> None:
-        """Take up all unfinished work with these functions."""
+        """Continue all unfinished work with these functions."""
         self._known.register("orchestrator", tuple(orchestrators))
         self._known.register("activity", tuple(activities))
         self._known.register("entity", tuple(entities))

@@ -1,4 +1,4 @@
-"""Access keys: which of them opens what.
+"""Access keys, and what each of them authorizes.
 
 Source: https://learn.microsoft.com/azure/azure-functions/function-keys-how-to
 """
@@ -73,7 +73,7 @@ class KeyRing:
 
 
 class OpenDoor(KeyRing):
-    """Lets everyone in, as `func start` does without --enable-auth; for loopback only."""
+    """Accepts every request, as `func start` does without --enable-auth; for loopback only."""
 
     def opens_function(self, key: str | None, name: str, level: str) -> bool:  # noqa: ARG002 - that is the point
         """Always."""
@@ -89,6 +89,6 @@ class OpenDoor(KeyRing):
 
 
 def _is_one_of(key: str | None, *candidates: str) -> bool:
-    # Compared in constant time, and with all of them, so that time tells nothing.
+    # Compared with all keys in constant time, so that the time reveals nothing.
     given = (key or "").encode()
     return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - no short cut

@@ -40,7 +40,7 @@ class CorsPolicy:
         return cls(parsed, allows_credentials)
 
     def headers(self, method: str, request: Mapping[str, str]) -> dict[str, str]:
-        """What an answer to a request says; nothing to an origin that may not call.
+        """The headers of a response; none for an origin that may not call.
 
         Args:
             method: the request's.
@@ -67,13 +67,13 @@ class CorsPolicy:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Asks no function about what only the browser wants to know."""
+        """Answers preflight requests without a function."""
         if self.origins and _is_preflight(request.method, request.headers):
             return web.Response(status=204)
         return await handler(request)
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Lets the page read an answer that is about to be sent."""
+        """Adds the headers that let a page read the response."""
         response.headers.update(self.headers(request.method, request.headers))
 
 

@@ -256,7 +256,7 @@ def _literal(text: str) -> str:
 
 
 class RouteTable(Generic[T]):
-    """Routes, and what each of them leads to."""
+    """Routes and their targets."""
 
     def __init__(self, routes: Sequence[tuple[RouteTemplate, T]]) -> None:
         self._routes = sorted(routes, key=lambda route: route[0].precedence)

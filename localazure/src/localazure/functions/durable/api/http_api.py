@@ -1,7 +1,7 @@
 """The HTTP API: once for the SDK's client (`/durabletask`), once public (`/runtime/webhooks/…`).
 
-As in the real extension both are the same requests and answers; the public one wants a key, the
-other one is for programs on this machine only.
+As in the real extension both have the same requests and responses. The public one requires a key;
+the other one is for programs on this machine only.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
 """
 
@@ -58,7 +58,7 @@ class HttpApi:
         """All routes, under both prefixes."""
         handlers: list[tuple[str, str, Handler]] = [
             ("POST", "/orchestrators/{name}", self._start),
-            # All of the path: the SDK's client does not quote the id that it is given.
+            # The rest of the path, since the SDK's client does not quote the id.
             ("POST", r"/orchestrators/{name}/{instance:[\s\S]*}", self._start),
             ("GET", "/instances", self._list),
             ("GET", "/instances/", self._list),
@@ -84,7 +84,7 @@ class HttpApi:
             for method, path, handler in handlers
         ]
 
-    # --- who may ask ---------------------------------------------------------------------------
+    # --- authorization -------------------------------------------------------------------------
 
     def _local_only(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -120,7 +120,7 @@ class HttpApi:
     async def _finished_or_started(
         self, request: web.Request, instance_id: str, timeout_s: float
     ) -> web.Response:
-        """The output of an instance that completes in time, else where to ask for it later."""
+        """The output of an instance that completes in time, else its management URLs."""
         try:
             instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_s)
         except TimeoutError:
@@ -166,7 +166,7 @@ class HttpApi:
         page_size = _page_size(request)
         wanted = _query(request)
         after = _read_token(request.headers.get(CONTINUATION_HEADER))
-        # The SDK's client does not follow continuation tokens: it is given everything.
+        # The SDK's client does not follow continuation tokens, so it gets everything.
         if request.path.startswith(RPC_PATH) and "top" not in request.query:
             return await self._list_all(request, wanted)
         found = self._hub.store.query(wanted, after=after, limit=page_size)
@@ -269,10 +269,10 @@ class HttpApi:
 
 
 class _BadRequest(Exception):
-    """What the caller sent cannot be understood."""
+    """The request is malformed."""
 
 
-# What an exception means in HTTP, with the codes that the SDK's client tells apart.
+# The HTTP status of each exception; the SDK's client distinguishes them.
 _ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
     InstanceMissing: (404, "No instance with ID '{}' found."),
     InstanceFinished: (410, "Instance with ID '{}' has finished."),
@@ -357,7 +357,7 @@ def _moment(request: web.Request, name: str) -> datetime | None:
 
 
 def _timeout_seconds(request: web.Request) -> float | None:
-    """How long a start waits for the end; None if it does not wait.
+    """The seconds that a start waits for the end; None if it does not wait.
 
     How often it looks, which the client has to say as well, is of no use: here it is told.
     """

@@ -14,7 +14,7 @@ RPC_PATH = "/durabletask"
 WEBHOOK_PATH = "/runtime/webhooks/durabletask"
 CONNECTION_NAME = "Storage"
 
-# What the SDK replaces by the instance id in the binding's URLs.
+# The SDK replaces this by the instance id in the binding's URLs.
 INSTANCE_ID_PLACEHOLDER = "INSTANCEID"
 
 
@@ -34,7 +34,7 @@ class Links:
         )
 
     def management(self, instance_id: str) -> dict[str, str]:
-        """The payload that answers a start: where to go with an instance."""
+        """The payload of the response to a start: the management URLs of an instance."""
         instance = f"{self.base_url}{WEBHOOK_PATH}/instances/{quote(instance_id, safe='')}"
         query = self._query
         return {
@@ -51,7 +51,7 @@ class Links:
 
     @cached_property
     def client_binding(self) -> str:
-        """The JSON that a durableClient input binding is given."""
+        """The JSON of a durableClient input binding."""
         code = f"code={quote(self.system_key, safe='')}"
         create = f"{self.base_url}{WEBHOOK_PATH}/orchestrators/{{functionName}}[/{{instanceId}}]"
         wait = "timeout={timeoutInSeconds}&pollingInterval={intervalInSeconds}"

@@ -1,4 +1,4 @@
-"""An instance as the management API shows it."""
+"""The status payload of an instance in the management API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def view(
     Args:
         instance: what to show.
         show_input: whether to show the input, null otherwise, and inputs in the history.
-        events: history to show, None: none.
+        events: history to show, None for none.
         show_output: whether results appear in the history.
     """
     execution = instance.execution
@@ -100,7 +100,7 @@ def _compact_one(event: Event, kind: EventType, task: Event | None) -> dict[str,
 
 
 def _value(text: str | None) -> object:
-    """JSON text as a value; what is not JSON (the message of a failure) as itself."""
+    """JSON text as a value; a text that is not JSON (the message of a failure) unchanged."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What an orchestrator has the host do: the work that an episode leaves behind, once recorded."""
+"""Commands: the work that an episode requests from the host."""
 
 from __future__ import annotations
 

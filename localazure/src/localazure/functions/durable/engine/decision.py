@@ -1,4 +1,4 @@
-"""What an orchestrator answered: the orchestrator-out document of azure-functions-durable."""
+"""The answer of an orchestrator: the orchestrator-out document of azure-functions-durable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUT_OF_PROC_MARK = "$OutOfProcData$:"
 # after the other. The engine offers V3 and does not speak V1.
 OLDEST_SCHEMA = 1
 
-# The words of Python's json module.
+# The text of Python's json module.
 _NOT_JSON = re.compile(r"(TypeError: )?Object of type \w+ is not JSON serializable")
 
 Action = dict[str, Any]
@@ -25,7 +25,7 @@ Action = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """Every action that an orchestrator took so far, and how it ended if it did.
+    """Every action of an orchestrator so far, and its end if it has ended.
 
     `error` is the failure's text without the host's own prefix. `output` and `custom_status` are
     JSON texts, None where the document has none.

@@ -23,7 +23,7 @@ from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """What an episode changes. It is committed whole or not at all.
+    """The changes of an episode, committed in one transaction.
 
     Attributes:
         events: appended to history; they begin with OrchestratorStarted.
@@ -76,7 +76,7 @@ def conclude(
     default_version: str | None,
     cursor: ReplayCursor | None = None,
 ) -> Effects:
-    """Draw the consequences of an orchestrator's answer.
+    """Compute the effects of an orchestrator's answer.
 
     Args:
         execution: what was run.

@@ -103,17 +103,17 @@ def execution_completed(at: str, *, status: str, result: str | None) -> Event:
 
 
 def execution_terminated(at: str, reason: str) -> Event:
-    """Somebody terminates the orchestration."""
+    """The orchestration is terminated."""
     return _event(EventType.EXECUTION_TERMINATED, at, Input=reason)
 
 
 def execution_suspended(at: str, reason: str) -> Event:
-    """Somebody suspends the orchestration."""
+    """The orchestration is suspended."""
     return _event(EventType.EXECUTION_SUSPENDED, at, Reason=reason)
 
 
 def execution_resumed(at: str, reason: str) -> Event:
-    """Somebody resumes the orchestration."""
+    """The orchestration is resumed."""
     return _event(EventType.EXECUTION_RESUMED, at, Reason=reason)
 
 

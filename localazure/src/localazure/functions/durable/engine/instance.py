@@ -1,4 +1,4 @@
-"""What is known of one orchestration instance, and how that looks to the outside."""
+"""One orchestration instance: its row, its executions, its runtime status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FINISHED: Final = frozenset(Status) - LIVE
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """Who waits for a sub-orchestration, and under which event id."""
+    """The parent of a sub-orchestration, and its event id there."""
 
     instance_id: str
     execution_id: str
@@ -58,7 +58,7 @@ class Instance:
 
     @classmethod
     def created(cls, execution: Execution) -> Instance:
-        """What a start makes, before anything has run."""
+        """A new instance, before its first episode."""
         return cls(
             execution=execution,
             status=Status.PENDING,

@@ -1,4 +1,4 @@
-"""Which instance ids Azure takes.
+"""The instance ids that Azure accepts.
 
 Source: https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-orchestrations#instance-ids
 """
@@ -18,10 +18,10 @@ class InvalidInstanceId(ValueError):
 
 
 def check_instance_id(instance_id: str) -> None:
-    """Reject what the real extension rejects.
+    """Reject ids that the real extension rejects.
 
     Raises:
-        InvalidInstanceId: with what is wrong with it.
+        InvalidInstanceId: with the reason.
     """
     length = len(instance_id.encode("utf-16-le", "surrogatepass")) // 2
     longest = limits.DURABLE_INSTANCE_ID.value

@@ -1,4 +1,4 @@
-"""The seam to the worker: how the engine has a function of the app run."""
+"""The interface to the worker: invocations of the app's functions by the engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class KnownFunctions:
         return self._names.get(kind, {}).get(name.casefold())
 
     def missing(self, kind: str, name: str) -> str:
-        """The real host's words for a function that is not there."""
+        """The real host's message about a missing function."""
         known = self._names.get(kind, {}).values()
         names = "', '".join(known)
         info = (

@@ -1,4 +1,4 @@
-"""What an orchestrator is given for one episode."""
+"""The input of an orchestrator for one episode."""
 
 from __future__ import annotations
 

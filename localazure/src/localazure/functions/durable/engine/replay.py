@@ -81,7 +81,7 @@ class Replay:
         """JSON input of the next execution, once continue-as-new was called."""
 
     def adopt(self, decision: Decision) -> bool:
-        """Go on with a later decision. False: it does not repeat the actions begun so far."""
+        """Continue with a later decision. False: it does not repeat the actions begun so far."""
         if decision.actions[: self._begun] != self._actions[: self._begun]:
             return False
         self._actions = decision.actions
@@ -136,7 +136,7 @@ class Replay:
 
     def _end_task(self, event_id: int, *, failed: bool) -> None:
         task = self._open.pop(event_id, None)
-        if task is not None:  # else a cancelled timer, which nobody waits for
+        if task is not None:  # else a cancelled timer, without a waiter
             task.complete(failed=failed)
         self._advance()
 

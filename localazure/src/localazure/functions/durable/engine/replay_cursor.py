@@ -1,4 +1,4 @@
-"""Goes on with a replay where the last episode left it, as long as that gives the same."""
+"""Continues a replay where the last episode stopped, if the result is the same."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReplayCursor:
         Raises:
             ReplayFailed: history and actions contradict each other, or an action cannot be begun.
         """
-        # Whatever is raised on the way, a replay that stopped half-way is not gone on with.
+        # After any exception the incomplete replay is not used again.
         replay, self._replay = self._replay, None
         if replay is None or not replay.adopt(decision):
             self._fed = 0

@@ -1,4 +1,4 @@
-"""What an orchestrator can wait for, and the compounds of it."""
+"""Tasks that an orchestrator can await, and their compounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Awaited:
-    """Something that an orchestrator waits for."""
+    """A task that an orchestrator can await."""
 
     __slots__ = ("_then", "done", "failed")
 
@@ -16,14 +16,14 @@ class Awaited:
         self._then: list[Callable[[], None]] = []
 
     def complete(self, *, failed: bool = False) -> None:
-        """End it, once; those who wait are told in the order in which they came."""
+        """Complete it, once, and notify waiters in the order of their registration."""
         if not self.done:
             self.done, self.failed = True, failed
             for tell in self._then:
                 tell()
 
     def then(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called at the end, at once when it is there already."""
+        """Call `tell` on completion; at once if it has completed."""
         if self.done:
             tell()
         else:
@@ -50,7 +50,7 @@ def all_of(parts: list[Awaited]) -> Awaited:
 
 
 def any_of(parts: list[Awaited]) -> Awaited:
-    """Ends when the first part ends; of no parts at all, at once."""
+    """Ends when the first part ends; without parts, at once."""
     whole = Awaited()
     if not parts:
         whole.complete()
@@ -60,7 +60,7 @@ def any_of(parts: list[Awaited]) -> Awaited:
 
 
 def ended() -> Awaited:
-    """Something that has ended already."""
+    """A completed task."""
     done = Awaited()
     done.complete()
     return done

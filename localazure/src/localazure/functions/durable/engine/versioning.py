@@ -1,4 +1,4 @@
-"""Which versions of an orchestration this host runs.
+"""The versions of an orchestration that this host runs.
 
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-orchestration-versioning
 """
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class MatchStrategy(StrEnum):
-    """`versionMatchStrategy`: which instances a host takes."""
+    """`versionMatchStrategy`: the instances that a host runs."""
 
     NONE = "None"
     STRICT = "Strict"
@@ -17,7 +17,7 @@ class MatchStrategy(StrEnum):
 
 
 class FailureStrategy(StrEnum):
-    """`versionFailureStrategy`: what becomes of an instance that the host does not take."""
+    """`versionFailureStrategy`: the treatment of an instance that the host does not run."""
 
     REJECT = "Reject"  # it waits for a host that does
     FAIL = "Fail"

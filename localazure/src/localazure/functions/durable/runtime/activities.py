@@ -1,4 +1,4 @@
-"""Activities: at least once, each one's end recorded once.
+"""Activities: run at least once, each completion recorded once.
 
 The end of an activity whose orchestration has gone on without it (it was terminated, or started
 anew: another execution id) is dropped.
@@ -71,7 +71,7 @@ class ActivityRunner:
         await self._queue.stop(drain_seconds)
 
     def add(self, activity: Activity) -> None:
-        """Have an activity run, not before its time."""
+        """Run an activity, not before its due time."""
         key = (activity.execution_id, activity.event_id)
         self._scheduled.setdefault(activity.execution_id, {})[activity.event_id] = activity
         delay_us = activity.not_before_us and activity.not_before_us - microseconds(self._clock())

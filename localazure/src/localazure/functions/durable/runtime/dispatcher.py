@@ -1,4 +1,4 @@
-"""Runs the task hub: brings messages, activities and timers to the functions that they are for.
+"""Runs the task hub: dispatches messages, activities and timers to their functions.
 
 Everything here runs on the event loop and holds nothing that the store could not give back:
 `start` rebuilds it. SQLite is never polled.

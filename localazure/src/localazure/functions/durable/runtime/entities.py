@@ -177,7 +177,7 @@ def _read(
             "ValueError", f"{len(answers)} results for {len(operations)} operations", ""
         )
     for operation, error in zip(operations, errors, strict=True):
-        if error is not None:  # of a signal's nobody else hears
+        if error is not None:  # a signal has no other receiver of the error
             _logger.error(
                 "operation '%s' of entity %s failed: %s", operation.name, identifier, error
             )

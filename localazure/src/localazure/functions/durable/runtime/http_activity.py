@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 100.0  # .NET's HttpClient, which the real extension uses
 
 
 class HttpCallFailed(Exception):
-    """The request could not be made or got no answer."""
+    """The request could not be sent or got no response."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Messages that wait, in memory: the inbox table and the timers that fired."""
+"""Waiting messages in memory: the inbox table and timers that fired."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Inboxes:
             self._waiting.pop(target, None)
 
     def replace(self, message: Message, other: Message) -> None:
-        """Put a message in another one's place."""
+        """Replace a message by another one."""
         waiting = self._waiting[message.target]
         waiting[next(n for n, one in enumerate(waiting) if one is message)] = other
 

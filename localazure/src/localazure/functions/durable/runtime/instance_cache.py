@@ -81,7 +81,7 @@ class InstanceCache:
     def extend(
         self, live: CachedInstance, instance: Instance, piece: str, events: list[Event]
     ) -> None:
-        """Note what an episode appended, in a turn that has been handed in."""
+        """Append the events of an episode, in a turn that has been submitted."""
         live.instance = instance
         live.episodes += 1
         live.events.extend(events)
@@ -90,25 +90,25 @@ class InstanceCache:
         self._count(len(piece))
 
     def renew(self, live: CachedInstance, instance: Instance) -> None:
-        """Note that another execution begins, in a turn that has been handed in."""
+        """Begin another execution, in a turn that has been submitted."""
         self._count(-live.characters)
         live.take(instance, ())
         live.pending += 1
 
     def settle(self, live: CachedInstance) -> None:
-        """Note that a turn became durable."""
+        """Record that a turn became durable."""
         live.pending -= 1
         if not live.pending and live.instance.status not in LIVE:
             self.drop(live.instance.execution.instance_id)
 
     def drop(self, instance_id: str) -> None:
-        """Forget an instance: it has finished, or the store knows better."""
+        """Remove an instance: it has finished, or its row has changed."""
         live = self._cached.pop(instance_id, None)
         if live is not None:
             self._characters -= live.characters
 
     def reset(self) -> None:
-        """Forget all: the store is read anew."""
+        """Remove all: the store is read again."""
         self._cached.clear()
         self._characters = 0
 

@@ -1,4 +1,4 @@
-"""What clients can do with the task hub, apart from how they ask for it."""
+"""The operations of clients on the task hub, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class TaskHub:
         )
 
     async def rewind(self, instance_id: str, reason: str) -> None:
-        """Have a failed instance go on from before its failure.
+        """Rewind a failed instance to before its failure.
 
         Raises:
             InstanceMissing: there is no such instance.
@@ -177,7 +177,7 @@ class TaskHub:
         return count
 
     async def purge_by(self, wanted: InstanceQuery) -> int:
-        """Delete the finished instances that meet every condition; how many there were.
+        """Delete the finished instances that meet every condition; return their number.
 
         Others are served in between, so that it is not one transaction.
         """

@@ -24,7 +24,7 @@ class TimerQueue:
         return self._count
 
     def add(self, timer: Timer) -> None:
-        """Take a timer."""
+        """Add a timer."""
         self._timers.setdefault(timer.execution_id, {})[timer.event_id] = timer
         self._count += 1
         heapq.heappush(
@@ -39,7 +39,7 @@ class TimerQueue:
             heapq.heapify(self._heap)
 
     def next_due(self) -> datetime | None:
-        """When the earliest timer is due."""
+        """The due time of the earliest timer."""
         while self._heap and not self._is_live(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -1,4 +1,4 @@
-"""Keyed work: one run at a time for each key, so many at once in all, nothing ever forgotten."""
+"""Keyed work: one run at a time for each key, a bounded number in all, each request served."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
         self._stopped = False
 
     def request(self, key: K) -> None:
-        """Have the work of a key done."""
+        """Request the work of a key."""
         if self._stopped or key in self._queued:
             return
         if key in self._running:

@@ -1,4 +1,4 @@
-"""What passes between the engine and the store: messages, work, and whole turns."""
+"""Records between the engine and the store: messages, work, and turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def moment(at_us: int) -> datetime:
 
 
 Position = tuple[int, str]
-"""Where an instance stands among all, oldest first: creation time (microseconds) and id."""
+"""The position of an instance among all, oldest first: creation time (microseconds) and id."""
 
 
 def position(instance: Instance) -> Position:
@@ -56,7 +56,7 @@ class InstanceFinished(Refused):
 
 
 class Conflict(Exception):
-    """The store does not hold what a transaction builds upon; nothing was changed."""
+    """The store lacks the records that a transaction needs; nothing was changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class Rewrite:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """What a committed turn set in motion."""
+    """The effects of a committed turn."""
 
     started: list[str] = field(default_factory=list[str])
     messages: list[Message] = field(default_factory=list[Message])

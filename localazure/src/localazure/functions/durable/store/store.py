@@ -66,7 +66,7 @@ class Store:
         self._lane = Lane()
 
     def close(self) -> None:
-        """Finish what was handed in, then close. Blocks."""
+        """Finish the pending transactions, then close. Blocks."""
         self._database.close()
 
     def message(self, target: str, event: Event, execution_id: str | None = None) -> Message:
@@ -90,7 +90,7 @@ class Store:
         return self._submit(lambda db: transactions.complete_activity(db, event_id, message))
 
     async def postpone_activity(self, activity: Activity) -> bool:
-        """Have an activity go on later."""
+        """Postpone an activity."""
         return await self._submit(lambda db: transactions.postpone_activity(db, activity))
 
     def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:

@@ -64,7 +64,7 @@ def complete_activity(connection: sqlite3.Connection, event_id: int, message: Me
 
 
 def postpone_activity(connection: sqlite3.Connection, activity: Activity) -> bool:
-    """Have an activity go on later, with another input. False: it is not awaited any more."""
+    """Postpone an activity, with another input. False: it is not awaited any more."""
     changed = connection.execute(
         "UPDATE activities SET input_json = ?, not_before_us = ?"
         " WHERE execution_id = ? AND event_id = ?",
@@ -286,7 +286,7 @@ def _consume(connection: sqlite3.Connection, messages: Sequence[Message]) -> Non
 
 
 def _forget(connection: sqlite3.Connection, execution: Execution, *, whole: bool) -> None:
-    """Drop what was still under way for an execution that is over."""
+    """Delete the pending work of an execution that is over."""
     for table in ("timers", "activities"):
         connection.execute(
             f"DELETE FROM {table} WHERE execution_id = ?",  # noqa: S608 - a name from the line above

@@ -77,18 +77,18 @@ class BlobScan:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to look."""
+        """Begin to scan."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop scanning."""
         self._stopping.set()
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._task, _STOP_SECONDS)
 
     async def finish(self) -> None:
-        """Nothing is left to do: what was announced is another's work."""
+        """Nothing to do: the queue has the announced blobs."""
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ class BlobScan:
             started = loop.time()
             try:
                 await self.scan()
-            except Exception as error:  # noqa: BLE001 - whatever storage answers: it looks again
+            except Exception as error:  # noqa: BLE001 - any error of storage: it scans again
                 _LOG.warning("cannot scan the container %s: %s", self._container, error)
             # A large container takes long: it is looked through half of the time at most.
             pause_seconds = max(POLL_SECONDS, loop.time() - started)
@@ -105,7 +105,7 @@ class BlobScan:
                     await self._stopping.wait()
 
     async def scan(self) -> None:
-        """Look through the container once.
+        """Scan the container once.
 
         Raises:
             AzureError: storage did not answer.

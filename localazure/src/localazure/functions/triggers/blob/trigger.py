@@ -62,7 +62,7 @@ class BlobFunction:
     path: re.Pattern[str]
     """Matches CONTAINER/NAME."""
     is_polled: bool
-    """Whether it looks for its blobs; else Event Grid tells of them."""
+    """Whether it scans for its blobs; else Event Grid delivers their events."""
 
     @classmethod
     def of(cls, function: LoadedFunction, storage: StorageClients) -> BlobFunction:
@@ -236,7 +236,7 @@ def _message(
 def blob_data(
     one: BlobFunction, path: str, url: str, properties: BlobProperties, datum: Datum
 ) -> TriggerData:
-    """What a blob trigger hands to its function."""
+    """The data of a blob trigger for its function."""
     shown = {
         "ContentLength": properties.size,
         "ContentType": properties.content_settings.content_type,
@@ -260,7 +260,7 @@ def blob_data(
 
 
 def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:
-    """What tells this app's queue from another's: the setting, or else the app's folder."""
+    """The id in the name of this app's queue: the setting, or else from the app's folder."""
     given = settings.get("AzureFunctionsWebHost__hostid")
     if given:
         return given.lower()

@@ -1,4 +1,4 @@
-"""Between the durable engine and the functions that it runs."""
+"""Connects the durable engine with the functions that it runs."""
 
 from __future__ import annotations
 

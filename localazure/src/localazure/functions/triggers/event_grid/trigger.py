@@ -60,6 +60,6 @@ class EventGridTrigger(EventGridWebhook):
 
 
 def event_data(payload: object) -> TriggerData:
-    """What an Event Grid trigger hands to its function: one event, or an array of them."""
+    """The data of an Event Grid trigger for its function: one event, or an array of them."""
     data = cast("dict[str, Any]", payload).get("data") if isinstance(payload, dict) else None
     return TriggerData(Datum(json.dumps(payload), "json"), binding_data=lambda: {"data": data})

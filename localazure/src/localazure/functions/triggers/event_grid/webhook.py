@@ -1,4 +1,4 @@
-"""Webhooks that Event Grid delivers to: handshakes, keys, and who receives the events.
+"""Webhooks for Event Grid: handshakes, keys, and receivers of events.
 
 Events may come in Event Grid's schema or in that of CloudEvents, singly or as an array.
 
@@ -27,7 +27,7 @@ class EventGridWebhook:
     """One webhook.
 
     Args:
-        path: where it answers.
+        path: of the webhook.
         receivers: by the name that the query parameter functionName gives, in lower case.
         keys: the system key opens it.
     """

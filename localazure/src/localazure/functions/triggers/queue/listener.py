@@ -1,4 +1,4 @@
-"""Waits on a storage queue: receive, handle, delete; give back what failed, or set it aside.
+"""Listens on a storage queue: receive, handle, delete; release or set aside failed messages.
 
 A message is handled at least once. It is hidden from others while it is at work, and shown again
 when this process dies: at the latest VISIBILITY_SECONDS later, as on Azure. One that fails for
@@ -32,7 +32,7 @@ SETTLE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class Work:
-    """A message and what it says."""
+    """A message and its content."""
 
     message: ReceivedMessage
     content: str | bytes
@@ -83,7 +83,7 @@ class QueueListener:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ask for no more messages; those at work go on."""
+        """Receive no more messages; those in progress continue."""
         self._stopping.set()
         self._has_room.set()
         if self._task is not None:
@@ -111,7 +111,7 @@ class QueueListener:
         try:
             queue = await self._open_queue()
             messages = await queue.receive(self._options.batch_size, VISIBILITY_SECONDS)
-        except Exception as error:  # noqa: BLE001 - whatever answers there: a trigger never gives up
+        except Exception as error:  # noqa: BLE001 - any error: a trigger retries without end
             self._report_fault(error)
             return False
         if self._is_cut_off:

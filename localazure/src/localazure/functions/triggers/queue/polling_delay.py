@@ -1,4 +1,4 @@
-"""How long a queue is left alone after a look that found nothing: longer each time.
+"""The delay between polls of an empty queue: longer each time.
 
 Source: https://github.com/Azure/azure-webjobs-sdk (RandomizedExponentialBackoffStrategy)
 """
@@ -22,12 +22,12 @@ class PollingDelay:
         self._delay_seconds = 0.0
 
     def found(self) -> None:
-        """Begin anew: there was something."""
+        """Start again with the shortest delay, after a message."""
         self._misses = 0
         self._delay_seconds = 0.0
 
     def missed(self) -> float:
-        """Seconds until the next look, after one that found nothing."""
+        """Seconds until the next poll, after an empty one."""
         if self._delay_seconds < self._longest_seconds:
             jitter = self._chance.uniform(1 - _JITTER, 1 + _JITTER)
             more = jitter * 2 ** (self._misses - 1) if self._misses else 0

@@ -64,7 +64,7 @@ class QueueTrigger(QueueListener):
 
 
 def message_data(work: Work) -> TriggerData:
-    """What a queue trigger hands to its function."""
+    """The data of a queue trigger for its function."""
     message, content = work.message, work.content
     metadata = {
         "Id": Datum(message.id, "string"),
@@ -86,7 +86,7 @@ def message_data(work: Work) -> TriggerData:
 
 
 def by_hand(text: str) -> TriggerData:
-    """What a function is handed for a text that came from no queue."""
+    """The data for a text that did not come from a queue."""
     now = datetime.now(UTC)
     message = ReceivedMessage(
         id="by-hand",

@@ -22,7 +22,7 @@ _SCALAR_TYPES: Final = {str: "string", int: "int"}
 
 
 def one(message: ServiceBusReceivedMessage) -> TriggerData:
-    """What a function of cardinality one is handed."""
+    """The data for a function of cardinality one."""
     metadata = {
         name: Datum(value, _SCALAR_TYPES[type(value)])
         if type(value) in _SCALAR_TYPES
@@ -38,7 +38,7 @@ def one(message: ServiceBusReceivedMessage) -> TriggerData:
 
 
 def many(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
-    """What a function of cardinality many is handed: an array of each field."""
+    """The data for a function of cardinality many: an array of each field."""
     rows = [_metadata(message) for message in messages]
     metadata = {
         f"{name}Array": Datum(json.dumps([row[name] for row in rows]), "json") for name in rows[0]
@@ -104,7 +104,7 @@ def _plain(value: object) -> object:
 
 
 def by_hand(text: str) -> TriggerData:
-    """What a function is handed for a text that came from no broker."""
+    """The data for a text that did not come from a broker."""
     none = Datum("{}", "json")
     metadata = {
         "MessageId": Datum("by-hand", "string"),

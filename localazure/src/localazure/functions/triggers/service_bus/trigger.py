@@ -81,7 +81,7 @@ class ServiceBusTrigger:
 
     @property
     def entity(self) -> str:
-        """What it receives from."""
+        """The path of its queue or subscription."""
         return str(self._queue or f"{self._topic}/{self._subscription}")
 
     async def start(self) -> None:
@@ -89,7 +89,7 @@ class ServiceBusTrigger:
         self._task = asyncio.create_task(self._run(), name=f"service bus {self._function.name}")
 
     async def stop(self) -> None:
-        """Ask for no more messages; those at work go on, and are settled when they are done."""
+        """Receive no more messages; those in progress continue, and are settled at their end."""
         self._stopping.set()
         if self._task is None:
             return
@@ -108,7 +108,7 @@ class ServiceBusTrigger:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
     async def _run(self) -> None:
-        """One connection after the other; each that breaks is given up for a new one."""
+        """Connect, and connect again after each failure."""
         free = asyncio.Semaphore(self._options.max_concurrent_calls)
         delay_seconds = 0.0
         while not self._stopping.is_set():

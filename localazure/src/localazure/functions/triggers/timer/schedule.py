@@ -1,4 +1,4 @@
-"""When a timer fires, and what is remembered of it over restarts: decisions without a clock.
+"""Due times of timers, and their status across restarts: pure functions without a clock.
 
 Source: the schedule monitor of https://github.com/Azure/azure-webjobs-sdk-extensions
 """
@@ -20,7 +20,7 @@ _MINUTE: Final = timedelta(minutes=1)
 
 
 class Schedule(Protocol):
-    """Gives the occurrences of a timer."""
+    """The occurrences of a timer."""
 
     def next_after(self, moment: datetime) -> datetime:
         """The first occurrence strictly after a moment; both in UTC."""
@@ -28,7 +28,7 @@ class Schedule(Protocol):
 
     @property
     def is_sub_minute(self) -> bool:
-        """Whether it is too frequent for its status to be worth remembering."""
+        """Whether it is too frequent for its status to be stored."""
         ...
 
 
