@@ -148,7 +148,11 @@ def _was_undeliverable(evidence: Evidence, notification: str) -> bool:
 
 
 def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
-    """One model per dataset version, one alert per id."""
+    """One batch and one model per dataset version, one alert per id."""
+    started = Counter(
+        batch.dataset.version for batch in evidence.batches if batch.result.outcome == "started"
+    )
+    yield from (f"{version} was started by {n} batches" for version, n in started.items() if n > 1)
     models = Counter(model.tags["landfall.dataset-version"] for model in evidence.models)
     yield from (f"{version} has {n} models" for version, n in models.items() if n > 1)
     versions = sorted(int(model.version) for model in evidence.models)

@@ -128,7 +128,8 @@ class Cluster:
 
     def _fail(self, life: JobLife, kind: str, paths: list[str]) -> None:
         files = [{"path": path, "reason": kind} for path in paths]
-        self._leave(life, "error.json", {"type": kind, "message": kind, "files": files})
+        message = kind + " because" * 500  # some libraries are that wordy
+        self._leave(life, "error.json", {"type": kind, "message": message, "files": files})
         self._set(life, "Failed")
 
     def _leave(self, life: JobLife, file: str, document: Any) -> None:

@@ -1,0 +1,115 @@
+"""Planted mistakes, each of which some seed must find: they show that the checker can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from handlers.azure_ml import jobs, model_registry
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.durable import activity_adapter
+from handlers.messaging import retry_queue
+from handlers.triggers import reconciliation
+from orchestrations import landing, run_progress, supervising
+from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.jobs import Job, SubmitJob
+from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
+from orchestrations.contracts.models import Model, RegisterModel
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.settling import Whole
+from tests.simulation.trial import try_seed
+
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+# A mutation restores the bodies that are known when it begins: all of them.
+_FUNCTIONS = tuple(activity_adapter.functions(Clients(Settings({}))))
+
+
+def _body(name: str, body: Callable[[Clients, Any], Contract]) -> Mutation:
+    """Another body of an activity."""
+    bodies = activity_adapter._BODIES  # pyright: ignore[reportPrivateUsage]
+    return lambda: mock.patch.dict(bodies, {name: body})
+
+
+def _nothing(_clients: Clients, _request: Any) -> Done:
+    return Done()
+
+
+def _claim_for_everybody(_clients: Clients, request: ClaimDataset) -> DatasetClaim:
+    return DatasetClaim(run=request.run, batch=request.batch)
+
+
+def _submit_without_looking(clients: Clients, request: SubmitJob) -> Job:
+    job = jobs._load(clients, request, None)  # pyright: ignore[reportPrivateUsage]
+    with jobs.refused_as_job_rejected("submit"):
+        submitted: Any = clients.ml.jobs.create_or_update(job)
+    return jobs._describe(clients, submitted)  # pyright: ignore[reportPrivateUsage]
+
+
+def _register_the_next_version(clients: Clients, request: RegisterModel) -> Model:
+    name = request.pipeline.model.name
+    registered = model_registry._list_all(clients, name)  # pyright: ignore[reportPrivateUsage]
+    version = str(len(registered) + 1)
+    model = model_registry._register(clients, request, {}, version)  # pyright: ignore[reportPrivateUsage]
+    return model_registry._reference(model)  # pyright: ignore[reportPrivateUsage]
+
+
+def _as_it_is(status: RunStatus) -> RunStatus:
+    return status
+
+
+async def _never(*_: Any, **__: Any) -> None:
+    """A trigger that takes its message and does nothing."""
+
+
+def _reconciler_without(step: str) -> Mutation:
+    return lambda: mock.patch.object(
+        reconciliation._Reconciler,  # pyright: ignore[reportPrivateUsage]
+        step,
+        _never,
+    )
+
+
+MUTATIONS: Mapping[str, Mutation] = {
+    "a claim is everybody's": _body("claim_dataset", _claim_for_everybody),
+    "a job is not adopted by its name": _body("submit_job", _submit_without_looking),
+    "a model is not adopted by its dataset": _body("register_model", _register_the_next_version),
+    "a job is not cancelled": _body("cancel_job", _nothing),
+    "nothing is dead-lettered": _body("dead_letter", _nothing),
+    "notifications are not published": _body("publish_notification", _nothing),
+    "no deadline holds": lambda: mock.patch.object(
+        supervising, "check_deadline", return_value=None
+    ),
+    "every listing is whole": lambda: mock.patch.object(
+        landing, "by_listing", return_value=Whole()
+    ),
+    "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
+    "retries are not started": lambda: mock.patch.object(retry_queue, "start_attempt", _never),
+    "zones are not reconciled": _reconciler_without("check_zone"),
+    "claims are not reconciled": _reconciler_without("check_claims"),
+    "broken runs are not reconciled": _reconciler_without("check_runs"),
+    "the outbox is not flushed": _reconciler_without("flush_outbox"),
+    "events are not given back": lambda: mock.patch.object(
+        reconciliation, "give_back", return_value=0
+    ),
+}
+"""Name → what plants it while its block lasts."""
+
+
+def _find(name: str, seeds: range) -> None:
+    for seed in seeds:
+        with MUTATIONS[name]():
+            trial = try_seed(seed)
+        if trial.problems:
+            print(f"{name}: seed {seed} by {sorted(trial.invariants)}")  # noqa: T201 - its purpose
+            return
+    print(f"{name}: not found by {seeds}")  # noqa: T201 - likewise
+
+
+if __name__ == "__main__":
+    for mutation in MUTATIONS:
+        _find(mutation, range(1, 61))
