@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
+from orchestrations.names import alert_id, landing_instance
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import JobLife
 from tests.simulation.scheduler import START
-from tests.simulation.story import DAY, CallFault, LoseEvent, Outage, TerminateRun
-from tests.simulation.world import CALL_LIMIT, World
+from tests.simulation.story import DAY, CallFault, LoseEvent, Outage, Terminate
+from tests.simulation.world import CALL_LIMIT, Snapshot, World
 
 Invariant = Callable[[Evidence], Iterator[str]]
 
@@ -75,7 +76,7 @@ def custom_status_is_small(evidence: Evidence) -> Iterator[str]:
 
 def instances_break_for_a_reason(evidence: Evidence) -> Iterator[str]:
     """An instance fails because a service was out for longer than its retries, or by people."""
-    terminations = any(isinstance(item, TerminateRun) for item in evidence.world.story.items)
+    terminations = any(isinstance(item, Terminate) for item in evidence.world.story.items)
     for instance in evidence.world.hub.instances.values():
         if instance.status is Status.TERMINATED and not terminations:
             yield f"{instance.id} was terminated by nobody"
@@ -211,7 +212,6 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
     """What lay still for long was frozen, or operators were alerted that its marker is missing."""
     world = evidence.world
     recorded = {batch.dataset.version for batch in evidence.batches}
-    overdue = any(each.message_id.startswith("landing-overdue:") for each in evidence.alerts)
     end = world.scheduler.time()
     loses_events = any(isinstance(item, LoseEvent) for item in world.story.items)
     for number, snapshot in enumerate(world.zone):
@@ -225,18 +225,21 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
             blobs = batches[partition]
             if evidence.versions(blobs) & recorded:
                 continue
-            marker = world.pipeline.source.marker
-            if marker is not None:
-                there = snapshot.blobs.get(world.pipeline.source.prefix + marker)
-                newest = max(blob.last_modified for blob in blobs)
-                if there is None or there.last_modified < newest:
-                    if not overdue:
-                        yield f"the marker is missing since {snapshot.at:.0f} s, without an alert"
-                    continue
+            if world.pipeline.source.marker is not None and _is_overdue(evidence, snapshot):
+                continue
             yield (
                 f"what {partition or 'the zone'} held from {snapshot.at:.0f} s to "
                 f"{following:.0f} s was never frozen: {[blob.name for blob in blobs]}"
             )
+
+
+def _is_overdue(evidence: Evidence, snapshot: Snapshot) -> bool:
+    """Whether operators were alerted that a newer marker than this one is missing."""
+    source = evidence.world.pipeline.source
+    marker = snapshot.blobs.get(source.prefix + (source.marker or ""))
+    since = "first" if marker is None else marker.last_modified.isoformat()
+    alert = alert_id("landing-overdue", landing_instance(evidence.world.pipeline.name), since)
+    return any(each.message_id == alert for each in evidence.alerts)
 
 
 def every_event_is_decided(evidence: Evidence) -> Iterator[str]:

@@ -31,7 +31,7 @@ from tests.simulation.story import (
     SecondCopy,
     Service,
     Story,
-    TerminateRun,
+    Terminate,
     Upload,
     Zone,
 )
@@ -53,7 +53,8 @@ def draw(seed: int) -> Story:
     chance = random.Random(seed)
     zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2))[0]
     acts = list(_uploads(chance, zone))
-    items = [*acts, *_people(chance), *_jobs(chance)]
+    moments = [item.at for item in acts if isinstance(item, Upload)]
+    items = [*acts, *_people(chance, moments), *_jobs(chance)]
     # A third of all weeks are calm, and the others are wild in different ways.
     if chance.random() < 0.67:
         items += _event_faults(chance, changes=len(acts))
@@ -101,9 +102,12 @@ def _uploads(chance: random.Random, zone: Zone) -> Iterator[Item]:
             return
 
 
-def _people(chance: random.Random) -> Iterator[Item]:
+def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
     def moment() -> float:
-        return round(chance.uniform(0, LAST_UPLOAD), 3)
+        if chance.random() < 0.3:
+            return round(chance.uniform(0, LAST_UPLOAD), 3)
+        # While something comes of an upload: it settles for five minutes.
+        return round(chance.choice(uploads) + 300.0 + chance.choice([2.0, 10.0, 100.0, 900.0]), 3)
 
     if chance.random() < 0.3:
         key = f"request-{chance.randint(1, 2)}"
@@ -112,7 +116,7 @@ def _people(chance: random.Random) -> Iterator[Item]:
     for _ in range(chance.choices([0, 1, 4], weights=(6, 2, 2))[0]):
         yield CancelRun(at=moment())
     for _ in range(chance.choices([0, 1, 4], weights=(8, 1, 1))[0]):
-        yield TerminateRun(at=moment())
+        yield Terminate(at=moment(), orchestrator=chance.choice(["retraining", "landing"]))
     for _ in range(chance.choices([0, 1, 2], weights=(6, 3, 1))[0]):
         yield Redrive(at=moment())
     for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):

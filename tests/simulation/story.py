@@ -77,10 +77,11 @@ class CancelRun(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TerminateRun(Item):
-    """Somebody terminates the newest run's instance over the durable API, if it goes on."""
+class Terminate(Item):
+    """Somebody terminates the newest run or landing over the durable API, if it goes on."""
 
     at: float
+    orchestrator: Literal["retraining", "landing"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ from tests.simulation.story import (
     Release,
     RequestRun,
     Story,
-    TerminateRun,
+    Terminate,
     Upload,
 )
 from tests.simulation.task_hub import ExecutionMode, HubInstance, TaskHub
@@ -175,8 +175,8 @@ class World:
                 return functools.partial(self._ask, functools.partial(self._request_run, item.key))
             case CancelRun():
                 return functools.partial(self._ask, self._cancel_run)
-            case TerminateRun():
-                return self._terminate_run
+            case Terminate():
+                return functools.partial(self._terminate, item.orchestrator)
             case Redrive():
                 return functools.partial(self._ask, self._redrive)
             case Release():
@@ -217,24 +217,24 @@ class World:
         )
         assert answer.status == 202, answer
 
-    def _newest_run(self) -> HubInstance | None:
-        runs = [
+    def _newest(self, orchestrator: str) -> HubInstance | None:
+        live = [
             each
             for each in self.hub.instances.values()
-            if each.execution.name == retraining.__name__ and each.is_live
+            if each.execution.name == orchestrator and each.is_live
         ]
-        return max(runs, key=lambda each: each.created_at, default=None)
+        return max(live, key=lambda each: each.created_at, default=None)
 
     async def _cancel_run(self) -> None:
-        run = self._newest_run()
+        run = self._newest(retraining.__name__)
         if run is not None:
             body = b'{"by": "ada", "reason": "a wrong upload"}'
             await http_api.cancel_run(self.host.clients, self.host.starter, run=run.id, body=body)
 
-    def _terminate_run(self) -> None:
-        run = self._newest_run()
-        if run is not None:
-            self.hub.terminate(run.id, "somebody wanted it so")
+    def _terminate(self, orchestrator: str) -> None:
+        instance = self._newest(orchestrator)
+        if instance is not None:
+            self.hub.terminate(instance.id, "somebody wanted it so")
 
     async def _redrive(self) -> None:
         answer = await http_api.redrive(
