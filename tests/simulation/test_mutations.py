@@ -1,25 +1,96 @@
-"""The checker can fail: some seed finds each mistake that is planted."""
+"""The checker can fail: each mistake that is planted is found, by a story of a few items."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.trial import try_seed
+from tests.simulation.story import (
+    DAY,
+    HOUR,
+    CancelRun,
+    Item,
+    JobEnd,
+    JobFate,
+    LoseEvent,
+    Outage,
+    SecondCopy,
+    Story,
+    Terminate,
+    Upload,
+)
+from tests.simulation.trial import try_story
 
-# The first seed that finds it, by `python -m tests.simulation.mutations`, and how.
-FOUND_BY = {
-    "a claim is everybody's": (1, "no_effect_happens_twice"),
+UPLOADED_AT = 1_000.0
+UPLOAD = Upload(at=UPLOADED_AT, path="1.png", content="one")
+
+
+def first_job(end: JobEnd) -> JobFate:
+    return JobFate(number=1, end=end)
+
+
+# Mutation → the invariant that finds it, and what happens.
+FOUND: dict[str, tuple[str, list[Item]]] = {
+    "a claim is everybody's": (
+        "no_effect_happens_twice",
+        [UPLOAD, Upload(at=DAY, path="1.png", content="one")],
+    ),
+    "a job is not adopted by its name": (
+        "no_job_goes_on_alone",
+        [UPLOAD, *(SecondCopy(number=number, delay=0.0) for number in range(1, 20))],
+    ),
+    "a model is not adopted by its dataset": (
+        "no_effect_happens_twice",
+        [UPLOAD, *(SecondCopy(number=number, delay=30.0) for number in range(1, 40))],
+    ),
+    "a job is not cancelled": ("nothing_waits_for_ever", [UPLOAD, first_job("never ends")]),
+    "nothing is dead-lettered": (
+        "every_run_ends_in_one_state",
+        [UPLOAD, first_job("leaves a null metric")],
+    ),
+    "notifications are not published": ("every_end_is_notified_once", [UPLOAD]),
+    "no deadline holds": (
+        "jobs_are_ended_within_their_limits",
+        [UPLOAD, first_job("never starts"), CancelRun(at=UPLOADED_AT + 6 * HOUR)],
+    ),
+    "every listing is whole": (
+        "what_is_trained_on_was_whole",
+        [UPLOAD, Upload(at=UPLOADED_AT + 290, path="2.png", content="two"), LoseEvent(number=2)],
+    ),
+    "long texts are not cut": ("custom_status_is_small", [UPLOAD, first_job("fails")]),
+    "retries are not started": (
+        "every_run_ends_in_one_state",
+        [UPLOAD, first_job("loses a node")],
+    ),
+    "zones are not reconciled": (
+        "every_whole_batch_is_accounted_for",
+        [UPLOAD, LoseEvent(number=1)],
+    ),
+    "broken runs are not reconciled": (
+        "every_end_is_notified_once",
+        [UPLOAD, Terminate(at=UPLOADED_AT + 340, orchestrator="retraining")],
+    ),
+    "the outbox is not flushed": (
+        "nothing_waits_for_ever",
+        [UPLOAD, Outage(service="service_bus", at=UPLOADED_AT + 200, seconds=2 * HOUR)],
+    ),
+    "events are not given back": (
+        "every_event_is_decided",
+        [UPLOAD, Outage(service="blobs", at=UPLOADED_AT - 100, seconds=2 * HOUR)],
+    ),
 }
 
 
-def test_every_mutation_is_found() -> None:
-    assert FOUND_BY.keys() == MUTATIONS.keys()
+def test_every_mutation_is_tried() -> None:
+    assert FOUND.keys() == MUTATIONS.keys()
 
 
-@pytest.mark.parametrize("name", FOUND_BY)
-def test_a_seed_finds_it(name: str) -> None:
-    seed, invariant = FOUND_BY[name]
+@pytest.mark.parametrize("name", FOUND)
+def test_a_planted_mistake_is_found(name: str) -> None:
+    invariant, items = FOUND[name]
+    story = Story(seed=1, zone="quiet", reconcile_every=8 * HOUR, items=tuple(items))
+    sound = try_story(story)
+    assert not sound.problems, str(sound)
     with MUTATIONS[name]():
-        trial = try_seed(seed)
-    assert invariant in trial.invariants, str(trial)
+        mutant = try_story(story)
+    assert invariant in mutant.invariants, str(mutant)
