@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import List  # noqa: UP035 - see on_blob_events
+from typing import List  # noqa: UP035 - see event_triggers
 
 import azure.durable_functions as df
 import azure.functions as func
@@ -21,9 +22,10 @@ from handlers.durable.activity_adapter import functions as activity_functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
 from handlers.triggers import http_api
-from handlers.triggers.blob_created import handle_blob_event, handle_queued_blob_events
+from handlers.triggers.blob_created import handle_blob_events
+from handlers.triggers.event_envelope import Delivered
 from handlers.triggers.explain import explain_blob
-from handlers.triggers.job_state_changed import handle_job_event, handle_queued_job_events
+from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.reconciliation import reconcile as reconcile_all
 from handlers.triggers.release import release_batch
 from orchestrations.freezing import freezing
@@ -35,6 +37,8 @@ settings = Settings(os.environ)
 clients = Clients(settings)
 # Read at once: a deployment with a broken pipeline file must not come up.
 pipelines = load_pipelines(settings.pipelines_folder, records_container=settings.records_container)
+HandleEvents = Callable[[Sequence[Delivered], df.DurableOrchestrationClient], Awaitable[None]]
+
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
 for orchestrator in (landing, freezing, retraining):
@@ -44,52 +48,57 @@ for function in activity_functions(clients):
     app.activity_trigger(input_name="request_document")(function)
 
 
-@app.service_bus_queue_trigger(
-    arg_name="messages",
-    queue_name="blob-events",
-    connection="ServiceBus",
-    cardinality=func.Cardinality.MANY,
-)
-@app.durable_client_input(client_name="starter")
+def event_triggers(queue: str, *, direct: str) -> Callable[[HandleEvents], HandleEvents]:
+    """Register a function for the events of a system topic, under two triggers.
+
+    Args:
+        queue: Event Grid delivers to it; the function is called with many events at a time.
+        direct: name of the trigger that Event Grid calls itself, with one event: for a small
+            deployment whose function app is public.
+    """
+
+    def register(handle: HandleEvents) -> HandleEvents:
+        async def from_queue(
+            messages: List[func.ServiceBusMessage],  # noqa: UP006 - the worker refuses list[…]
+            starter: df.DurableOrchestrationClient,
+        ) -> None:
+            await handle(messages, starter)
+
+        async def from_event_grid(
+            event: func.EventGridEvent, starter: df.DurableOrchestrationClient
+        ) -> None:
+            await handle([event], starter)
+
+        from_queue.__name__, from_event_grid.__name__ = handle.__name__, direct
+        with_client = app.durable_client_input(client_name="starter")
+        app.event_grid_trigger(arg_name="event")(with_client(from_event_grid))
+        app.service_bus_queue_trigger(
+            arg_name="messages",
+            queue_name=queue,
+            connection="ServiceBus",
+            cardinality=func.Cardinality.MANY,
+        )(with_client(from_queue))
+        return handle
+
+    return register
+
+
+@event_triggers("blob-events", direct="on_blob_event")
 async def on_blob_events(
-    messages: List[func.ServiceBusMessage],  # noqa: UP006 - the worker refuses list[…]
-    starter: df.DurableOrchestrationClient,
+    events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
-    """Data landed: have a landing under way. Event Grid delivers to the queue."""
+    """Data landed: have a landing under way."""
     now = datetime.now(UTC)
-    decisions = await handle_queued_blob_events(clients, pipelines, starter, messages, now=now)
-    logger.info("%d blob events: %s", len(messages), dict(decisions))
+    decisions = await handle_blob_events(clients, pipelines, starter, events, now=now)
+    logger.info("%d blob events: %s", len(events), dict(decisions))
 
 
-@app.event_grid_trigger(arg_name="event")
-@app.durable_client_input(client_name="starter")
-async def on_blob_event(event: func.EventGridEvent, starter: df.DurableOrchestrationClient) -> None:
-    """The same without the queue: a second door, for a small deployment that is public."""
-    now = datetime.now(UTC)
-    decisions = await handle_blob_event(clients, pipelines, starter, event, now=now)
-    logger.info("%s: %s", event.subject, dict(decisions))
-
-
-@app.service_bus_queue_trigger(
-    arg_name="messages",
-    queue_name="job-events",
-    connection="ServiceBus",
-    cardinality=func.Cardinality.MANY,
-)
-@app.durable_client_input(client_name="starter")
+@event_triggers("job-events", direct="on_job_event")
 async def on_job_events(
-    messages: List[func.ServiceBusMessage],  # noqa: UP006 - the worker refuses list[…]
-    starter: df.DurableOrchestrationClient,
+    events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
     """Jobs of Azure ML changed their states: wake the runs that wait for them."""
-    await handle_queued_job_events(clients, starter, messages)
-
-
-@app.event_grid_trigger(arg_name="event")
-@app.durable_client_input(client_name="starter")
-async def on_job_event(event: func.EventGridEvent, starter: df.DurableOrchestrationClient) -> None:
-    """The same without the queue."""
-    await handle_job_event(clients, starter, event, now=datetime.now(UTC))
+    await handle_job_events(clients, starter, events, now=datetime.now(UTC))
 
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="retries", connection="ServiceBus")

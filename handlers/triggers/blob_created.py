@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient
-from azure.functions import EventGridEvent, ServiceBusMessage
 from pydantic import ValidationError
 
 from handlers.configuration.clients import Clients
@@ -23,7 +22,7 @@ from handlers.landing_zone.directory_stubs import is_stub_name
 from handlers.landing_zone.event_log import UNREADABLE, Decision, Entry
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
-from handlers.triggers.event_envelope import EventEnvelope, from_message, from_trigger
+from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
 from handlers.triggers.rejected_events import RejectedEvent, count_rejected
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
@@ -48,35 +47,29 @@ class Zone:
     partition: str | None
 
 
-async def handle_queued_blob_events(
+async def handle_blob_events(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
-    messages: Sequence[ServiceBusMessage],
+    events: Sequence[Delivered],
     *,
     now: datetime,
 ) -> Decisions:
-    """The door of the queue `blob-events`: a message is one event, of either schema."""
+    """Decide on the events that a trigger was called with; how many were decided in which way.
+
+    Args:
+        clients: for the records.
+        pipelines: by name.
+        starter: the durable client.
+        events: messages of the queue `blob-events`, or what Event Grid itself delivers.
+        now: in UTC.
+    """
     intake = _Intake(clients, pipelines, now)
-    for message in messages:
+    for event in events:
         try:
-            intake.take(from_message(message.get_body()))
+            intake.take(parse_event(event, now=now))
         except InvalidEvent as error:
-            intake.reject(str(message.message_id), "", error)
-    return await intake.finish(starter)
-
-
-async def handle_blob_event(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    starter: DurableOrchestrationClient,
-    event: EventGridEvent,
-    *,
-    now: datetime,
-) -> Decisions:
-    """The door of the Event Grid trigger, for deployments without the queue."""
-    intake = _Intake(clients, pipelines, now)
-    intake.take(from_trigger(event, now=now))
+            intake.reject(delivery_id(event), "", error)
     return await intake.finish(starter)
 
 

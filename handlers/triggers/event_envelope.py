@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from azure.functions import EventGridEvent
+from azure.functions import EventGridEvent, ServiceBusMessage
 
 from orchestrations.errors import InvalidEvent
+
+Delivered = EventGridEvent | ServiceBusMessage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,26 @@ class EventEnvelope:
     time: datetime
     """UTC."""
     data: object
+
+
+def parse_event(event: Delivered, *, now: datetime) -> EventEnvelope:
+    """The event that a trigger was called with.
+
+    Args:
+        event: of the Event Grid trigger, or a message that holds one.
+        now: stands in for a time that the Event Grid trigger does not have; UTC.
+
+    Raises:
+        InvalidEvent: the message holds none.
+    """
+    if isinstance(event, EventGridEvent):
+        return from_trigger(event, now=now)
+    return from_message(event.get_body())
+
+
+def delivery_id(event: Delivered) -> str:
+    """The id of an event, or of the message that brings it."""
+    return event.id if isinstance(event, EventGridEvent) else str(event.message_id)
 
 
 def from_trigger(event: EventGridEvent, *, now: datetime) -> EventEnvelope:

@@ -7,40 +7,40 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
-from azure.functions import EventGridEvent, ServiceBusMessage
 
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
-from handlers.triggers.event_envelope import EventEnvelope, from_message, from_trigger
+from handlers.triggers.event_envelope import Delivered, EventEnvelope, parse_event
 from handlers.triggers.job_events import check_workspace, parse_job_event
 from orchestrations.errors import InvalidEvent
 
 logger = logging.getLogger(__name__)
 
 
-async def handle_queued_job_events(
-    clients: Clients, starter: DurableOrchestrationClient, messages: Sequence[ServiceBusMessage]
+async def handle_job_events(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    events: Sequence[Delivered],
+    *,
+    now: datetime,
 ) -> int:
-    """The door of the queue `job-events`: a message is one event; how many runs were woken."""
+    """Wake the runs that events are about; how many were woken.
+
+    An event that cannot be understood is logged and ignored: the run's next poll finds its job.
+
+    Args:
+        clients: for the settings that name the workspace.
+        starter: the durable client.
+        events: messages of the queue `job-events`, or what Event Grid itself delivers.
+        now: in UTC.
+    """
     runs: set[str] = set()
-    for message in messages:
+    for event in events:
         try:
-            runs.add(parse(clients, from_message(message.get_body())))
+            runs.add(parse(clients, parse_event(event, now=now)))
         except InvalidEvent as error:
-            _log_ignored(error)
+            logger.warning("event of Azure ML ignored: %s", error)
     return sum([await _wake(starter, run) for run in sorted(runs)])
-
-
-async def handle_job_event(
-    clients: Clients, starter: DurableOrchestrationClient, event: EventGridEvent, *, now: datetime
-) -> bool:
-    """The door of the Event Grid trigger; whether there was a run to wake."""
-    try:
-        run = parse(clients, from_trigger(event, now=now))
-    except InvalidEvent as error:
-        _log_ignored(error)
-        return False
-    return await _wake(starter, run)
 
 
 def parse(clients: Clients, event: EventEnvelope) -> str:
@@ -68,8 +68,3 @@ async def _wake(starter: DurableOrchestrationClient, run: str) -> bool:
     An event that is lost costs the time until the run's next poll.
     """
     return is_live(await starter.get_status(run)) and await wake_up(starter, run)
-
-
-def _log_ignored(error: InvalidEvent) -> None:
-    # To deliver it again could not help; the run's next poll finds its job.
-    logger.warning("event of Azure ML ignored: %s", error)

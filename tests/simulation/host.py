@@ -16,8 +16,8 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import ActivityFault, Function, functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
-from handlers.triggers.blob_created import handle_queued_blob_events
-from handlers.triggers.job_state_changed import handle_queued_job_events
+from handlers.triggers.blob_created import handle_blob_events
+from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.reconciliation import reconcile
 from orchestrations.errors import LandfallError
 from orchestrations.pipeline import Pipeline
@@ -193,13 +193,13 @@ class Host:
 
     async def _on_blob_events(self, messages: list[Message]) -> None:
         events: Any = messages
-        await handle_queued_blob_events(
+        await handle_blob_events(
             self.clients, self.pipelines, self.starter, events, now=self._scheduler.now
         )
 
     async def _on_job_events(self, messages: list[Message]) -> None:
         events: Any = messages
-        await handle_queued_job_events(self.clients, self.starter, events)
+        await handle_job_events(self.clients, self.starter, events, now=self._scheduler.now)
 
     async def _on_retry(self, messages: list[Message]) -> None:
         await handle_retry(self.clients, self.starter, messages[0].get_body())

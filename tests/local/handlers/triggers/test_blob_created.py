@@ -17,8 +17,7 @@ from handlers.landing_zone.newest_events import advance_newest_event, read_zone_
 from handlers.triggers import blob_created
 from handlers.triggers.blob_created import (
     Decisions,
-    handle_blob_event,
-    handle_queued_blob_events,
+    handle_blob_events,
 )
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, ReadZoneActivity
 from orchestrations.names import landing_instance
@@ -33,7 +32,7 @@ async def handle(zone: Zone, hub: TaskHub, event: EventGridEvent) -> str:
     """Through the Event Grid trigger; what was decided on the one event."""
     starter: Any = hub
     pipelines = {zone.pipeline.name: zone.pipeline}
-    decisions = await handle_blob_event(zone.clients, pipelines, starter, event, now=NOW)
+    decisions = await handle_blob_events(zone.clients, pipelines, starter, [event], now=NOW)
     ((decision, count),) = decisions.items()
     assert count == 1
     return decision
@@ -43,7 +42,7 @@ async def handle_queued(zone: Zone, hub: TaskHub, *messages: ServiceBusMessage) 
     """Through the queue."""
     starter: Any = hub
     pipelines = {zone.pipeline.name: zone.pipeline}
-    return await handle_queued_blob_events(zone.clients, pipelines, starter, messages, now=NOW)
+    return await handle_blob_events(zone.clients, pipelines, starter, messages, now=NOW)
 
 
 def kept(zone: Zone, path: str) -> list[Entry]:

@@ -9,7 +9,7 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
 from handlers.landing_zone.held_batches import hold_batch
-from handlers.triggers.blob_created import handle_blob_event
+from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.explain import explain_blob
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
 from orchestrations.contracts.landing import HoldBatch
@@ -30,7 +30,7 @@ async def deliver(zone: Zone, path: str, etag: str, **changes: Any) -> None:
     starter: Any = TaskHub()
     pipelines = {zone.pipeline.name: zone.pipeline}
     event = zone.event(path, etag, **changes)
-    await handle_blob_event(zone.clients, pipelines, starter, event, now=datetime.now(UTC))
+    await handle_blob_events(zone.clients, pipelines, starter, [event], now=datetime.now(UTC))
 
 
 async def ask(zone: Zone, address: str) -> Answer:

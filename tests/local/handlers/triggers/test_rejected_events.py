@@ -10,7 +10,7 @@ import pytest
 
 from handlers.landing_zone import event_log
 from handlers.landing_zone.event_log import UNREADABLE
-from handlers.triggers.blob_created import handle_queued_blob_events
+from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.reconciliation import reconcile
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.local.handlers.zone_on_storage import queued
@@ -38,7 +38,7 @@ def an_event(number: int, account: str, kind: str = "Microsoft.Storage.BlobCreat
 async def handle(world: World, *bodies: str, at: datetime = NOW) -> None:
     starter: Any = TaskHub()
     messages = [queued(body) for body in bodies]
-    decisions = await handle_queued_blob_events(world.clients, {}, starter, messages, now=at)
+    decisions = await handle_blob_events(world.clients, {}, starter, messages, now=at)
     assert decisions == {"rejected": len(bodies)}
 
 

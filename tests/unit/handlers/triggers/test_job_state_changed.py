@@ -8,7 +8,7 @@ from azure.functions import EventGridEvent
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.triggers.job_state_changed import handle_job_event
+from handlers.triggers.job_state_changed import handle_job_events
 from orchestrations.errors import InvalidSetting
 from tests.unit.handlers.durable_fake import TaskHub
 
@@ -39,7 +39,7 @@ async def handle(
 ) -> bool:
     starter: Any = hub
     clients = Clients(Settings(SETTINGS if settings is None else settings))
-    return await handle_job_event(clients, starter, event, now=datetime.now(UTC))
+    return await handle_job_events(clients, starter, [event], now=datetime.now(UTC)) == 1
 
 
 @pytest.fixture
