@@ -16,7 +16,7 @@ class LandfallError(Exception):
 
 
 class PermanentError(LandfallError):
-    """Trying again cannot help; somebody has to mend the cause first."""
+    """Trying again cannot help; people have to remove the cause first."""
 
 
 class TransientError(LandfallError):
@@ -36,7 +36,7 @@ class InvalidEvent(PermanentError):
 
 
 class InvalidRequest(PermanentError):
-    """A caller's request that cannot be understood; the message says how to mend it."""
+    """A caller's request that cannot be understood; the message says how to correct it."""
 
 
 class InvalidPipeline(PermanentError):
@@ -101,7 +101,7 @@ _BY_NAME = {
 
 
 def from_name(name: str, message: str, *, otherwise: type[LandfallError]) -> LandfallError:
-    """The error that a tagged outcome or a trainer's error.json speaks of, by its type's name."""
+    """The error of a tagged outcome or a trainer's error.json, by its type's name."""
     return _BY_NAME.get(name, otherwise)(message)
 
 

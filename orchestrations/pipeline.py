@@ -48,7 +48,7 @@ class Source(Section):
     include: list[str] = ["*"]
     """Shell patterns on the path below the prefix; a blob that matches none is filtered."""
     marker: str | None = None
-    """Name of a blob that says "the batch is whole", such as `_SUCCESS`. It lies below the prefix,
+    """Name of the blob that marks a batch as whole, such as `_SUCCESS`. It lies below the prefix,
     or, where each partition is a batch, directly in each partition."""
     manifest: str | None = None
     """Name of a blob that lists the files of a batch, written by the uploader after all of them.
@@ -221,7 +221,7 @@ class Webhook(Section):
 
 
 class Notifications(Section):
-    """Who is told. Each channel is delivered on its own, at least once."""
+    """The channels of notifications. Each is delivered on its own, at least once."""
 
     event_grid: bool = True
     service_bus: bool = True

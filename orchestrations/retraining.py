@@ -135,8 +135,8 @@ def _find_capacity(run: RunProgress) -> Step[Capacity]:
 
 
 def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
-    # A cancellation that was requested before the run saw the job's end holds: what somebody has
-    # cancelled is not registered.
+    # A cancellation that was requested before the run saw the job's end holds: the model of a
+    # cancelled run is not registered.
     if job.state == "cancelled" or job.cancel is not None:
         run.advance("job_cancelled", reason=_cancelled_by(job))
         return
@@ -198,7 +198,7 @@ def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[
     """Conclude a failed job: data that changed is no failure.
 
     Raises:
-        LandfallError: what the trainer says went wrong, or else what Azure ML says.
+        LandfallError: the trainer's error, or else that of Azure ML.
     """
     failure = results.failure
     if failure is not None and failure.type == DataChanged.__name__:
@@ -208,8 +208,8 @@ def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[
     with contextlib.suppress(LandfallError):
         run.diagnosis = yield from call(run.context, DiagnoseJob(job=job.name))
     if failure is None:
-        said = run.diagnosis.message if run.diagnosis else None
-        raise JobFailed(said or f"job {job.name} failed and left no error.json")
+        message = run.diagnosis.message if run.diagnosis else None
+        raise JobFailed(message or f"job {job.name} failed and left no error.json")
     if results.bad_files:
         yield from call(
             run.context,
@@ -226,7 +226,7 @@ def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[
 
 def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     """Decide what follows a failure; False when the wait for the job's end continues as new."""
-    # A permanent error of the submission means that there is no job, or somebody else's.
+    # A permanent error of the submission means that there is no job of this run.
     no_job = run.status.state == "submitting" and failure.permanent
     if run.status.state in ("submitting", "queued", "running") and not no_job:
         run.advance("job_to_be_ended", error=failure)

@@ -16,7 +16,7 @@ POLLS_PER_GENERATION = 50
 # An outage of Azure ML is no reason to end a training of days: so many polls in a row may fail,
 # which takes 20 minutes to an hour. (One that fails is 40 events, with its retries.)
 POLL_FAILURES_ALLOWED = 10
-# A cluster without nodes is made in well under a minute; a change by somebody else may take longer.
+# A cluster without nodes is made in well under a minute; a change by others may take longer.
 CAPACITY_POLL_SECONDS = 15.0
 CAPACITY_LIMIT_SECONDS = 1_200.0
 

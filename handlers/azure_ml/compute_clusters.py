@@ -1,4 +1,4 @@
-"""Activity `ensure_capacity`: a cluster that may grow to the nodes of one rung of the ladder.
+"""Activity `ensure_capacity`: a cluster that may grow to the nodes of one compute option.
 
 Quota is a credit limit and no capacity: a cluster that exists may still wait for nodes. For that,
 runs have a deadline on `queued`, and the next attempt starts on the next option.
@@ -109,7 +109,7 @@ def _ensure(clients: Clients, option: ComputeOption, *, requested: bool) -> None
     if failed and requested:
         _raise_provisioning_errors(cluster)
     too_small = (cluster.max_instances or 0) < option.nodes
-    # A failed cluster is put again: that mends it, or says once more why not.
+    # A failed cluster is put again: that repairs it, or gives the reason once more.
     if failed or too_small:
         cluster.max_instances = max(cluster.max_instances or 0, option.nodes)
         _put(clients, cluster)

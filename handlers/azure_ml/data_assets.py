@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def register_dataset(clients: Clients, request: RegisterDataset) -> DataAsset:
     """Register the manifest's folder as a data asset of type `mltable`.
 
-    The version is the dataset's, so whoever comes second finds the same asset and adopts it: a
-    second execution of this activity, a later attempt, another pipeline on the same data.
+    The version is the dataset's, so that the second to register it finds the same asset and adopts
+    it: a second execution of this activity, a later attempt, another pipeline on the same data.
 
     Raises:
         JobRejected: that version exists and is some other folder, or Azure ML refuses the asset.
@@ -36,7 +36,7 @@ def register_dataset(clients: Clients, request: RegisterDataset) -> DataAsset:
             with refused_as_job_rejected(f"register data asset {name}:{version}"):
                 asset = _create(clients, _describe(request, path))
         except JobRejected:
-            asset = _find(clients, name, version)  # somebody else was a moment faster
+            asset = _find(clients, name, version)  # another execution was faster
             if asset is None:
                 raise
     if not same_folder(str(asset.path), path):

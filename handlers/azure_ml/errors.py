@@ -17,7 +17,7 @@ from azure.core.exceptions import (
 from handlers.azure_ml.sdk import PACKAGE
 from orchestrations.errors import JobRejected, shorten
 
-# Not 401 and 403: a role assignment takes up to half an hour to spread, and is mended without the
+# Not 401 and 403: a role assignment takes up to half an hour to spread, and is repaired without the
 # request; not 408, 429 and 5xx: they pass.
 # https://learn.microsoft.com/azure/role-based-access-control/troubleshooting
 REFUSED_STATUSES = frozenset({400, 404, 405, 409, 412, 413, 422})
@@ -53,7 +53,7 @@ def is_refusal(error: AzureError) -> bool:
 
 
 def reason(error: AzureError) -> str:
-    """What the service said, as `code: message` where it says both."""
+    """The service's explanation, as `code: message` where it gives both."""
     if isinstance(error, HttpResponseError) and error.error and error.error.message:
         return shorten(f"{error.error.code}: {error.error.message}")
     return shorten(str(error.message or type(error).__name__))

@@ -59,7 +59,7 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
     """Submit the pipeline's `job.yml` as the run's job, or adopt it if that was done already.
 
     Raises:
-        JobRejected: `job.yml` or the job is refused, or somebody else's job has the name.
+        JobRejected: `job.yml` or the job is refused, or a job of other origin has the name.
     """
     job = _find(clients, request.run)
     if job is None:
@@ -82,7 +82,7 @@ def get_job(clients: Clients, request: GetJob) -> Job:
     """
     job = _find(clients, request.job)
     if job is None:
-        raise JobFailed(f"job {request.job} is not in the workspace: somebody deleted it")
+        raise JobFailed(f"job {request.job} is not in the workspace: it was deleted")
     return _describe(clients, job)
 
 
@@ -219,7 +219,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     if request.request.redrive is not None:
         ours[tags.REDRIVEN_FROM] = request.request.redrive.run
     if champion is not None:
-        # On the job, so that whoever adopts it judges by the champion that it was given.
+        # On the job, so that an execution that adopts it judges by the champion that it was given.
         ours[tags.CHAMPION] = champion.version
         ours[tags.CHAMPION_LEAD] = repr(champion.lead)
     job.tags = tags_of(job) | ours

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob
     from azure.ai.ml.entities import Model as AzureMLModel
 
-# Each is lost to somebody else who registers a version in the same moment.
+# Each try fails only if another registration takes the version in the same moment.
 VERSIONS_TRIED = 20
 
 
@@ -45,7 +45,7 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
 
     One dataset version registers at most one version of a model: if one with its tag is there
     (of this run before a crash, or of another attempt) that one is adopted. Versions are counted:
-    1, 2, 3; who loses a version to somebody else takes the next one.
+    1, 2, 3; a registration that finds its version taken tries the next one.
 
     Raises:
         JobRejected: the job is gone, or Azure ML refuses the model.
@@ -155,7 +155,7 @@ def _find(clients: Clients, name: str, version: str) -> AzureMLModel | None:
 def _register(
     clients: Clients, request: RegisterModel, metrics: Mapping[str, float], version: str
 ) -> AzureMLModel:
-    """Create the version; or what somebody else created a moment before, whosever it is."""
+    """Create the version, or return the one that another registration has just created."""
     name = request.pipeline.model.name
     try:
         job = clients.ml.jobs.get(request.run)

@@ -75,7 +75,7 @@ class Clients:
 
     @cached_property
     def event_grid(self) -> EventGridTopic:
-        """The custom topic that tells what happens to runs."""
+        """The custom topic for notifications of runs."""
         from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - see the module
 
         from handlers.notifications.event_grid import EventGridTopic  # noqa: PLC0415 - see the module

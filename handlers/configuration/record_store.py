@@ -56,7 +56,7 @@ def update(
     change: Callable[[Any | None], Any | None],
     metadata: Callable[[Any], Mapping[str, str]],
 ) -> None:
-    """Read a document and write it changed, unless somebody else wrote it in between: then again.
+    """Read a document and write it changed; again, if another writer changed it in between.
 
     Args:
         records: the records container.

@@ -44,7 +44,7 @@ class Settings:
         return value
 
     def decided(self, name: str) -> str:
-        """The value of a setting whose being empty says something too.
+        """The value of a setting that may be empty, but not missing.
 
         Raises:
             InvalidSetting: it is missing.

@@ -1,4 +1,4 @@
-"""Orchestration instances, as the durable client tells of them and speaks to them."""
+"""Orchestration instances: status queries and external events over the durable client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_live(status: DurableOrchestrationStatus | None) -> bool:
 
 
 def is_broken(instance: DurableOrchestrationStatus) -> bool:
-    """Whether the instance failed or was terminated, so that it could not say how it ended."""
+    """Whether the instance failed or was terminated, so that it left no final status."""
     return instance.runtime_status in BROKEN
 
 
@@ -47,7 +47,7 @@ async def wake_up(starter: DurableOrchestrationClient, instance: str) -> bool:
     """Raise `wake_up`; False when the instance has ended, be it in this very moment.
 
     Raises:
-        Exception: as the SDK raises it: the instance lives and was not told.
+        Exception: as the SDK raises it: the instance lives, and the event was not raised.
     """
     try:
         await starter.raise_event(instance, WAKE_UP)

@@ -1,4 +1,4 @@
-"""Start an orchestration that must be started only once, whoever asks and how often."""
+"""Start an orchestration that must be started only once, however often that is requested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def start_once(
         instance: a derived id.
         document: its input.
 
-    The durable extension lets a finished id be used again, so that one is looked for first. If
+    The durable extension lets a finished id be used again, so that its status is read first. If
     another caller starts it in between, the extension refuses, with an error that has no type.
     """
     if exists(await starter.get_status(instance)):

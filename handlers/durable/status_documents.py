@@ -1,4 +1,4 @@
-"""What the API tells of an orchestration instance. Pure.
+"""The documents that the API answers for orchestration instances. Pure.
 
 A run's document is its `RunStatus`, with `created_at` and `updated_at`. A landing's is
 `{"id", "pipeline", "phase", "outcome", "run", "dataset_version", "created_at", "updated_at"}`;
@@ -30,12 +30,12 @@ def broken_failure(instance: DurableOrchestrationStatus) -> Failure:
     return Failure(type=TransientError.__name__, message=shorten(f"{how}: {why}"), permanent=False)
 
 
-def told_status(instance: DurableOrchestrationStatus) -> RunStatus:
-    """The status of an instance of `retraining`, in its own last words."""
-    told = parsed(instance.custom_status)
-    if told:
-        return RunStatus.from_dict(told)
-    # Nothing was said yet: its id says which run it is, its creation since when.
+def last_status(instance: DurableOrchestrationStatus) -> RunStatus:
+    """The last custom status of an instance of `retraining`."""
+    shown = parsed(instance.custom_status)
+    if shown:
+        return RunStatus.from_dict(shown)
+    # It has no status yet: the run follows from its id, the time from its creation.
     pipeline, version, attempt = str(instance.instance_id).rsplit("-", 2)
     return RunStatus(
         id=str(instance.instance_id),
@@ -49,10 +49,10 @@ def told_status(instance: DurableOrchestrationStatus) -> RunStatus:
 
 def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
     """The status of an instance of `retraining`; a broken one counts as failed."""
-    told = told_status(instance)
-    if not is_broken(instance) or told.state in TERMINAL_RUN_STATES:
-        return told
-    return told.model_copy(
+    last = last_status(instance)
+    if not is_broken(instance) or last.state in TERMINAL_RUN_STATES:
+        return last
+    return last.model_copy(
         update={
             "state": "failed",
             "since": _utc(instance.last_updated_time),
@@ -62,14 +62,14 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
 
 
 def run_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:
-    """What the API tells of an instance of `retraining`."""
+    """The document of an instance of `retraining`."""
     return run_status(instance).to_dict() | _times(instance)
 
 
 def landing_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:
-    """What the API tells of an instance of `landing`, such as a caller's request."""
-    told, output = parsed(instance.custom_status), parsed(instance.output)
-    status = LandingStatus.from_dict(told) if told else None
+    """The document of an instance of `landing`, such as a caller's request."""
+    shown, output = parsed(instance.custom_status), parsed(instance.output)
+    status = LandingStatus.from_dict(shown) if shown else None
     completed = instance.runtime_status == OrchestrationRuntimeStatus.Completed
     result = LandingResult.from_dict(output) if completed and output else None
     phase = "ended" if completed else "failed" if is_broken(instance) else None

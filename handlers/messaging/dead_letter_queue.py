@@ -5,10 +5,10 @@ tools show. So what is rejected is sent to the queue, with both in its applicati
 then received from there and dead-lettered.
 
 What if the process dies in between? The message stays on the queue, with all that is needed to
-dead-letter it, and whoever dead-letters next, or `sweep` (reconciliation calls it), does so. What
+dead-letter it, and the next caller, or `sweep` (reconciliation calls it), does so. What
 if it is sent again? It has a derived id, and the queue detects duplicates. What if two callers do
-this at once? They may receive each other's message; as it says itself why it was rejected, it does
-not matter who dead-letters it.
+this at once? They may receive each other's message; as each message holds its own reason, either
+caller can dead-letter it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 
 Kind = Literal["run", "delivery", "message"]
-"""A `RunRequest`, a `Delivery` of a notification, or a message that nobody could read."""
+"""A `RunRequest`, a `Delivery` of a notification, or a message that could not be parsed."""
 
 # As the .NET SDK has it: Constants.MaxDeadLetterReasonLength.
 DEAD_LETTER_TEXT_LIMIT_CHARACTERS = 4_096
@@ -77,7 +77,7 @@ class Rejected:
 
 @activity
 def dead_letter(clients: Clients, request: DeadLetter) -> Done:
-    """Dead-letter a run, from where `handlers.messaging.redrive` takes it when its cause is mended.
+    """Dead-letter a run; `handlers.messaging.redrive` sends it again when its cause is removed.
 
     It may be repeated, and many may call it at once. It does not wait for Service Bus: the request
     is kept, and dead-lettered in the background or by reconciliation.
@@ -112,7 +112,7 @@ def reject(clients: Clients, rejected: Rejected) -> None:
 
 
 def reject_message(clients: Clients, body: bytes | str, failure: Failure) -> None:
-    """Dead-letter a message that nobody can read, and alert the operators.
+    """Dead-letter a message that cannot be parsed, and alert the operators.
 
     The id is derived from the content: delivered again, the message is dead-lettered only once.
     """
@@ -143,7 +143,7 @@ def _alert_rejected(clients: Clients, message_id: str, reason: str) -> None:
 
 
 def sweep(clients: Clients) -> int:
-    """Dead-letter what callers who died left on `rejected-runs`; returns how many."""
+    """Dead-letter messages that processes left on `rejected-runs` when they died; how many."""
     return _dead_letter_all(clients, until=None)
 
 
@@ -234,7 +234,7 @@ def give_back(clients: Clients, queue: str) -> int:
 
 @contextmanager
 def dead_letters(clients: Clients, queue: str) -> Generator[DeadLetters]:
-    """Go through the dead-letter queue of a queue.
+    """Read the dead-letter queue of a queue.
 
     What was not taken when the block is left can be received again at once; after an error in the
     block, or the end of the process, when its lock has expired.
@@ -246,16 +246,16 @@ def dead_letters(clients: Clients, queue: str) -> Generator[DeadLetters]:
 
 
 class DeadLetters:
-    """One walk through a dead-letter queue."""
+    """One pass through a dead-letter queue."""
 
     def __init__(self, receiver: ServiceBusReceiver) -> None:
         self._receiver = receiver
         self._held: list[ServiceBusReceivedMessage] = []
 
     def __iter__(self) -> Iterator[ServiceBusReceivedMessage]:
-        """Every message once, oldest first, until there is none or the walk's limits are met.
+        """Every message once, oldest first, until there is none or the pass reaches its limits.
 
-        The deadline is looked at before every message: what is done about one may take a second,
+        The deadline is checked before every message: to handle one may take a second,
         and the locks of a whole batch run meanwhile.
         """
         deadline = time.monotonic() + SCAN_DEADLINE_SECONDS
@@ -274,7 +274,7 @@ class DeadLetters:
                 yield letter
 
     def take(self, message: ServiceBusReceivedMessage) -> None:
-        """Remove a message for good, as what was to be done about it is done.
+        """Remove a message for good, when it has been handled.
 
         If its lock was lost meanwhile it stays, and comes again.
         """
@@ -311,7 +311,7 @@ def text_property(message: ServiceBusReceivedMessage, name: str) -> str | None:
 
 
 def body_text(message: ServiceBusReceivedMessage) -> str:
-    """The body of a message as text; what is no UTF-8 is replaced, for people to look at."""
+    """The body of a message as text; bytes that are no UTF-8 are replaced."""
     body: Any = message.body
     content = body if isinstance(body, bytes) else b"".join(body)
     return content.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Take back what was dead-lettered, after somebody mended its cause, or with changed input."""
+"""Send dead letters again, after their cause was removed, or with changed input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAXIMUM = 100
 
 @dataclass(frozen=True, kw_only=True)
 class RedriveOrder:
-    """What is to be sent again, and how."""
+    """Which dead letters are sent again, and how."""
 
     run: str | None
     """Only what belongs to this run (its id as it failed); everything when None."""
@@ -73,8 +73,8 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
     """Put what was dead-lettered back on its queue, as its next attempt.
 
     A run goes to `retries` and a notification's delivery to `notifications`, each with the attempt
-    number after the one that failed, so that the ids of runs and messages stay unique. What nobody
-    could read stays where it is, for people. For each run:
+    number after the one that failed, so that the ids of runs and messages stay unique. A message
+    that could not be parsed stays where it is, for people. For each run:
 
     1. Derive the next attempt, with the changes.
     2. Record it. The first record counts: of two redrives at once, or a later one, each sends what

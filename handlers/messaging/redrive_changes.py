@@ -24,7 +24,7 @@ RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed"]
 
 
 class RedriveRefused(PermanentError):
-    """A redrive that is not done; the message says how to mend it."""
+    """A redrive is refused; the message says how to correct the request."""
 
     def __init__(self, message: str, *, kind: RefusalKind, where: str) -> None:
         super().__init__(message)

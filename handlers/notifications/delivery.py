@@ -119,8 +119,8 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
 def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     """Try to deliver once.
 
-    A fault that may pass is answered with `Later` until the ladder ends; what somebody has to mend
-    (a setting that is missing, a receiver that must not be spoken to) is `Undeliverable` at once.
+    A fault that may pass is answered with `Later` until the delays are used up; one that people
+    have to remove (a missing setting, a receiver that is not allowed) is `Undeliverable` at once.
     """
     try:
         match delivery.channel:
@@ -154,15 +154,15 @@ def after_failed_delivery(
 
 def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     notification = delivery.notification
-    told = document(notification)
+    content = document(notification)
     event = CloudEvent(
         id=notification.id,
         source=f"/landfall/pipelines/{notification.status.pipeline}",
-        type=told["type"],
+        type=content["type"],
         subject=f"runs/{notification.status.id}",
         time=notification.at,
         datacontenttype="application/json",
-        data=told["data"],
+        data=content["data"],
     )
     try:
         clients.event_grid.publish(event)
@@ -242,7 +242,7 @@ def _disabled_record(delivery: Delivery, url: str) -> str:
 
 
 def _disable(clients: Clients, delivery: Delivery, record: str, now: datetime) -> Outcome:
-    """The operators are told first: if the process dies in between, they are told again."""
+    """The alert goes out first: if the process dies in between, it is sent again."""
     kind = "receiver-disabled"
     status = delivery.notification.status
     publish_alert(
@@ -278,7 +278,7 @@ def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -
         clients,
         alert_id=f"{delivery.id}:{kind}",
         kind=kind,
-        # A caller's URL is the caller's: nobody is called at night for it.
+        # A caller's URL is the caller's concern, and wakes no operator.
         severity="information" if delivery.channel == "callback" else "error",
         document=trouble_document(
             kind,

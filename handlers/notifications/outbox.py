@@ -1,4 +1,4 @@
-"""The outbox: what is to be sent about a run, one message a channel on the queue `notifications`.
+"""The outbox: notifications of runs, one message a channel on the queue `notifications`.
 
 A receiver that is down delays no other. Each channel gets every notification at least once, under
 one and the same id; receivers drop second copies by `webhook-id`, CloudEvents `id` or `MessageId`.

@@ -1,6 +1,6 @@
 """Where a webhook may be sent to: the guard against server-side request forgery. Pure but for DNS.
 
-A URL from a stranger must not make Landfall speak to its own network, to the metadata service that
+A URL from a caller must not make Landfall connect to its own network, to the metadata service that
 hands out its identity, or to anything else that trusts it for where it stands.
 https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
 """
@@ -23,7 +23,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 URL_LIMIT_CHARACTERS = 2_048
 DEFAULT_PORTS = {"https": 443, "http": 80}
 
-# Whatever the settings say. 168.63.129.16 is a public address, but on Azure it is the platform:
+# Not even if the settings allow them. 168.63.129.16 is a public address, and on Azure the platform:
 # https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
 NEVER = frozenset(
     {

@@ -17,7 +17,7 @@ SIGNATURE_HEADER = "webhook-signature"
 
 # https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
 # secrets of 24 to 64 bytes.
-SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix that tells what a secret is for
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix that marks a secret of webhooks
 SECRET_BYTES = range(24, 65)
 
 

@@ -45,7 +45,7 @@ class BlobEvent:
     etag: str
     """Empty where the event carries none: renames and deletions."""
     size: int
-    """Bytes; 0 where the event does not say."""
+    """Bytes; 0 where the event has no size."""
     time: datetime
     """When it happened, by the storage service's clock; UTC."""
 
@@ -59,8 +59,8 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
     """Parse and check one event.
 
     Raises:
-        InvalidEvent: it is of another type, lacks a field, or names a path that nobody uploads in
-            good faith (`..`, encoded dots, backslashes, control characters).
+        InvalidEvent: it is of another type, lacks a field, or names a path that no honest client
+            uploads (`..`, encoded dots, backslashes, control characters).
     """
     change = CHANGES.get(event.type)
     if change is None:

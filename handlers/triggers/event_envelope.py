@@ -21,7 +21,7 @@ Delivered = EventGridEvent | ServiceBusMessage
 
 @dataclass(frozen=True, kw_only=True)
 class EventEnvelope:
-    """What both schemas say of an event."""
+    """The fields that both schemas have."""
 
     id: str
     type: str

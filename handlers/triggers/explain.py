@@ -16,7 +16,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists
-from handlers.durable.status_documents import told_status
+from handlers.durable.status_documents import last_status
 from handlers.landing_zone import event_log
 from handlers.landing_zone.batch_records import frozen_at, list_batches, read_batch
 from handlers.landing_zone.dataset_claims import claimed_dataset
@@ -326,7 +326,7 @@ async def _model_of(
         status = await starter.get_status(run)
         if not exists(status):
             return None
-        model = told_status(status).model
+        model = last_status(status).model
         if model is not None:
             return {"name": model.name, "version": model.version}
     return None

@@ -145,7 +145,7 @@ def parse_start_run(
     """The idempotency key, and what is asked for.
 
     Raises:
-        Problem: 401 without a good signature (before anything else is told), 404 for an unknown
+        Problem: 401 without a good signature (before anything else is checked), 404 for an unknown
             pipeline, 400 and 413 for a request that is malformed, 503 while no secret is set.
     """
     fields = {name.lower(): value for name, value in headers.items()}
@@ -196,7 +196,7 @@ async def list_runs(
 ) -> Answer:
     """The newest `RUNS_LIMIT` runs of the last `RUNS_AGE_LIMIT`, newest first.
 
-    They are looked for in spans that go back from now, each twice as long as the one before, so
+    They are queried in spans that go back from now, each twice as long as the one before, so
     that a task hub full of old runs costs nothing as long as there are enough new ones.
 
     Args:
@@ -253,7 +253,7 @@ def _check_filters(pipeline: str | None, state: str | None) -> None:
 async def get_run(starter: DurableOrchestrationClient, *, instance: str) -> Answer:
     """One run, or what became of one request."""
     try:
-        return Answer(200, _tell(await _find(starter, instance)))
+        return Answer(200, _document(await _find(starter, instance)))
     except Problem as problem:
         return problem.to_answer()
 
@@ -263,8 +263,8 @@ async def cancel_run(
 ) -> Answer:
     """Ask a run to end its job.
 
-    The wish is put on record first: a run that misses the event, or has not submitted its job yet,
-    finds the record at its next look.
+    The request is recorded first: a run that misses the event, or has not submitted its job yet,
+    reads the record at its next poll.
     """
     try:
         asked = _parse(CancelRun, body)
@@ -273,7 +273,7 @@ async def cancel_run(
             raise _not_found(run)
         if not is_live(status):
             raise Problem(  # noqa: TRY301 - the same
-                409, "run-has-ended", f"run {run} has ended as {_tell(status)['state']}"
+                409, "run-has-ended", f"run {run} has ended as {_document(status)['state']}"
             )
     except Problem as problem:
         return problem.to_answer()
@@ -315,11 +315,11 @@ async def redrive(clients: Clients, *, body: bytes = b"", now: datetime) -> Answ
     return Answer(200, {"redriven": redriven})
 
 
-def _tell(status: DurableOrchestrationStatus) -> dict[str, Any]:
+def _document(status: DurableOrchestrationStatus) -> dict[str, Any]:
     try:
         return run_document(status) if _is_run(status) else landing_document(status)
     except ValueError as error:  # pydantic's is one
-        logger.warning("instance %s cannot be told: %s", status.instance_id, error)
+        logger.warning("instance %s has no document: %s", status.instance_id, error)
         raise Problem(
             404, "unknown-run", f"{status.instance_id!r} is nothing that this release knows"
         ) from None

@@ -1,7 +1,7 @@
 """Run events of Azure ML, parsed and checked. Pure: an event is a hint, a GET of the job decides.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-schema-machine-learning. Samples there
-write one key in several cases, so cases are not told apart; keys beyond those read are ignored.
+write one key in several cases, so keys are compared without case; unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORKSPACE = re.compile(
 
 
 def parse_job_event(*, event_id: str, event_type: str, subject: str, data: object) -> str:
-    """The run that an event speaks of: the name of its job, and the id of its instance.
+    """The run that an event is about: the name of its job, and the id of its instance.
 
     Raises:
         InvalidEvent: it is of another type, or names no run.
@@ -54,7 +54,7 @@ def parse_job_event(*, event_id: str, event_type: str, subject: str, data: objec
 def check_workspace(
     topic: str, *, event_id: str, subscription_id: str, resource_group: str, workspace: str
 ) -> None:
-    """Return when the event comes from this workspace, or does not say where it comes from.
+    """Return when the event comes from this workspace, or names no source.
 
     Args:
         topic: `topic` of an Event Grid event, `source` of a CloudEvent.

@@ -37,7 +37,7 @@ class Answer:
 
 
 class Problem(Exception):
-    """A request that is refused: the caller can mend it."""
+    """A request that is refused: the caller can correct it."""
 
     def __init__(self, status: int, kind: str, detail: str, *, where: str | None = None) -> None:
         super().__init__(detail)

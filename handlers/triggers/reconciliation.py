@@ -1,8 +1,8 @@
-"""The reconciler: what the timer `reconcile` finds and mends, so that no loss is for good.
+"""The reconciler: the timer `reconcile` finds and repairs what events and processes have lost.
 
-Each finding is mended by the very step that should have come, under the same derived name; a second
-look finds nothing to do. Events are hints, and a hint can be lost; processes die between two steps;
-people terminate instances. None of that may end in silence.
+Each finding is repaired by the very step that is missing, under the same derived name; a second
+round finds nothing to do. Events are hints, and a hint can be lost; processes die between two
+steps; people terminate instances. The operators learn of all that cannot be repaired.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from handlers.durable.instances import (
     is_live,
     wake_up,
 )
-from handlers.durable.status_documents import broken_failure, parsed, run_status, told_status
+from handlers.durable.status_documents import broken_failure, last_status, parsed, run_status
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
 from handlers.messaging.dead_letter_queue import (
     Kind,
@@ -66,7 +66,7 @@ from orchestrations.waiting import ENDED
 logger = logging.getLogger(__name__)
 Given = TypeVarTuple("Given")
 
-# A claim is kept for ever, an instance only until somebody purges it: an old claim without an
+# A claim is kept for ever, an instance only until it is purged: an old claim without an
 # instance is no sign of a loss.
 CLAIM_AGE_LIMIT = timedelta(days=1)
 # Longer than a job may run (21 days): a run that waits for one is found.
@@ -81,16 +81,16 @@ EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS)
 
 @dataclass
 class Summary:
-    """What one round found and mended, for the log."""
+    """What one round found and repaired, for the log."""
 
     landings_started: list[str] = field(default_factory=list[str])
     """Landings of zones that had more than their last batch, or were not listed for a day."""
     runs_started: list[str] = field(default_factory=list[str])
     """Runs that were claimed and never started."""
-    runs_told: list[str] = field(default_factory=list[str])
-    """Runs whose job had ended and that were told to look."""
+    runs_woken: list[str] = field(default_factory=list[str])
+    """Runs whose job had ended, and that were woken up."""
     runs_closed: list[str] = field(default_factory=list[str])
-    """Runs whose instance broke: what was left to do about them was done."""
+    """Runs whose instance failed or was terminated, and that were closed."""
     messages_sent: int = 0
     """Messages that Service Bus had not taken in time."""
     causes_alerted: list[str] = field(default_factory=list[str])
@@ -100,13 +100,13 @@ class Summary:
     events_given_back: int = 0
     """Events that Service Bus had given up on, such as in an outage of storage."""
     faults: list[str] = field(default_factory=list[str])
-    """What could not be looked at this time; the next round looks again."""
+    """Steps that failed; the next round tries again."""
     left_for_later: int = 0
-    """What there was no time for; the next round looks again."""
+    """How many steps there was no time for; the next round does them."""
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {value}" for name, value in vars(self).items() if value)
-        return told or "nothing to mend"
+        found = ", ".join(f"{name} {value}" for name, value in vars(self).items() if value)
+        return found or "nothing to repair"
 
 
 async def reconcile(
@@ -117,7 +117,7 @@ async def reconcile(
     now: datetime,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Summary:
-    """Look at everything once, and mend what is found.
+    """Check everything once, and repair what is found.
 
     1. Every claim of the last day whose run never came to be gets its run, if the landing that
        claimed it is not about to start it.
@@ -126,13 +126,13 @@ async def reconcile(
        up on, are brought there. Events that it gave up on are put back on their queues.
        Operators are alerted to the causes of rejected events.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
-       is dead-lettered, and its pipeline's channels are told. If its end was decided before, all
-       that is left is to tell of that.
-    5. Every run that waits for a job that has ended is told to look.
+       is dead-lettered, and its pipeline's channels are notified. If its end was decided before,
+       only the notification is left.
+    5. Every run that waits for a job that has ended is woken up.
 
-    One fault does not keep the rest from being looked at: it is logged and returned. No step begins
-    after `BUDGET_SECONDS`. That starves nobody: what was mended is passed over, and of the runs
-    that wait, the one that has not looked by itself for the longest time is first.
+    One fault does not keep the other steps from running: it is logged and returned. No step begins
+    after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
+    and of the runs that wait, the one that has polled longest ago is first.
 
     Args:
         clients: for storage, Service Bus and Azure ML.
@@ -213,10 +213,10 @@ class _Reconciler:
         instance = await self.starter.get_status(landing)
         if not is_live(instance):
             return False
-        told = parsed(instance.custom_status)
-        if not told:
+        shown = parsed(instance.custom_status)
+        if not shown:
             return True
-        opened_at = LandingStatus.from_dict(told).opened_at
+        opened_at = LandingStatus.from_dict(shown).opened_at
         return batch_id(landing, opened_at) == claimed.claim.batch
 
     async def check_runs(self) -> None:
@@ -235,12 +235,12 @@ class _Reconciler:
             await self.attempt(f"run {instance.instance_id}", step, instance)
 
     async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
-        run, told = str(instance.instance_id), told_status(instance)
-        if told.job is None or told.state not in ("queued", "running"):
+        run, last = str(instance.instance_id), last_status(instance)
+        if last.job is None or last.state not in ("queued", "running"):
             return
-        job = await asyncio.to_thread(get_job, self.clients, GetJob(job=told.job))
+        job = await asyncio.to_thread(get_job, self.clients, GetJob(job=last.job))
         if job.state in ENDED and await wake_up(self.starter, run):
-            self.summary.runs_told.append(run)
+            self.summary.runs_woken.append(run)
 
     async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
         run = str(instance.instance_id)
@@ -248,9 +248,9 @@ class _Reconciler:
         if await asyncio.to_thread(record_store.read, self.clients.records, record) is not None:
             return
         whole = await self.starter.get_status(run, show_input=True)
-        if told_status(instance).state in TERMINAL_RUN_STATES:
-            # It broke when nothing was left to do but to tell of it.
-            await asyncio.to_thread(self._tell_of_end, whole)
+        if last_status(instance).state in TERMINAL_RUN_STATES:
+            # It broke when only its notification was left to do.
+            await asyncio.to_thread(self._notify_end, whole)
         else:
             await asyncio.to_thread(cancel_job, self.clients, CancelJob(job=run))
             await asyncio.to_thread(self._give_up, whole)
@@ -259,10 +259,10 @@ class _Reconciler:
         await asyncio.to_thread(record_store.create, self.clients.records, record, document)
         self.summary.runs_closed.append(run)
 
-    def _tell_of_end(self, instance: DurableOrchestrationStatus) -> None:
+    def _notify_end(self, instance: DurableOrchestrationStatus) -> None:
         request = self._request_of(instance)
         if request is not None:
-            self._tell(instance, request)
+            self._notify(instance, request)
 
     def _give_up(self, instance: DurableOrchestrationStatus) -> None:
         request = self._request_of(instance)
@@ -270,17 +270,17 @@ class _Reconciler:
             return
         run, failure = run_status(instance).id, broken_failure(instance)
         dead_letter(self.clients, DeadLetter(run=run, request=request, failure=failure))
-        self._tell(instance, request)
+        self._notify(instance, request)
 
     def _request_of(self, instance: DurableOrchestrationStatus) -> RunRequest | None:
-        """What the instance was asked for; rejected, for people to look at, if that is unclear."""
+        """The request that the instance was started with; rejected if it cannot be parsed."""
         try:
             return RunInput.from_dict(parsed(instance.input_)).request
         except ValidationError:  # from a release that this one does not understand
             reject_message(self.clients, str(instance.input_), broken_failure(instance))
             return None
 
-    def _tell(self, instance: DurableOrchestrationStatus, request: RunRequest) -> None:
+    def _notify(self, instance: DurableOrchestrationStatus, request: RunRequest) -> None:
         status = run_status(instance)
         kind = notification_of(status.state)
         notification = Notification(

@@ -1,6 +1,6 @@
 """The base classes of all contracts.
 
-Each contract is frozen, refuses what it does not know, and carries the version of its schema, so
+Each contract is frozen, refuses unknown fields, and carries the version of its schema, so
 that a history written by an older release is either understood or refused by name.
 """
 

@@ -30,7 +30,7 @@ class EnsureCapacity(ActivityRequest[Capacity]):
 
 
 class CancelRequest(Contract):
-    """Somebody's request to cancel a run."""
+    """A request to cancel a run."""
 
     by: str
     reason: str
@@ -74,10 +74,10 @@ class CancelJob(ActivityRequest[Done]):
 
 
 class JobDiagnosis(Contract):
-    """Why a job failed, as far as Azure ML and its logs tell."""
+    """Why a job failed, as far as Azure ML and its logs show."""
 
     message: str | None = None
-    """What Azure ML says."""
+    """Azure ML's explanation."""
     rank: int | None = None
     exit_code: int | None = None
     log: tuple[str, ...] = ()

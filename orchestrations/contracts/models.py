@@ -29,6 +29,6 @@ class RegisterModel(ActivityRequest[Model]):
     gain: float | None = None
     """How much better than the champion it is on the same held-out data, on the gate's metric."""
     challenger: bool = False
-    """Registered for people to look at: it was not promoted, and never becomes the champion."""
+    """Registered for people to compare: it was not promoted, and never becomes the champion."""
     configuration: str | None = None
     redrive: Redrive | None = None

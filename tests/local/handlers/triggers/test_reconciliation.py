@@ -125,7 +125,7 @@ def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quiet_queues")
 async def test_a_zone_that_was_never_listed_gets_a_landing(scene: Scene) -> None:
-    assert str(await scene.reconcile()) == "nothing to mend"
+    assert str(await scene.reconcile()) == "nothing to repair"
     scene.land("1.png")
     assert (await scene.reconcile()).landings_started == [scene.landing]
     assert scene.hub.documents[scene.landing]["input"]["opened_by"] == "reconciliation"
@@ -158,7 +158,7 @@ def close_batch(
 @pytest.mark.usefixtures("quiet_queues")
 async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Scene) -> None:
     close_batch(scene, NOW)
-    assert str(await scene.reconcile()) == "nothing to mend"
+    assert str(await scene.reconcile()) == "nothing to repair"
     advance_newest_event(scene.clients, scene.pipeline.name, None, NOW - timedelta(seconds=5))
     assert (await scene.reconcile()).landings_started == []
     advance_newest_event(scene.clients, scene.pipeline.name, None, NOW + timedelta(seconds=5))
@@ -273,7 +273,7 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
     scene.add_run("Running", "running")
     scene.add_job(status)
     summary = await scene.reconcile()
-    assert summary.runs_told == [scene.run] * times
+    assert summary.runs_woken == [scene.run] * times
     assert scene.hub.raised == [(scene.run, "wake_up")] * times
     assert summary.faults == []
 
@@ -297,7 +297,7 @@ async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) ->
         scene.add_run("Running", "registering", run=f"aaa-{number:016x}-1", created=started)
     scene.add_run("Running", "running")
     scene.add_job("Completed")
-    assert (await scene.reconcile()).runs_told == [scene.run]
+    assert (await scene.reconcile()).runs_woken == [scene.run]
 
 
 @pytest.mark.usefixtures("quiet_queues")
@@ -315,9 +315,9 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
 
     summary = await scene.reconcile(monotonic=monotonic)
     by_silence = sorted(runs, key=lambda run: scene.hub.documents[run]["lastUpdatedTime"])
-    assert summary.runs_told == by_silence[: len(summary.runs_told)]
-    assert 0 < len(summary.runs_told) < len(runs)
-    assert summary.left_for_later == len(runs) - len(summary.runs_told)
+    assert summary.runs_woken == by_silence[: len(summary.runs_woken)]
+    assert 0 < len(summary.runs_woken) < len(runs)
+    assert summary.left_for_later == len(runs) - len(summary.runs_woken)
     assert summary.faults == []
 
 
