@@ -291,7 +291,7 @@ def test_a_warm_start_gives_the_job_the_champion_as_initial_model(
 
 
 def test_get_of_a_deleted_job_is_tried_again(world: World) -> None:
-    with pytest.raises(JobFailed, match="somebody deleted it"):
+    with pytest.raises(JobFailed, match="it was deleted"):
         get_job(world.clients, LOOK)
 
 
