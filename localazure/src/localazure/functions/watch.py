@@ -1,4 +1,4 @@
-"""`start --watch`: the host as a child process, started anew whenever the app's files change.
+"""`start --watch`: the host as a child process, restarted when the app's files change.
 
 A new process, not a reload: no module, thread or connection of the old app is left over. Files are
 looked at twice a second; an app's own files are few. The old process drains first, so what it had
@@ -27,11 +27,11 @@ _WATCHED_SUFFIXES: Final = frozenset({".py", ".pyi", ".env"})
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})
 
 Snapshot = dict[Path, tuple[int, int]]
-"""Of each file its time of change, ns, and its size, bytes."""
+"""The modification time (ns) and size (bytes) of each file."""
 
 
 def take_snapshot(app: Path) -> Snapshot:
-    """The files of an app that make it what it is."""
+    """The files that define an app."""
     found: Snapshot = {}
     for path in _files(app):
         try:
@@ -43,7 +43,7 @@ def take_snapshot(app: Path) -> Snapshot:
 
 
 def changed(before: Snapshot, after: Snapshot) -> list[Path]:
-    """Files that came, went or were written between two snapshots, sorted."""
+    """Files that were created, deleted or written between two snapshots, sorted."""
     paths = before.keys() | after.keys()
     return sorted(path for path in paths if before.get(path) != after.get(path))
 
@@ -57,7 +57,7 @@ def _files(app: Path) -> Iterator[Path]:
 
 
 async def keep_running(command: Sequence[str], app: Path) -> int:
-    """Run a command, anew after each change, until SIGTERM or SIGINT; 0 is the exit status.
+    """Run a command, again after each change, until SIGTERM or SIGINT; the exit status is 0.
 
     Args:
         command: what runs the host; it ends on SIGTERM.

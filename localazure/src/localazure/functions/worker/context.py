@@ -15,7 +15,7 @@ from localazure.functions import logs
 
 
 class _ThreadLocalStorage(threading.local):
-    """What a thread that a function starts knows of the invocation: what it says itself."""
+    """The invocation of threads that a function starts, which they set themselves."""
 
     def __init__(self, correlation: logs.Correlation) -> None:
         self._correlation = correlation
@@ -54,7 +54,7 @@ class TraceContext:
 
 @dataclass(frozen=True)
 class RetryContext:
-    """Where a function's retry policy stands; 0 of 0 without one."""
+    """The state of a function's retry policy; 0 of 0 without one."""
 
     retry_count: int = 0
     max_retry_count: int = 0
@@ -62,7 +62,7 @@ class RetryContext:
 
 
 class InvocationContext(azure.functions.Context):
-    """What an invocation knows about itself."""
+    """The context of an invocation."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Runs one function once: decodes its trigger, calls it, encodes and sends what it gave.
+"""Runs one function once: decodes its trigger, calls it, encodes and sends its outputs.
 
 Where a function runs, as in the real worker:
 
@@ -55,7 +55,7 @@ BindingData = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TriggerData:
-    """What a trigger hands to a function."""
+    """The data of a trigger for a function."""
 
     datum: Datum | None
     metadata: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
@@ -68,7 +68,7 @@ class TriggerData:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a function gave, encoded by its bindings."""
+    """The outputs of a function, encoded by its bindings."""
 
     result: Datum | None
     outputs: Mapping[str, Datum]
@@ -114,7 +114,7 @@ class Invoker:
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
         self._on_timeout = on_timeout
         self.in_flight = 0
-        """Invocations at work that the durable engine does not wait for by itself."""
+        """Running invocations, without those that the durable engine waits for."""
         self._running: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -133,7 +133,7 @@ class Invoker:
         token = logs.invocation.set(correlation)
         self._count(function, 1)
         self._running[function.name] += 1
-        # One orchestration is replayed many times: each of them would drown the rest.
+        # One orchestration is replayed many times: a line for each would hide the others.
         is_noise = function.trigger.kind in {
             binding_kinds.ORCHESTRATION_TRIGGER,
             binding_kinds.ENTITY_TRIGGER,
@@ -188,7 +188,7 @@ class Invoker:
                 await sleep(delay.total_seconds())
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until nothing is in flight, for that long at most; tells whether nothing is."""
+        """Wait until no invocation runs, with a limit; returns whether none runs."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -198,7 +198,7 @@ class Invoker:
 
     @property
     def running(self) -> list[str]:
-        """The names of functions at work, sorted."""
+        """The names of running functions, sorted."""
         return sorted(name for name, count in self._running.items() if count)
 
     @property
@@ -207,7 +207,7 @@ class Invoker:
         return self._threads.waiting
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._threads.close()
 
     def _count(self, function: LoadedFunction, change: int) -> None:
@@ -368,6 +368,6 @@ def _call_sync(
 
 
 def _enter(context: InvocationContext | None) -> None:
-    """Have a thread know which invocation it works for, where somebody can ask."""
+    """Set the invocation of a thread, for log lines and contexts."""
     if context is not None:
         context.thread_local_storage.invocation_id = context.invocation_id

@@ -1,4 +1,4 @@
-"""Threads for synchronous functions, which must never hold up the end of the process.
+"""Threads for synchronous functions, which never delay the end of the process.
 
 Unlike those of concurrent.futures, these threads are daemons: a function that blocks for ever costs
 its thread, but once the drain is over the host ends all the same, as the real one does.
@@ -54,7 +54,7 @@ class WorkerPool:
         return await future
 
     def close(self) -> None:
-        """Have idle threads end; busy ones end after their call."""
+        """End idle threads; busy ones end after their call."""
         for _ in range(self._threads):
             self._jobs.put(None)
         self._threads = 0
@@ -64,7 +64,7 @@ class WorkerPool:
             call, future, loop = job
             try:
                 result, error = call(), None
-            except BaseException as raised:  # noqa: BLE001 - whoever waits must hear of it
+            except BaseException as raised:  # noqa: BLE001 - the caller gets it
                 result, error = None, raised
             self._outcomes.append((future, result, error))
             # Waking the loop is a system call: one for all that end before it is awake. Whoever
@@ -73,7 +73,7 @@ class WorkerPool:
                 self._is_waking = True
                 try:
                     loop.call_soon_threadsafe(self._resolve)
-                except RuntimeError:  # the loop is closed: nobody waits any more
+                except RuntimeError:  # the loop is closed: no caller is left
                     return
             # A traceback in `error` would keep the function's frames until the next job.
             del job, call, future, result, error

@@ -156,8 +156,8 @@ class TaskHub:
         instance = self.instance(instance_id)
         if instance.status is not Status.FAILED:
             raise NotFailed(instance_id)
-        # One transaction: a sub-orchestration that ended while its parent has still failed would
-        # have nobody to tell.
+        # One transaction: otherwise a sub-orchestration could end while its parent is still failed,
+        # and its result would be lost.
         rewrites = rewriting(self.store, instance, reason, self._now())
         await self.store.rewrite(rewrites, self._clock())
         for one in rewrites:

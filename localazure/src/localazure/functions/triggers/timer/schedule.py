@@ -90,18 +90,18 @@ def parse_schedule(expression: str, zone: tzinfo = UTC) -> Schedule:
 
 @dataclass(frozen=True)
 class TimerStatus:
-    """What is remembered of a timer. All in UTC."""
+    """The stored status of a timer. All times are UTC."""
 
     last: datetime
-    """When it last fired, NEVER before the first time."""
+    """The time of its last firing, NEVER before the first."""
     next: datetime
-    """When it is to fire next."""
+    """The next due time."""
     last_updated: datetime
-    """The moment that `next` was reckoned from."""
+    """The time from which `next` was computed."""
 
 
 class Startup(Enum):
-    """Why a timer fires at once when the host starts."""
+    """The reason why a timer fires at the start of the host."""
 
     PAST_DUE = "past due"
     RUN_ON_STARTUP = "run on startup"
@@ -110,7 +110,7 @@ class Startup(Enum):
 def at_start(
     remembered: TimerStatus | None, now: datetime, schedule: Schedule, *, run_on_startup: bool
 ) -> tuple[TimerStatus, Startup | None]:
-    """The status to go on with, and whether to fire at once.
+    """The status at the start of the host, and whether to fire at once.
 
     A remembered `next` that the schedule does not give was made by another schedule: it is
     reckoned anew, and missing it is no reason to fire.
@@ -133,7 +133,7 @@ def at_start(
 def after_firing(
     status: TimerStatus, fired_at: datetime, schedule: Schedule, startup: Startup | None
 ) -> TimerStatus:
-    """The status once a timer has fired (and its function is done)."""
+    """The status after a timer has fired and its function has ended."""
     # Having fired a little early must not make it fire a second time for the same occurrence.
     moment = max(fired_at, status.next) if startup is None else fired_at
     return TimerStatus(moment, schedule.next_after(moment), moment)

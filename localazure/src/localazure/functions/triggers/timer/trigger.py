@@ -1,4 +1,4 @@
-"""Timer triggers: fires each by its schedule and remembers that in the state folder.
+"""Timer triggers: fires each by its schedule and stores its status in the state folder.
 
 Killed while the function runs, a timer is past due at the next start and fires again: at least
 once, as on Azure. A timer's runs never overlap.
@@ -45,7 +45,7 @@ MIGRATIONS: Final = (
     """,
 )
 
-# One sleep at most, so that a laptop that was suspended, or whose clock was set, is noticed.
+# The longest sleep, so that a suspended laptop or a changed clock is noticed.
 _LONGEST_SLEEP_SECONDS: Final = 60.0
 
 
@@ -72,7 +72,7 @@ class TimerTrigger:
         self._invoker = invoker
         self._database = database
         self._schedule: Schedule = parse_schedule(str(settings["schedule"]), zone)
-        self._schedule.next_after(now())  # one that never occurs is refused here and now
+        self._schedule.next_after(now())  # one that never occurs is refused at the start
         self._run_on_startup = bool(settings.get("runOnStartup"))
         self._is_remembered = (
             settings.get("useMonitor", True) is not False and not self._schedule.is_sub_minute
@@ -85,7 +85,7 @@ class TimerTrigger:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Reckon the next occurrence and wait for it."""
+        """Compute the next occurrence and wait for it."""
         status, startup = at_start(
             self._remembered(), self._now(), self._schedule, run_on_startup=self._run_on_startup
         )
@@ -96,7 +96,7 @@ class TimerTrigger:
         )
 
     async def stop(self) -> None:
-        """Fire no more. A run in progress goes on, up to the host's drain, and is remembered."""
+        """Fire no more. A run in progress continues up to the end of the host's drain."""
         self._stopping = True
         if self._task is not None and not self._is_firing:
             self._task.cancel()
@@ -157,7 +157,7 @@ class TimerTrigger:
 
 
 def timer_data(status: TimerStatus | None, *, is_past_due: bool = False) -> TriggerData:
-    """What a timer trigger hands to its function: the real host's TimerInfo."""
+    """The data of a timer trigger for its function: the real host's TimerInfo."""
     info = {
         "Schedule": {"AdjustForDST": True},
         "ScheduleStatus": status
