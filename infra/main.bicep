@@ -1,5 +1,5 @@
 // Everything that Landfall needs, in one resource group. docs/deploy.md is the guide;
-// docs/decisions/0012-deployed-by-bicep-with-identity-only.md says why it is built so.
+// docs/decisions/0016-deployed-by-bicep-with-identity-only.md says why it is built so.
 targetScope = 'subscription'
 
 @minLength(1)

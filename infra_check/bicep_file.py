@@ -127,10 +127,12 @@ def string(node: Node) -> str:
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and all below it, in order; without comments."""
-    yield node
-    for child in node.children:
-        if child.type != "comment":
-            yield from walk(child)
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each.type != "comment":
+            yield each
+            waiting += reversed(each.children)
 
 
 def innermost(node: Node) -> Node | None:

@@ -33,6 +33,7 @@ def check(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]
             yield _at(file, value, f"variable {name} is not used")
     for module in file.modules:
         yield from _check_module(file, module, files)
+    yield from _check_outputs(file, files)
 
 
 def _check_module(
@@ -49,13 +50,20 @@ def _check_module(
     for name, parameter in target.parameters.items():
         if parameter.default is None and name not in given:
             yield _at(file, module.node, f"module {module.symbol}: parameter {name} is missing")
+
+
+def _check_outputs(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
+    targets = {
+        f"{each.symbol}.outputs": files.get((file.path.parent / each.path).resolve())
+        for each in file.modules
+    }
     for node in walk(file.root):
         if node.type != "member_expression":
             continue
         owner, member = node.named_children[0], node.named_children[-1]
-        is_output = text(owner).replace("!", "") == f"{module.symbol}.outputs"
-        if is_output and text(member) not in target.outputs:
-            yield _at(file, node, f"{module.path} has no output {text(member)}")
+        target = targets.get(text(owner).replace("!", ""))
+        if target is not None and text(member) not in target.outputs:
+            yield _at(file, node, f"{target.path.name} has no output {text(member)}")
 
 
 def module_parameters(module: Module) -> dict[str, Node]:

@@ -1,0 +1,47 @@
+"""After provisioning: make each webhook secret that the vault does not have yet.
+
+azd runs this with its environment. A secret that is there is never replaced: docs/deploy.md says
+how to rotate one.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import sys
+from typing import Protocol
+
+NAMES = ("inbound-webhook-secret", "callback-webhook-secret", "model-watch-secret")
+
+
+class Vault(Protocol):
+    """What of `azure.keyvault.secrets.SecretClient` is used."""
+
+    def set_secret(self, name: str, value: str) -> object:
+        """Write a secret."""
+        ...
+
+
+def ensure_secrets(vault: Vault, existing: set[str]) -> list[str]:
+    """Make what is missing, 24 to 64 random bytes each (Standard Webhooks); what was made."""
+    made = [name for name in NAMES if name not in existing]
+    for name in made:
+        vault.set_secret(name, f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}")
+    return made
+
+
+def main() -> int:
+    """Look into the vault of the azd environment and make what is missing."""
+    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - azd installs it for the hook
+    from azure.keyvault.secrets import SecretClient  # noqa: PLC0415 - the same
+
+    vault = SecretClient(os.environ["LANDFALL_VAULT_URL"], DefaultAzureCredential())
+    existing = {each.name for each in vault.list_properties_of_secrets() if each.name}
+    made = ensure_secrets(vault, existing)
+    print("webhook secrets:", f"made {', '.join(made)}" if made else "all are there")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

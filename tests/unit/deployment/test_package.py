@@ -1,0 +1,148 @@
+"""The package holds what the app needs, and imports with requirements.txt alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from tests.unit.deployment.package import ROOT, build_package, packaged_files
+
+ROOT_ENTRIES = {
+    "constraints.txt",
+    "function_app.py",
+    "handlers",
+    "host.json",
+    "orchestrations",
+    "pipelines",
+    "requirements.txt",
+    "trainers",
+}
+LIMIT_BYTES = 2 * 2**20
+
+
+def test_the_package_holds_the_app_and_nothing_else() -> None:
+    files = packaged_files()
+    assert {each.partition("/")[0] for each in files} == ROOT_ENTRIES
+    assert sum((ROOT / each).stat().st_size for each in files) < LIMIT_BYTES
+
+
+def test_what_requirements_name_is_there() -> None:
+    text = (ROOT / "requirements.txt").read_text()
+    named = re.findall(r"^-[rc] (\S+)$", text, re.MULTILINE)
+    assert named == ["constraints.txt"]
+    assert set(named) <= set(packaged_files())
+
+
+def test_what_jobs_upload_is_there() -> None:
+    files = packaged_files()
+    jobs = [each for each in files if re.fullmatch(r"pipelines/\w+/job[\w-]*\.yml", each)]
+    assert jobs
+    for job in jobs:
+        document = yaml.safe_load((ROOT / job).read_text("utf-8"))
+        code = (ROOT / job).parent.joinpath(document["code"]).resolve().relative_to(ROOT.resolve())
+        uploaded = [each for each in files if each.startswith(f"{code}/")]
+        assert [each for each in uploaded if each.endswith(".py")], job
+        conda_file = document["environment"].get("conda_file")
+        assert conda_file is None or f"{Path(job).parent}/{conda_file}" in files
+
+
+def required_distributions() -> set[str]:
+    """What pip installs for requirements.txt: its lines, and what those need, in normal form."""
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    waiting = [Requirement(each) for each in lines if each and not each.startswith(("#", "-"))]
+    found: set[tuple[str, str]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        for extra in {"", *requirement.extras}:
+            key = (normal(requirement.name), extra)
+            marked = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+            if not marked or key in found:
+                continue
+            found.add(key)
+            needs = metadata.requires(requirement.name) or []
+            for each in map(Requirement, needs):
+                if each.marker is None or each.marker.evaluate({"extra": extra}):
+                    each.marker = None
+                    waiting.append(each)
+    return {name for name, _ in found}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# Refuses every module that belongs only to distributions that requirements.txt does not bring.
+BLOCKED_IMPORT = """
+import importlib.abc, json, sys
+blocked = set(json.loads(sys.argv[1]))
+class Refusal(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"requirements.txt does not bring {name}", name=name)
+sys.meta_path.insert(0, Refusal())
+sys.path.insert(0, ".")
+"""
+LOADED = """
+import function_app
+import handlers.azure_ml.sdk
+handlers.azure_ml.sdk.import_azure_ml()
+import azure.ai.ml, azure.eventgrid, azure.identity, azure.servicebus, azure.storage.blob
+import standardwebhooks
+print(json.dumps(sorted(each.get_function_name() for each in function_app.app.get_functions())))
+print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] in blocked)))
+"""
+
+
+def run_without(
+    blocked: list[str], program: str, package: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in the package's folder, in an interpreter without some modules."""
+    return subprocess.run(
+        [sys.executable, "-I", "-c", BLOCKED_IMPORT + program, json.dumps(blocked)],
+        cwd=package,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("package")
+    build_package(folder)
+    return folder
+
+
+def blocked_modules() -> list[str]:
+    """Top-level modules of the distributions that are here, but not on Azure."""
+    required = required_distributions()
+    found = [
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not {normal(each) for each in owners} & required and re.match(r"[A-Za-z]\w*$", module)
+    ]
+    return [*found, "localazure"]  # installed in place, so that no file of it is listed
+
+
+def test_the_package_imports_with_requirements_alone(package: Path) -> None:
+    blocked = blocked_modules()
+    assert {"localazure", "torch", "pytest"} <= set(blocked)
+    done = run_without(blocked, LOADED, package)
+    assert done.returncode == 0, done.stderr
+    names, loaded = map(json.loads, done.stdout.splitlines()[-2:])
+    assert {"on_blob_events", "deliver_notification", "reconcile", "landing"} <= set(names)
+    assert loaded == []
+
+
+def test_a_module_that_requirements_do_not_bring_is_refused(package: Path) -> None:
+    (package / "handlers" / "strange.py").write_text("import torch\n")
+    done = run_without(blocked_modules(), "import handlers.strange", package)
+    assert "requirements.txt does not bring torch" in done.stderr
