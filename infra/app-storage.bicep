@@ -1,5 +1,5 @@
-// The app's own account: host and durable state, the deployed package, Landfall's records, dead
-// letters of Event Grid. Training jobs read the records' container and nothing else of it.
+// The app's own account: host and durable state, the deployed package, and events that could not be
+// delivered. Training jobs reach nothing of it.
 param location string
 param tags object
 param accountName string
@@ -41,27 +41,6 @@ resource container 'Microsoft.Storage/storageAccounts/blobServices/containers@20
   parent: blobs
   name: name
 }]
-
-// Nothing but decisions on events grows without end, and only `explain` reads them.
-resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01-01' = {
-  parent: account
-  name: 'default'
-  properties: {
-    policy: {
-      rules: [
-        {
-          name: 'old-event-decisions'
-          type: 'Lifecycle'
-          definition: {
-            filters: { blobTypes: ['appendBlob'], prefixMatch: ['landfall/events/'] }
-            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: 180 } } }
-          }
-        }
-      ]
-    }
-  }
-  dependsOn: [container]
-}
 
 output id string = account.id
 output blobUrl string = account.properties.primaryEndpoints.blob

@@ -1,11 +1,11 @@
-// The premium block blob account that data lands in.
+// The premium block blob account that data lands in. It holds the records, too: blobs that are frozen
+// as copies are copied within the account.
 param location string
 param tags object
 param accountName string
 @allowed(['Premium_LRS', 'Premium_ZRS'])
 param sku string
 param isPrivate bool
-param containers array
 
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   name: accountName
@@ -37,11 +37,6 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01' = {
   }
 }
 
-resource container 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = [for name in containers: {
-  parent: blobs
-  name: name
-}]
-
 // Premium accounts have no cooler tier: old versions are deleted, or they cost as much as the data.
 resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01-01' = {
   parent: account
@@ -55,6 +50,15 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01
           definition: {
             filters: { blobTypes: ['blockBlob'] }
             actions: { version: { delete: { daysAfterCreationGreaterThan: 90 } } }
+          }
+        }
+        {
+          // Decisions on events grow without end, and only `explain` reads them.
+          name: 'old-event-decisions'
+          type: 'Lifecycle'
+          definition: {
+            filters: { blobTypes: ['appendBlob'], prefixMatch: ['landfall/events/'] }
+            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: 180 } } }
           }
         }
       ]

@@ -37,9 +37,6 @@ var settings = {
   DataStorage__credential: managedIdentity
   DataStorage__clientId: identityClientId
   DataStorage__blobServiceUri: dataBlobUrl
-  RecordsStorage__credential: managedIdentity
-  RecordsStorage__clientId: identityClientId
-  RecordsStorage__blobServiceUri: appBlobUrl
   WorkspaceStorage__credential: managedIdentity
   WorkspaceStorage__clientId: identityClientId
   WorkspaceStorage__blobServiceUri: workspaceBlobUrl

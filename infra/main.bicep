@@ -33,7 +33,7 @@ param redundancy string = 'LRS'
 @allowed(['azureStorage', 'durableTaskScheduler'])
 param durableBackend string = 'azureStorage'
 
-@description('Existing premium block blob account that data lands in; a new one if empty.')
+@description('Existing premium block blob account that data lands in; a new one if empty. The containers are made in either.')
 param dataAccountName string = ''
 @description('Its resource group; the new one if empty.')
 param dataResourceGroupName string = ''
@@ -120,7 +120,7 @@ module appStorage 'app-storage.bicep' = {
     accountName: appAccount
     sku: 'Standard_${redundancy}'
     isPrivate: isPrivate
-    containers: ['app-package', recordsContainer, deadLetterContainer]
+    containers: ['app-package', deadLetterContainer]
   }
 }
 
@@ -132,8 +132,13 @@ module dataStorage 'data-storage.bicep' = if (empty(dataAccountName)) {
     accountName: dataAccount
     sku: 'Premium_${redundancy}'
     isPrivate: isPrivate
-    containers: [landingContainer]
   }
+}
+
+module dataContainers 'data-containers.bicep' = {
+  scope: resourceGroup(dataGroup)
+  params: { accountName: dataAccount, containers: [landingContainer, recordsContainer] }
+  dependsOn: [group, dataStorage]
 }
 
 module keyVault 'key-vault.bicep' = {
@@ -253,7 +258,6 @@ module roleAssignments 'roles.bicep' = {
     principals: principals
     deployerType: deployerType
     appAccountName: appAccount
-    recordsContainer: recordsContainer
     deadLetterContainer: deadLetterContainer
     serviceBusName: serviceBusName
     eventTopicName: eventTopic
@@ -272,9 +276,10 @@ module dataRoles 'roles-on-data.bicep' = {
     principals: principals
     deployerType: deployerType
     accountName: dataAccount
-    containerName: landingContainer
+    landingContainer: landingContainer
+    recordsContainer: recordsContainer
   }
-  dependsOn: [dataStorage]
+  dependsOn: [dataContainers]
 }
 
 module workspaceRoles 'roles-on-workspace.bicep' = {
@@ -339,10 +344,10 @@ module workspaceContents 'workspace-contents.bicep' = {
     clusterSubnetId: isPrivate ? virtualNetwork!.outputs.clustersSubnetId : ''
     datastores: [
       { name: 'landing', accountName: dataAccount, containerName: landingContainer }
-      { name: 'landfall', accountName: appAccount, containerName: recordsContainer }
+      { name: 'landfall', accountName: dataAccount, containerName: recordsContainer }
     ]
   }
-  dependsOn: [newWorkspace, workspaceRoles, dataRoles, appStorage, privateEndpoints]
+  dependsOn: [newWorkspace, workspaceRoles, dataRoles, privateEndpoints]
 }
 
 module functionApp 'function-app.bicep' = {

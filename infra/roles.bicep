@@ -3,7 +3,6 @@ param roles array
 param principals object
 param deployerType string
 param appAccountName string
-param recordsContainer string
 param deadLetterContainer string
 param serviceBusName string
 param eventTopicName string
@@ -29,23 +28,6 @@ var onAppAccount = filter(rows, row => row.scope == 'appAccount')
 resource appAccountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for row in onAppAccount: {
   scope: appAccount
   name: guid(appAccount.id, principals[row.principal], row.roleId)
-  properties: {
-    principalId: principals[row.principal]
-    principalType: row.principal == 'deployer' ? deployerType : 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', row.roleId)
-    description: row.reason
-  }
-}]
-
-resource records 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' existing = {
-  parent: blobs
-  name: recordsContainer
-}
-
-var onRecords = filter(rows, row => row.scope == 'records')
-resource recordsRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for row in onRecords: {
-  scope: records
-  name: guid(records.id, principals[row.principal], row.roleId)
   properties: {
     principalId: principals[row.principal]
     principalType: row.principal == 'deployer' ? deployerType : 'ServicePrincipal'

@@ -39,7 +39,7 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     modules = {each.symbol: module_parameters(each) for each in main.modules}
     containers = {
         name
-        for module in ("appStorage", "dataStorage")
+        for module in ("appStorage", "dataContainers")
         for name in evaluate(modules[module]["containers"], main)
     }
     datastores = evaluate(modules["workspaceContents"]["datastores"], main)

@@ -57,10 +57,8 @@ class Clients:
 
     @cached_property
     def records(self) -> ContainerClient:
-        """The container of Landfall's own records, in an account of its own or in the data's."""
-        connection = self.settings.optional_connection("RecordsStorage", "blobServiceUri")
-        account = self.blobs if connection is None else self._blob_service(connection)
-        return account.get_container_client(self.settings.records_container)
+        """The container of Landfall's own records: manifests, ledger, claims."""
+        return self.blobs.get_container_client(self.settings.records_container)
 
     @cached_property
     def service_bus(self) -> ServiceBusClient:

@@ -63,20 +63,13 @@ class Settings:
         Raises:
             InvalidSetting: neither is set.
         """
-        connection = self.optional_connection(name, endpoint_property)
-        if connection is None:
+        connection_string = self.values.get(name) or None
+        endpoint = self.values.get(f"{name}__{endpoint_property}") or None
+        if connection_string is None and endpoint is None:
             raise InvalidSetting(
                 f"app setting {name} is missing: set it to a connection string, "
                 f"or {name}__{endpoint_property} to an endpoint for the managed identity"
             )
-        return connection
-
-    def optional_connection(self, name: str, endpoint_property: str) -> Connection | None:
-        """The connection `name` as in `connection`; None if neither setting is there."""
-        connection_string = self.values.get(name) or None
-        endpoint = self.values.get(f"{name}__{endpoint_property}") or None
-        if connection_string is None and endpoint is None:
-            return None
         return Connection(connection_string, endpoint)
 
     @property

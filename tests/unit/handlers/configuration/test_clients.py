@@ -71,15 +71,6 @@ def test_connection_strings_make_clients_that_are_kept() -> None:
     assert "credential" not in vars(clients)
 
 
-def test_records_lie_in_an_account_of_their_own_or_in_that_of_the_data() -> None:
-    settings = {"DataStorage": STORAGE}
-    assert Clients(Settings(settings)).records.account_name == "landingaccount"
-    settings["RecordsStorage"] = STORAGE.replace("landingaccount", "records")
-    clients = Clients(Settings(settings))
-    assert clients.records.account_name == "records"
-    assert clients.blobs.account_name == "landingaccount"
-
-
 def test_endpoints_are_reached_with_the_managed_identity() -> None:
     clients = Clients(
         Settings(
