@@ -1,8 +1,8 @@
 """The job of the smoke test: reads each file of the manifest, and leaves their number.
 
-    python count_files.py --data FOLDER --manifest FOLDER --output-dir FOLDER
+    python count_files.py --data FOLDER --manifest FOLDER --champion FOLDER|none --output-dir FOLDER
 
-The "model" is the list of what was read. Standard library only.
+The "model" is the list of what was read, and is scored by its length. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 
 
-def main(data: Path, manifest: Path, output: Path) -> None:
+def main(data: Path, manifest: Path, champion: Path | None, output: Path) -> None:
     """Count the files whose size and MD5 are what the manifest says.
 
     Raises:
@@ -28,12 +28,17 @@ def main(data: Path, manifest: Path, output: Path) -> None:
             raise ValueError(f"{each['path']} is not what the manifest says")
     (output / "model").mkdir(parents=True, exist_ok=True)
     (output / "model" / "model.json").write_text(json.dumps([each["path"] for each in files]))
-    (output / "metrics.json").write_text(json.dumps({"files": len(files)}))
+    metrics = {"files": len(files)}
+    if champion is not None:
+        metrics["champion_files"] = len(json.loads((champion / "model.json").read_text("utf-8")))
+    (output / "metrics.json").write_text(json.dumps(metrics))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     for option in ("--data", "--manifest", "--output-dir"):
         parser.add_argument(option, type=Path, required=True)
+    parser.add_argument("--champion", required=True)
     options = parser.parse_args()
-    main(options.data, options.manifest, options.output_dir)
+    champion = None if options.champion == "none" else Path(options.champion)
+    main(options.data, options.manifest, champion, options.output_dir)
