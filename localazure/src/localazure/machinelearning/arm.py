@@ -12,15 +12,18 @@ from typing import Any, cast
 from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.authorization import SCOPE, action_of, authorize
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.identity import InvalidTokenError, TokenIssuer
 from localazure.machinelearning.store import Resource
 from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.roles import APP, RoleAssignments
 
 WORKSPACE = web.AppKey("workspace", Workspace)
 COMPUTE = web.AppKey("compute", Compute)
 TOKENS = web.AppKey("tokens", TokenIssuer)
+ROLE_ASSIGNMENTS = web.AppKey("role_assignments", RoleAssignments)
 
 WORKSPACE_PATH = (
     "/subscriptions/{subscription}/resourceGroups/{resource_group}"
@@ -176,4 +179,15 @@ async def check_workspace(request: web.Request, handler: Handler) -> web.StreamR
             raise ArmError(
                 404, codes[key], f"{kind} {asked!r} was not found; the local one is {name!r}"
             )
+    return await handler(request)
+
+
+@web.middleware
+async def check_roles(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what the app's roles on the workspace do not allow."""
+    workspace = request.app[WORKSPACE]
+    _, found, below = request.path.lower().partition(f"{workspace.id.lower()}/")
+    if found:
+        roles = request.app[ROLE_ASSIGNMENTS].roles(APP, SCOPE)
+        authorize(roles, action_of(request.method, below.strip("/").split("/")), workspace.id)
     return await handler(request)

@@ -15,10 +15,12 @@ from aiohttp.typedefs import Middleware
 
 from localazure.machinelearning.arm import (
     COMPUTE,
+    ROLE_ASSIGNMENTS,
     TOKENS,
     WORKSPACE,
     answer_errors,
     authenticate,
+    check_roles,
     check_workspace,
 )
 from localazure.machinelearning.compute import Compute
@@ -39,6 +41,7 @@ from localazure.machinelearning.workspace import Workspace
 from localazure.outbox.publisher import EventPublisher
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import AZURE_ML_TOPIC, LOOPBACK, Environment
+from localazure.runtime.roles import RoleAssignments
 from localazure.sqlite.database import Database
 
 # A condaFile or a long command; ARM itself takes no more.
@@ -92,9 +95,10 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         identity.add_routes(workspace.identity_routes)
         await stack.enter_async_context(_listening(identity, environment.ports.identity, None))
         arm = _application(
-            state, tokens, middlewares=[answer_errors, authenticate, check_workspace]
+            state, tokens, middlewares=[answer_errors, authenticate, check_workspace, check_roles]
         )
         arm[COMPUTE] = compute
+        arm[ROLE_ASSIGNMENTS] = RoleAssignments.of_environment(environment)
         for family in (workspace, datastores, assets, codes, computes, jobs, run_history):
             arm.add_routes(family.routes)
         context = server_context(certificates)

@@ -1,0 +1,80 @@
+"""What the roles of the app's identity let it do in the workspace.
+
+Sources: https://learn.microsoft.com/azure/machine-learning/how-to-assign-roles and
+https://learn.microsoft.com/azure/role-based-access-control/troubleshooting. Roles that say nothing
+of a workspace allow nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from localazure.machinelearning.errors import ArmError
+
+SCOPE = "workspace"
+_WORKSPACES = "microsoft.machinelearningservices/workspaces"
+_VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
+
+
+@dataclass(frozen=True)
+class Role:
+    """Patterns of actions, in lower case; `*` matches slashes, too."""
+
+    actions: Sequence[str]
+    not_actions: Sequence[str] = ()
+
+    def allows(self, action: str) -> bool:
+        """Whether this role alone allows an action."""
+        return _matches(action, self.actions) and not _matches(action, self.not_actions)
+
+
+ROLES: Mapping[str, Role] = {
+    # Everything in a workspace, except to make and delete compute and the workspace itself.
+    "AzureML Data Scientist": Role(
+        (f"{_WORKSPACES}/*",),
+        (
+            f"{_WORKSPACES}/write",
+            f"{_WORKSPACES}/delete",
+            f"{_WORKSPACES}/computes/write",
+            f"{_WORKSPACES}/computes/delete",
+            f"{_WORKSPACES}/computes/listkeys/action",
+            f"{_WORKSPACES}/listkeys/action",
+        ),
+    ),
+    "AzureML Compute Operator": Role((f"{_WORKSPACES}/computes/*",)),
+}
+
+
+def action_of(method: str, segments: Sequence[str]) -> str:
+    """The action of a request, in lower case, such as `…/workspaces/jobs/write`.
+
+    Args:
+        method: of HTTP.
+        segments: of the path, after the workspace's name: types and names by turns, and for a POST
+            the action at the end.
+    """
+    verb = _VERBS.get(method.upper(), "action")
+    return "/".join([_WORKSPACES, *segments[0::2], verb]).lower()
+
+
+def authorize(roles: Collection[str] | None, action: str, scope: str) -> None:
+    """Check that one of the roles allows an action; None of them is an app without a table.
+
+    Raises:
+        ArmError: 403, in ARM's words.
+    """
+    if roles is None or any(role in ROLES and ROLES[role].allows(action) for role in roles):
+        return
+    raise ArmError(
+        403,
+        "AuthorizationFailed",
+        f"The client 'app' does not have authorization to perform action '{action}' over scope "
+        f"'{scope}' or the scope is invalid. If access was recently granted, please refresh your "
+        "credentials. (infra/roles.json has what is granted.)",
+    )
+
+
+def _matches(action: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(action, pattern) for pattern in patterns)

@@ -1,0 +1,66 @@
+"""The roles of the app's identity on the workspace, as the SDK meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from azure.ai.ml.entities import AmlCompute, Data
+from azure.core.exceptions import HttpResponseError
+
+from harness.local_workspace import SDK_WARNINGS, Local
+
+pytestmark = SDK_WARNINGS
+
+SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
+Grant = Callable[..., None]
+
+
+@pytest.fixture
+def grant(local: Local) -> Iterator[Grant]:
+    """Let the app have these roles on the workspace and no other."""
+    path = local.environment.app / "infra" / "roles.json"
+    path.parent.mkdir(exist_ok=True)
+    times = iter(range(1, 100))
+
+    def write(*roles: str) -> None:
+        more = {"principal": "app", "roleId": "i", "scope": "workspace", "when": "always"}
+        rows = [{**more, "role": role, "reason": "because"} for role in roles]
+        path.write_text(json.dumps({"assignments": rows}))
+        time = next(times)
+        os.utime(path, ns=(time, time))
+
+    yield write
+    path.unlink(missing_ok=True)
+
+
+def make_cluster(local: Local, name: str) -> None:
+    cluster = AmlCompute(name=name, size="Standard_D2s_v5", min_instances=0, max_instances=1)
+    local.ml.compute.begin_create_or_update(cluster).result()
+
+
+def register_data(local: Local, name: str) -> None:
+    path = "azureml://datastores/landing/paths/x/"
+    local.ml.data.create_or_update(Data(name=name, version="1", type="uri_folder", path=path))
+
+
+def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Grant) -> None:
+    grant(SCIENTIST, OPERATOR)
+    make_cluster(local, "roles-both")
+    register_data(local, "roles-both")
+
+    grant(SCIENTIST)
+    register_data(local, "roles-scientist")
+    with pytest.raises(HttpResponseError, match="workspaces/computes/write") as refused:
+        make_cluster(local, "roles-scientist")
+    assert refused.value.status_code == 403
+    assert refused.value.error is not None
+    assert refused.value.error.code == "AuthorizationFailed"
+
+    grant(OPERATOR)
+    make_cluster(local, "roles-operator")
+    with pytest.raises(HttpResponseError, match="workspaces/data") as refused:
+        register_data(local, "roles-operator")
+    assert refused.value.status_code == 403
