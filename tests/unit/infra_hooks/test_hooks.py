@@ -1,4 +1,4 @@
-"""The hooks' decisions; tests/end_to_end/test_smoke_test.py runs one against the laptop."""
+"""The decisions of the hooks."""
 
 from __future__ import annotations
 
