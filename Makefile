@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/installed
-REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requirements.txt requirements-dev.txt
+REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requirements.txt \
+  landfall_cli/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
 .PHONY: help python-version setup demo test test-fast up check check-infra format bench crash simulate gpu dist conformance constraints clean

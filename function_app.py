@@ -15,6 +15,17 @@ from typing import List  # noqa: UP035 - see event_triggers
 import azure.durable_functions as df
 import azure.functions as func
 
+from handlers.api import page
+from handlers.api.actions import list_actions as read_actions
+from handlers.api.dead_letters import discard_dead_letters as discard_letters
+from handlers.api.dead_letters import get_dead_letter as read_letter
+from handlers.api.dead_letters import list_dead_letters as read_letters
+from handlers.api.dead_letters import redrive_dead_letters as redrive_letters
+from handlers.api.openapi import get_openapi
+from handlers.api.pipelines import get_pipeline as read_pipeline
+from handlers.api.pipelines import list_pipelines as read_pipelines
+from handlers.api.runs import get_run as read_run
+from handlers.api.runs import list_runs as read_runs
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
@@ -24,7 +35,7 @@ from handlers.notifications.delivery import handle_delivery
 from handlers.triggers import http_api
 from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.event_envelope import Delivered
-from handlers.triggers.explain import explain_blob
+from handlers.triggers.explain import answer_explain
 from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.reconciliation import reconcile as reconcile_all
 from handlers.triggers.release import release_batch
@@ -143,18 +154,10 @@ async def start_run(
 
 
 @app.route("runs", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def list_runs(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """The runs of late, newest first."""
-    answer = await http_api.list_runs(
-        starter,
-        pipeline=req.params.get("pipeline"),
-        state=req.params.get("state"),
-        now=datetime.now(UTC),
-    )
-    return answer.to_response()
+async def list_runs(req: func.HttpRequest) -> func.HttpResponse:
+    """Runs, newest first: filtered, and in pages."""
+    answer = await read_runs(clients, req.params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
 
 
 @app.route("runs/{id}", methods=["GET"])
@@ -162,8 +165,9 @@ async def list_runs(
 async def get_run(
     req: func.HttpRequest, starter: df.DurableOrchestrationClient
 ) -> func.HttpResponse:
-    """One run, or what became of one request."""
-    return (await http_api.get_run(starter, instance=req.route_params["id"])).to_response()
+    """One run with its timeline, or what became of one request."""
+    answer = await read_run(clients, starter, run=req.route_params["id"])
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
 
 
 @app.route("runs/{id}/cancel", methods=["POST"])
@@ -173,7 +177,11 @@ async def cancel_run(
 ) -> func.HttpResponse:
     """Ask a run to end its job."""
     answer = await http_api.cancel_run(
-        clients, starter, run=req.route_params["id"], body=req.get_body()
+        clients,
+        starter,
+        run=req.route_params["id"],
+        headers=req.headers,
+        body=req.get_body(),
     )
     return answer.to_response()
 
@@ -181,7 +189,9 @@ async def cancel_run(
 @app.route("redrive", methods=["POST"])
 async def redrive(req: func.HttpRequest) -> func.HttpResponse:
     """Start what was dead-lettered again, as it was or with changes."""
-    answer = await http_api.redrive(clients, body=req.get_body(), now=datetime.now(UTC))
+    answer = await http_api.redrive(
+        clients, headers=req.headers, body=req.get_body(), now=datetime.now(UTC)
+    )
     return answer.to_response()
 
 
@@ -203,12 +213,76 @@ async def explain(
     req: func.HttpRequest, starter: df.DurableOrchestrationClient
 ) -> func.HttpResponse:
     """What became of a blob, and why?"""
-    answer = await explain_blob(
-        clients,
-        pipelines,
-        starter,
-        address=req.params.get("blob", ""),
-        model=req.params.get("model"),
-        now=datetime.now(UTC),
-    )
+    answer = await answer_explain(clients, pipelines, starter, req.params, now=datetime.now(UTC))
     return answer.to_response()
+
+
+@app.route("pipelines", methods=["GET"])
+@app.durable_client_input(client_name="starter")
+async def list_pipelines(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """Every pipeline: what it does or waits for."""
+    answer = await read_pipelines(clients, pipelines, starter, req.params, now=datetime.now(UTC))
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("pipelines/{name}", methods=["GET"])
+@app.durable_client_input(client_name="starter")
+async def get_pipeline(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """One pipeline with its zones and its champion."""
+    answer = await read_pipeline(
+        clients, pipelines, starter, name=req.route_params["name"], now=datetime.now(UTC)
+    )
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("dead-letters", methods=["GET"])
+async def list_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
+    """What gave up, oldest first."""
+    answer = await read_letters(clients, req.params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("dead-letters/{id}", methods=["GET"])
+async def get_dead_letter(req: func.HttpRequest) -> func.HttpResponse:
+    """One dead letter with its body."""
+    answer = await read_letter(clients, number=req.route_params["id"])
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("dead-letters/redrive", methods=["POST"])
+async def redrive_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
+    """Send dead letters again, each as its next attempt."""
+    answer = await redrive_letters(clients, headers=req.headers, body=req.get_body())
+    return answer.to_response()
+
+
+@app.route("dead-letters/discard", methods=["POST"])
+async def discard_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
+    """Remove dead letters, with a reason."""
+    answer = await discard_letters(clients, headers=req.headers, body=req.get_body())
+    return answer.to_response()
+
+
+@app.route("actions", methods=["GET"])
+async def list_actions(req: func.HttpRequest) -> func.HttpResponse:
+    """What people did over the API."""
+    answer = await read_actions(clients, req.params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("openapi.json", methods=["GET"])
+async def openapi(req: func.HttpRequest) -> func.HttpResponse:
+    """The HTTP API, described."""
+    answer = await get_openapi()
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+# The page holds no data: it asks the API, with the key that its user gives it.
+@app.route("ui/{*file}", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+async def ui(req: func.HttpRequest) -> func.HttpResponse:
+    """The operators' page and its files."""
+    return page.serve(req.route_params.get("file", ""), req.headers.get("if-none-match"))

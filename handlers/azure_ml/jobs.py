@@ -22,6 +22,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import read_job_file
 from handlers.durable.activity_adapter import activity
+from handlers.runs.run_observations import observe_job, observe_submission
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
@@ -69,7 +70,9 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
             f"the workspace has a job {request.run} that Landfall did not submit (it lacks tag "
             f"{tags.RUN}): its name stands in the way"
         )
-    return _describe(clients, job)
+    submitted = _describe(clients, job)
+    observe_submission(clients, request, submitted)
+    return submitted
 
 
 @activity
@@ -83,7 +86,9 @@ def get_job(clients: Clients, request: GetJob) -> Job:
     job = _find(clients, request.job)
     if job is None:
         raise JobFailed(f"job {request.job} is not in the workspace: it was deleted")
-    return _describe(clients, job)
+    described = _describe(clients, job)
+    observe_job(clients, described)
+    return described
 
 
 @activity

@@ -1,6 +1,6 @@
 """The documents that the API answers for orchestration instances. Pure.
 
-A run's document is its `RunStatus`, with `created_at` and `updated_at`. A landing's is
+A run's document is its `RunStatus`. A landing's is
 `{"id", "pipeline", "phase", "outcome", "run", "dataset_version", "created_at", "updated_at"}`;
 `phase` is settling, training, closing, ended or failed.
 """
@@ -59,11 +59,6 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
             "error": broken_failure(instance),
         }
     )
-
-
-def run_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:
-    """The document of an instance of `retraining`."""
-    return run_status(instance).to_dict() | _times(instance)
 
 
 def landing_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:

@@ -62,6 +62,11 @@ def read_held(clients: Clients, pipeline: str, version: str) -> HoldBatch | None
     return None if document is None else HoldBatch.from_dict(document)
 
 
+def is_released(clients: Clients, pipeline: str, version: str) -> bool:
+    """Whether a person has released the batch of that dataset version."""
+    return record_store.read(clients.records, _release(pipeline, version)) is not None
+
+
 def _only_deletions(clients: Clients, before: Dataset, after: Dataset) -> bool:
     """Whether `after` is `before` without some of its blobs, and nothing else.
 

@@ -52,6 +52,10 @@ class RedriveOrder:
     reason: str
     at: datetime
     """UTC."""
+    numbers: frozenset[int] | None = None
+    """Only the letters with these sequence numbers."""
+    error: str | None = None
+    """Only letters that were dead-lettered for this reason."""
 
 
 class RedrivenRun(Contract):
@@ -123,7 +127,7 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
             letters.take(letter)
     if refusal is not None:
         raise refusal
-    done = None if order.run is None else _read(clients, order.run)
+    done = None if order.run is None else read_redriven(clients, order.run)
     if done is None:
         return sent
     _check_same(done, order)
@@ -131,7 +135,11 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
 
 
 def _is_asked_for(letter: ServiceBusReceivedMessage, order: RedriveOrder) -> bool:
-    return order.run is None or text_property(letter, "run") == order.run
+    return (
+        (order.run is None or text_property(letter, "run") == order.run)
+        and (order.numbers is None or letter.sequence_number in order.numbers)
+        and (order.error is None or letter.dead_letter_reason == order.error)
+    )
 
 
 def _following(
@@ -154,7 +162,7 @@ def _following(
 def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> RedrivenRun:
     """What a run is sent again as: steps 1 to 3."""
     run = run_of(request)
-    redriven = _read(clients, run)
+    redriven = read_redriven(clients, run)
     if redriven is None:
         derived = RedrivenRun(
             changes=order.changes,
@@ -165,7 +173,7 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
         )
         _check_unclaimed(clients, request, derived)
         is_first = record_store.create(clients.records, _record(run), derived.to_dict())
-        redriven = derived if is_first else _read(clients, run)
+        redriven = derived if is_first else read_redriven(clients, run)
         assert redriven is not None, f"{_record(run)} is never deleted"
     paths = redriven.changes.without_files
     if paths is not None:
@@ -253,6 +261,7 @@ def _record(run: str) -> str:
     return f"runs/{run}/redrive.json"
 
 
-def _read(clients: Clients, run: str) -> RedrivenRun | None:
+def read_redriven(clients: Clients, run: str) -> RedrivenRun | None:
+    """What a run was sent again as, if it was."""
     document = record_store.read(clients.records, _record(run))
     return None if document is None else RedrivenRun.from_dict(document)

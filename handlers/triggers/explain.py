@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from azure.core.exceptions import ResourceNotFoundError
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.api.parameters import Parameters, parse_parameters
 from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists
@@ -49,6 +50,33 @@ EVENT_DELAY = timedelta(days=1)
 BATCHES_SEARCHED = 20
 # Last-Modified has whole seconds, and clocks differ.
 CLOCK_SKEW = timedelta(seconds=2)
+
+
+class ExplainQuestion(Parameters):
+    """Parameters of GET /api/explain."""
+
+    blob: str
+    """Its URL, or container/path."""
+    model: str | None = None
+    """A version of the pipeline's model."""
+
+
+async def answer_explain(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    parameters: Mapping[str, str],
+    *,
+    now: datetime,
+) -> Answer:
+    """Parse the question and answer it."""
+    try:
+        asked = parse_parameters(ExplainQuestion, parameters)
+    except Problem as problem:
+        return problem.to_answer()
+    return await explain_blob(
+        clients, pipelines, starter, address=asked.blob, model=asked.model, now=now
+    )
 
 
 async def explain_blob(

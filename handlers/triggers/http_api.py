@@ -1,15 +1,6 @@
-"""The HTTP API, but for `explain`: what each endpoint takes, does, and answers.
+"""What starts and ends runs over HTTP: a signed request, a cancellation, a redrive.
 
-| endpoint | answers |
-|---|---|
-| POST /api/pipelines/{name}/runs | 202 `{"id", "status_url"}` |
-| GET /api/runs?pipeline=&state= | 200 `{"runs": [run, …]}`, the newest 100 of 30 days |
-| GET /api/runs/{id} | 200, a run or a landing |
-| POST /api/runs/{id}/cancel | 202 `{"id", "status_url"}` |
-| POST /api/redrive | 200 `{"redriven": [message id, …]}` |
-
-Runs and landings are documented in `handlers.durable.status_documents`, errors in
-`handlers.triggers.problem_details`.
+What is only read is in `handlers.api`, and `handlers.api.openapi` describes all of it.
 """
 
 from __future__ import annotations
@@ -17,20 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Any, TypeVar, get_args
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeVar, get_args
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from handlers.api.actions import caller, keep_action, make_action
 from handlers.azure_ml.jobs import request_cancel
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.durable.instances import LIVE, exists, find_instances, is_live, wake_up
+from handlers.durable.instances import exists, is_live, wake_up
 from handlers.durable.starting import start_once
-from handlers.durable.status_documents import landing_document, run_document
+from handlers.durable.status_documents import run_status
 from handlers.messaging.redrive import MAXIMUM, RedriveOrder
 from handlers.messaging.redrive import redrive as redrive_letters
 from handlers.messaging.redrive_changes import Changes, RedriveRefused
@@ -39,13 +31,11 @@ from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, pa
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest
-from orchestrations.contracts.runs import RunState
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
-from orchestrations.transitions import TERMINAL_RUN_STATES
 
 logger = logging.getLogger(__name__)
 
@@ -55,16 +45,8 @@ IDEMPOTENCY_KEY_LIMIT_CHARACTERS = 255
 BODY_LIMIT_BYTES = 20_000
 # Holds the paths of so many files as may be left out.
 REDRIVE_LIMIT_BYTES = 1_000_000
-STATES: frozenset[str] = frozenset(get_args(RunState))
 # Instance ids go into the durable client's URLs as they are.
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
-_PIPELINE = re.compile(r"[a-z][a-z0-9-]{0,39}")
-
-RUNS_LIMIT = 100
-RUNS_AGE_LIMIT = timedelta(days=30)
-FIRST_SPAN = timedelta(days=1)
-# The task hub's clock is not this machine's.
-CLOCK_SKEW = timedelta(minutes=5)
 
 
 class Body(BaseModel):
@@ -187,84 +169,18 @@ def parse_start_run(
     )
 
 
-async def list_runs(
+async def cancel_run(
+    clients: Clients,
     starter: DurableOrchestrationClient,
     *,
-    pipeline: str | None = None,
-    state: str | None = None,
-    now: datetime,
-) -> Answer:
-    """The newest `RUNS_LIMIT` runs of the last `RUNS_AGE_LIMIT`, newest first.
-
-    They are queried in spans that go back from now, each twice as long as the one before, so
-    that a task hub full of old runs costs nothing as long as there are enough new ones.
-
-    Args:
-        starter: the durable client.
-        pipeline: only of this one.
-        state: only in this `RunState`.
-        now: in UTC.
-    """
-    try:
-        _check_filters(pipeline, state)
-    except Problem as problem:
-        return problem.to_answer()
-    unfinished = state is not None and state not in TERMINAL_RUN_STATES
-    runs: dict[str, dict[str, Any]] = {}
-    span, span_end = FIRST_SPAN, now + CLOCK_SKEW
-    while len(runs) < RUNS_LIMIT and span_end > now - RUNS_AGE_LIMIT:
-        found = await find_instances(
-            starter,
-            created_from=max(span_end - span, now - RUNS_AGE_LIMIT),
-            created_to=span_end,
-            statuses=LIVE if unfinished else (),
-            prefix=None if pipeline is None else f"{pipeline}-",
-        )
-        instances = sorted(
-            filter(_is_run, found.values()),
-            key=lambda each: (str(each.created_time), str(each.instance_id)),
-            reverse=True,
-        )
-        runs |= {
-            document["id"]: document
-            for document in _documents(instances)
-            if pipeline in (None, document["pipeline"]) and state in (None, document["state"])
-        }
-        span_end -= span
-        span *= 2
-    return Answer(200, {"runs": list(runs.values())[:RUNS_LIMIT]})
-
-
-def _check_filters(pipeline: str | None, state: str | None) -> None:
-    if state is not None and state not in STATES:
-        known = ", ".join(sorted(STATES))
-        raise Problem(
-            400,
-            "invalid-request",
-            f"there is no state {state!r}; there are: {known}",
-            where="state",
-        )
-    if pipeline is not None and _PIPELINE.fullmatch(pipeline) is None:
-        raise Problem(
-            400, "invalid-request", f"{pipeline!r} is no pipeline's name", where="pipeline"
-        )
-
-
-async def get_run(starter: DurableOrchestrationClient, *, instance: str) -> Answer:
-    """One run, or what became of one request."""
-    try:
-        return Answer(200, _document(await _find(starter, instance)))
-    except Problem as problem:
-        return problem.to_answer()
-
-
-async def cancel_run(
-    clients: Clients, starter: DurableOrchestrationClient, *, run: str, body: bytes = b""
+    run: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
 ) -> Answer:
     """Ask a run to end its job.
 
-    The request is recorded first: a run that misses the event, or has not submitted its job yet,
-    reads the record at its next poll.
+    The request is put on record first: a run that misses the event, or has not submitted its job
+    yet, finds the record at its next poll.
     """
     try:
         asked = _parse(CancelRun, body)
@@ -273,17 +189,22 @@ async def cancel_run(
             raise _not_found(run)
         if not is_live(status):
             raise Problem(  # noqa: TRY301 - the same
-                409, "run-has-ended", f"run {run} has ended as {_document(status)['state']}"
+                409, "run-has-ended", f"run {run} has ended as {run_status(status).state}"
             )
     except Problem as problem:
         return problem.to_answer()
-    cancel = CancelRequest(by=asked.by, reason=asked.reason)
+    by = caller(headers, asked.by)
+    cancel = CancelRequest(by=by, reason=asked.reason)
     await asyncio.to_thread(request_cancel, clients, run, cancel)
+    action = make_action("cancel", f"run {run}", by=by, reason=asked.reason, outcome="requested")
+    await asyncio.to_thread(keep_action, clients, action)
     await wake_up(starter, run)
     return _accepted(run)
 
 
-async def redrive(clients: Clients, *, body: bytes = b"", now: datetime) -> Answer:
+async def redrive(
+    clients: Clients, *, headers: Mapping[str, str], body: bytes = b"", now: datetime
+) -> Answer:
     """Start what was dead-lettered again: one run's, or up to `maximum` messages.
 
     A run can be started with changes. The same request again gets the same answer.
@@ -298,7 +219,7 @@ async def redrive(clients: Clients, *, body: bytes = b"", now: datetime) -> Answ
             run=asked.run,
             maximum=asked.maximum,
             changes=asked.changes,
-            by=asked.by,
+            by=caller(headers, asked.by)[:100],
             reason=asked.reason,
             at=now,
         )
@@ -312,26 +233,11 @@ async def redrive(clients: Clients, *, body: bytes = b"", now: datetime) -> Answ
         return Problem(
             404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
         ).to_answer()
+    outcome = f"sent again: {', '.join(redriven) or 'none'}"
+    on = f"run {asked.run}" if asked.run is not None else f"{asked.maximum} dead letters"
+    action = make_action("redrive", on, by=order.by, reason=order.reason, outcome=outcome)
+    await asyncio.to_thread(keep_action, clients, action)
     return Answer(200, {"redriven": redriven})
-
-
-def _document(status: DurableOrchestrationStatus) -> dict[str, Any]:
-    try:
-        return run_document(status) if _is_run(status) else landing_document(status)
-    except ValueError as error:  # pydantic's is one
-        logger.warning("instance %s has no document: %s", status.instance_id, error)
-        raise Problem(
-            404, "unknown-run", f"{status.instance_id!r} is nothing that this release knows"
-        ) from None
-
-
-def _documents(instances: Iterable[DurableOrchestrationStatus]) -> Iterator[dict[str, Any]]:
-    for instance in instances:
-        try:
-            yield run_document(instance)
-        except ValueError as error:  # pydantic's is one
-            # Of another release, or started by hand: it must not hide the others.
-            logger.warning("instance %s has no status of a run: %s", instance.instance_id, error)
 
 
 def _accepted(instance: str) -> Answer:

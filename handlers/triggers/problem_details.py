@@ -5,6 +5,7 @@ https://www.rfc-editor.org/rfc/rfc9457
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,22 @@ class Answer:
             headers=dict(self.headers),
             mimetype=self.media_type,
         )
+
+    def to_conditional_response(self, if_none_match: str | None) -> HttpResponse:
+        """The same with an ETag of the content; 304 without a body where the caller has it.
+
+        https://www.rfc-editor.org/rfc/rfc9110#name-if-none-match
+        """
+        response = self.to_response()
+        if self.status != HTTPStatus.OK:
+            return response
+        etag = f'"{hashlib.sha256(response.get_body()).hexdigest()[:32]}"'
+        headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+        known = {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}
+        if etag in known:
+            return HttpResponse(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        response.headers.update(headers)
+        return response
 
 
 class Problem(Exception):

@@ -45,9 +45,12 @@ from handlers.messaging.message_outbox import flush
 from handlers.messaging.retry_queue import start_attempt
 from handlers.messaging.service_bus import BLOB_EVENTS, JOB_EVENTS, NOTIFICATIONS, RETRIES
 from handlers.notifications.outbox import publish_notification
+from handlers.runs.run_index import UNFINISHED_STATES, list_runs
+from handlers.runs.run_records import read_run_record, record_of, record_run
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.zone_reconciliation import partitions_to_land
+from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.contracts.notifications import (
@@ -55,8 +58,9 @@ from orchestrations.contracts.notifications import (
     PublishNotification,
 )
 from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import DeadLetter, RunRequest
-from orchestrations.errors import JobFailed
+from orchestrations.errors import JobFailed, TransientError
 from orchestrations.names import batch_id, landing_instance, notification_id
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
@@ -73,6 +77,8 @@ CLAIM_AGE_LIMIT = timedelta(days=1)
 RUN_AGE_LIMIT = timedelta(days=30)
 # Half of functionTimeout in host.json: the step that is under way has as long again.
 BUDGET_SECONDS = 300.0
+# The newest ones: so many are asked for in one round.
+INDEXED_LIMIT = 100
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
 """The queues whose messages Service Bus gives up on, and what they are."""
 EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS)
@@ -91,6 +97,8 @@ class Summary:
     """Runs whose job had ended, and that were woken up."""
     runs_closed: list[str] = field(default_factory=list[str])
     """Runs whose instance failed or was terminated, and that were closed."""
+    runs_indexed: list[str] = field(default_factory=list[str])
+    """Runs that had ended without the index having it."""
     messages_sent: int = 0
     """Messages that Service Bus had not taken in time."""
     causes_alerted: list[str] = field(default_factory=list[str])
@@ -129,6 +137,7 @@ async def reconcile(
        is dead-lettered, and its pipeline's channels are notified. If its end was decided before,
        only the notification is left.
     5. Every run that waits for a job that has ended is woken up.
+    6. Every run that the index has as unfinished, and whose instance has ended, is put right there.
 
     One fault does not keep the other steps from running: it is logged and returned. No step begins
     after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
@@ -151,6 +160,7 @@ async def reconcile(
     await reconciler.attempt("dead letters", reconciler.check_messages)
     await reconciler.attempt("rejected events", reconciler.alert_rejected_events)
     await reconciler.attempt("runs", reconciler.check_runs)
+    await reconciler.attempt("index of runs", reconciler.check_index)
     return summary
 
 
@@ -233,6 +243,38 @@ class _Reconciler:
         for instance in runs:
             step = self._check_broken if is_broken(instance) else self._check_waiting
             await self.attempt(f"run {instance.instance_id}", step, instance)
+
+    async def check_index(self) -> None:
+        page = await asyncio.to_thread(
+            list_runs, self.clients.records, states=UNFINISHED_STATES, limit=INDEXED_LIMIT
+        )
+        for run in page.runs:
+            await self.attempt(f"index of run {run['id']}", self._check_indexed, run["id"])
+
+    async def _check_indexed(self, run: str) -> None:
+        instance = await self.starter.get_status(run)
+        if is_live(instance):
+            return
+        if exists(instance):
+            record = record_of(instance)
+        else:
+            known = await asyncio.to_thread(read_run_record, self.clients, run)
+            if known is None:
+                return
+            record = self._of_purged(known)
+        await asyncio.to_thread(record_run, self.clients, record)
+        self.summary.runs_indexed.append(run)
+
+    def _of_purged(self, known: RunRecord) -> RunRecord:
+        failure = Failure(
+            type=TransientError.__name__,
+            message=f"instance {known.status.id} was purged before it had ended",
+            permanent=False,
+        )
+        changes = {"state": "failed", "since": self.now, "error": failure}
+        status = known.status.model_copy(update=changes)
+        step = RunStep(state="failed", began_at=self.now)
+        return known.model_copy(update={"status": status, "steps": (*known.steps, step)})
 
     async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
         run, last = str(instance.instance_id), last_status(instance)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from handlers.api.openapi import describe_api
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import APP_FOLDER, Settings
 from handlers.messaging import service_bus
@@ -95,6 +96,77 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         {"type": "httpTrigger", "route": "explain", "methods": ["GET"], "authLevel": "FUNCTION"},
         {"type": "http"},
     ],
+    "list_pipelines": [
+        {"type": "httpTrigger", "route": "pipelines", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
+    "get_pipeline": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "list_dead_letters": [
+        {
+            "type": "httpTrigger",
+            "route": "dead-letters",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "get_dead_letter": [
+        {
+            "type": "httpTrigger",
+            "route": "dead-letters/{id}",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "redrive_dead_letters": [
+        {
+            "type": "httpTrigger",
+            "route": "dead-letters/redrive",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "discard_dead_letters": [
+        {
+            "type": "httpTrigger",
+            "route": "dead-letters/discard",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "list_actions": [
+        {"type": "httpTrigger", "route": "actions", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
+    "openapi": [
+        {
+            "type": "httpTrigger",
+            "route": "openapi.json",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "ui": [
+        {
+            "type": "httpTrigger",
+            "route": "ui/{*file}",
+            "methods": ["GET"],
+            "authLevel": "ANONYMOUS",
+        },
+        {"type": "http"},
+    ],
 }
 # Every trigger that starts, wakes or asks an instance has the durable client.
 WITH_DURABLE_CLIENT = {
@@ -107,9 +179,10 @@ WITH_DURABLE_CLIENT = {
     "on_retry",
     "reconcile",
     "start_run",
-    "list_runs",
     "get_run",
     "cancel_run",
+    "list_pipelines",
+    "get_pipeline",
 }
 ORCHESTRATORS = {"freezing", "landing", "retraining"}
 
@@ -179,6 +252,22 @@ def test_the_architecture_page_names_every_trigger() -> None:
     page = (APP_FOLDER / "docs" / "architecture.md").read_text("utf-8")
     (row,) = re.findall(r"^\| functions \| (.*) \|$", page, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", row)) == set(TRIGGERS)
+
+
+def test_every_route_is_in_the_openapi_document() -> None:
+    page = {"openapi", "ui"}  # the document itself, and what has no document
+    routes = {
+        (f"/api/{bindings[0]['route']}", method.lower(), name)
+        for name, bindings in TRIGGERS.items()
+        if bindings[0]["type"] == "httpTrigger" and name not in page
+        for method in bindings[0]["methods"]
+    }
+    described = {
+        (path, method, operation["operationId"])
+        for path, operations in describe_api()["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert described == routes
 
 
 # --- infra/local ---------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import re
 import secrets
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
@@ -57,8 +58,8 @@ async def _record(state: Path, names: list[str], at_a_time: int) -> int:
     shutil.rmtree(state, ignore_errors=True)
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     tape = Tape(state / "tape.jsonl")
-    options = _make_app(
-        state, {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(state / "tape.jsonl")}
+    options = make_app(
+        state, SITUATIONS, {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(state / "tape.jsonl")}
     )
     turns = asyncio.Semaphore(at_a_time)
     async with running(options, _say) as (environment, _):
@@ -117,14 +118,14 @@ def _write(recording: Recording, state: Path) -> None:
     _say(f"{file.name}: {len(recording.episodes)} episodes, {file.stat().st_size} bytes")
 
 
-def _make_app(state: Path, settings: dict[str, str]) -> Options:
+def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -> Options:
     """An app folder that loads the repository's app, with a pipeline for each situation."""
     app = state / "app"
     (app / "program").mkdir(parents=True)
     shutil.copy(PARTS / "function_app.py", app)
     shutil.copy(PARTS / "train.py", app / "program")
     shutil.copy(ROOT / "host.json", app)
-    for name in SITUATIONS:
+    for name in situations:
         folder = app / "pipelines" / name
         folder.mkdir(parents=True)
         (folder / "pipeline.yml").write_text(yaml.safe_dump(pipeline_document(name)))

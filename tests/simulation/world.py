@@ -229,7 +229,9 @@ class World:
         run = self._newest(retraining.__name__)
         if run is not None:
             body = b'{"by": "ada", "reason": "a wrong upload"}'
-            await http_api.cancel_run(self.host.clients, self.host.starter, run=run.id, body=body)
+            await http_api.cancel_run(
+                self.host.clients, self.host.starter, run=run.id, headers={}, body=body
+            )
 
     def _terminate(self, orchestrator: str) -> None:
         instance = self._newest(orchestrator)
@@ -238,7 +240,7 @@ class World:
 
     async def _redrive(self) -> None:
         answer = await http_api.redrive(
-            self.host.clients, body=b'{"maximum": 100}', now=self.scheduler.now
+            self.host.clients, headers={}, body=b'{"maximum": 100}', now=self.scheduler.now
         )
         assert answer.status == 200, answer
         self.redrives += 1

@@ -188,9 +188,15 @@ class Blob:
         data = b"".join(self.blocks[block.id] for block in blocks)
         self.container.upload_blob(self.name, data, overwrite=False)
 
-    def download_blob(self, *, offset: int | None) -> Any:
+    def download_blob(self, *, offset: int | None = None) -> Any:
         data = self.container.download_blob(self.name).readall()[offset or 0 :]
-        return SimpleNamespace(chunks=lambda: iter([data]))
+        properties = SimpleNamespace(etag="etag")
+        return SimpleNamespace(
+            chunks=lambda: iter([data]), readall=lambda: data, properties=properties
+        )
+
+    def upload_blob(self, data: str, *, overwrite: bool, **_: Any) -> None:
+        self.container.upload_blob(self.name, data, overwrite=overwrite)
 
 
 @dataclass

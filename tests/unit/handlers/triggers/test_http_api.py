@@ -17,7 +17,7 @@ from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
 from orchestrations.contracts.jobs import CancelRequest
-from orchestrations.contracts.landing import LandingRequest, LandingResult, LandingStatus
+from orchestrations.contracts.landing import LandingRequest
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.names import request_instance
 from orchestrations.pipeline import ComputeOption
@@ -193,135 +193,35 @@ def hub() -> TaskHub:
     return hub
 
 
-async def listed(hub: Any, **filters: str) -> list[tuple[str, str]]:
-    answer = await http_api.list_runs(hub, **filters, now=NOW)
-    assert answer.status == 200
-    return [(run["id"], run["state"]) for run in answer.document["runs"]]
-
-
-async def test_runs_are_listed_newest_first(hub: TaskHub) -> None:
-    assert await listed(hub) == [
-        ("letters-dd-1", "registering"),
-        ("letters-cc-1", "failed"),
-        ("letters-bb-1", "succeeded"),
-        ("digits-aa-2", "running"),
-        ("digits-aa-1", "retrying"),
-    ]
-
-
-async def test_an_instance_that_is_no_run_of_ours_does_not_hide_the_others(hub: TaskHub) -> None:
-    before = await listed(hub)
-    hub.add("by-hand", "retraining")
-    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
-    assert await listed(hub) == before
-
-
-async def test_runs_are_filtered(hub: Any) -> None:
-    assert await listed(hub, pipeline="digits", state="running") == [("digits-aa-2", "running")]
-    assert await listed(hub, pipeline="nobody") == []
-    # A live one has no state but its own; a terminated one counts as failed.
-    assert await listed(hub, state="queued") == []
-    assert await listed(hub, state="failed") == [("letters-cc-1", "failed")]
-    answer = await http_api.list_runs(hub, state="flying", now=NOW)
-    check_problem(answer, 400, "invalid-request", "'flying'", "succeeded")
-    # It would go into the durable client's URL as it is.
-    answer = await http_api.list_runs(hub, pipeline="digits&taskHub=other", now=NOW)
-    check_problem(answer, 400, "invalid-request", "no pipeline's name")
-
-
-async def test_the_newest_runs_are_listed_and_old_ones_are_not_read() -> None:
-    hub = TaskHub()
-    for number in range(150):
-        hub.add(f"digits-{number:03}-1", "retraining", created=NOW - timedelta(hours=number / 8))
-    for number in range(300):
-        hub.add(f"digits-old{number}-1", "retraining", created=NOW - timedelta(days=9 + number / 9))
-    found = await listed(hub)
-    assert [run for run, _ in found] == [f"digits-{number:03}-1" for number in range(100)]
-    assert hub.queries == 3  # a full page, and its halves
-
-
-async def test_runs_of_another_month_are_not_listed() -> None:
-    hub = TaskHub()
-    for days in (1, 8, 29, 31):
-        hub.add(f"digits-{days}-1", "retraining", created=NOW - timedelta(days=days))
-    hub.add("digits-ahead-1", "retraining", created=NOW + timedelta(minutes=1))
-    names = [run for run, _ in await listed(hub)]
-    assert names == ["digits-ahead-1", "digits-1-1", "digits-8-1", "digits-29-1"]
-
-
-async def test_an_instance_of_another_release_is_404_and_not_a_fault(hub: Any) -> None:
-    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
-    hub.add("request-digits-ff", "landing", custom_status={"schema_version": 99})
-    for instance in ("digits-ee-1", "request-digits-ff"):
-        check_problem(await http_api.get_run(hub, instance=instance), 404, "unknown-run")
-
-
-async def test_a_run_is_told_with_its_times(hub: Any) -> None:
-    answer = await http_api.get_run(hub, instance="digits-aa-2")
-    assert answer.document == told("digits-aa-2", "running") | {
-        "created_at": "2026-11-21T10:00:02+00:00",
-        "updated_at": "2026-11-21T10:00:02+00:00",
-    }
-
-
-async def test_an_instance_that_was_terminated_counts_as_failed(hub: Any) -> None:
-    answer = await http_api.get_run(hub, instance="letters-cc-1")
-    assert answer.document["state"] == "failed"
-    assert "terminated: why" in answer.document["error"]["message"]
-
-
-@pytest.mark.parametrize("instance", ["digits-zz-1", "../../admin", "a?b", "", "a" * 256])
-async def test_an_unknown_run_is_404(hub: Any, instance: str) -> None:
-    check_problem(await http_api.get_run(hub, instance=instance), 404, "unknown-run")
-
-
-async def test_a_request_is_told_by_its_landing() -> None:
-    hub: Any = TaskHub()
-    training = LandingStatus(phase="training", pipeline="digits", opened_at=STARTED_AT, run=RUN)
-    hub.add("request-digits-1", "landing", custom_status=training.to_dict())
-    under_way = (await http_api.get_run(hub, instance="request-digits-1")).document
-    assert (under_way["phase"], under_way["outcome"], under_way["run"]) == ("training", None, RUN)
-
-    result = LandingResult(
-        pipeline="digits", outcome="duplicate", run=RUN, dataset_version=DATASET.version
-    )
-    # Some hosts give the output as text.
-    hub.add(
-        "request-digits-2",
-        "landing",
-        "Completed",
-        custom_status=training.to_dict(),
-        output=json.dumps(result.to_dict()),
-    )
-    ended = (await http_api.get_run(hub, instance="request-digits-2")).document
-    assert ended["phase"] == "ended"
-    assert ended["outcome"] == "duplicate"
-    assert ended["dataset_version"] == DATASET.version
-
-    hub.add("request-digits-3", "landing", "Pending")
-    waiting = (await http_api.get_run(hub, instance="request-digits-3")).document
-    assert (waiting["phase"], waiting["run"]) == ("settling", None)
-
-
-async def test_cancel_keeps_the_wish_and_wakes_the_run(hub: Any) -> None:
+async def test_cancel_keeps_the_request_and_wakes_the_run_up(hub: Any) -> None:
     world = make_world()
     answer = await http_api.cancel_run(
-        world.clients, hub, run="digits-aa-2", body=b'{"by": "ada", "reason": "wrong data"}'
+        world.clients,
+        hub,
+        run="digits-aa-2",
+        headers={"X-MS-Client-Principal-Name": "ada@example.com"},
+        body=b'{"by": "bob", "reason": "wrong data"}',
     )
     assert answer.status == 202
     assert answer.document["id"] == "digits-aa-2"
     kept = json.loads(world.records.blobs["runs/digits-aa-2/cancel"])
-    assert CancelRequest.from_dict(kept) == CancelRequest(by="ada", reason="wrong data")
+    assert CancelRequest.from_dict(kept) == CancelRequest(by="ada@example.com", reason="wrong data")
     assert hub.raised == [("digits-aa-2", "wake_up")]
+    (action,) = [json.loads(text) for name, text in world.records.blobs.items() if "act" in name]
+    assert (action["action"], action["on"]) == ("cancel", "run digits-aa-2")
+    assert (action["by"], action["reason"]) == ("ada@example.com", "wrong data")
 
 
 async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(hub: Any) -> None:
     world = make_world()
-    ended = await http_api.cancel_run(world.clients, hub, run="letters-bb-1")
+    ended = await http_api.cancel_run(world.clients, hub, run="letters-bb-1", headers={})
     check_problem(ended, 409, "run-has-ended", "succeeded")
     for run in ("landing-digits", "digits-zz-1"):
-        check_problem(await http_api.cancel_run(world.clients, hub, run=run), 404, "unknown-run")
-    malformed = await http_api.cancel_run(world.clients, hub, run="digits-aa-2", body=b'{"why": 1}')
+        unknown = await http_api.cancel_run(world.clients, hub, run=run, headers={})
+        check_problem(unknown, 404, "unknown-run")
+    malformed = await http_api.cancel_run(
+        world.clients, hub, run="digits-aa-2", headers={}, body=b'{"why": 1}'
+    )
     check_problem(malformed, 400, "invalid-request", "reason")
     assert world.records.blobs == {}
 
@@ -347,7 +247,8 @@ def redriver(monkeypatch: pytest.MonkeyPatch) -> Redriver:
 
 
 async def redrive(body: bytes = b"") -> Answer:
-    return await http_api.redrive(Clients(SETTINGS), body=body, now=NOW)
+    clients = make_world(SETTINGS.values).clients
+    return await http_api.redrive(clients, headers={}, body=body, now=NOW)
 
 
 async def test_redrive_tells_what_was_started(redriver: Redriver) -> None:

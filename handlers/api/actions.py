@@ -1,0 +1,104 @@
+"""What people did over the API: who, when, what, why, and what came of it. Kept for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from handlers.api.documents import Action, ActionList
+from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.triggers.problem_details import Answer, Problem
+
+_FOLDER = "actions/"
+_ACTION = "action"
+_LATEST_MS = 9_999_999_999_999
+# Set by the platform's authentication, never by the caller: it removes what comes in.
+# https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
+PRINCIPAL_HEADER = "x-ms-client-principal-name"
+REASON_LIMIT_CHARACTERS = 500
+
+
+class Asked(BaseModel):
+    """Base of the bodies of actions: who asks, and why."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    by: str = Field(default="a caller of the HTTP API", min_length=1, max_length=200)
+    reason: str = Field(default="no reason was given", min_length=1, max_length=500)
+
+
+class ActionFilter(Parameters):
+    """Parameters of GET /api/actions."""
+
+    after: Annotated[str | None, Field(pattern=r"^\d{13}_[0-9a-f]{16}$")] = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+
+
+def caller(headers: Mapping[str, str], asked: str) -> str:
+    """Who acts: as the platform authenticated them, or else as they say."""
+    fields = {name.lower(): value for name, value in headers.items()}
+    return fields.get(PRINCIPAL_HEADER) or asked
+
+
+def keep_action(clients: Clients, action: Action) -> None:
+    """Put an action on record. The same one again is one."""
+    document = action.model_dump(mode="json")
+    text = json.dumps(document)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    countdown = _LATEST_MS - int(action.at.timestamp() * 1000)
+    record_store.create(
+        clients.records, f"{_FOLDER}{countdown:013d}_{digest}", document, {_ACTION: text}
+    )
+
+
+def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> Action:
+    """An action of this moment."""
+    return Action(
+        at=datetime.now(UTC),
+        action=action,
+        on=on[:200],
+        by=by[:200],
+        reason=reason[:REASON_LIMIT_CHARACTERS],
+        outcome=outcome[:500],
+    )
+
+
+async def list_actions(clients: Clients, parameters: Mapping[str, str]) -> Answer:
+    """A page of actions, newest first."""
+    try:
+        asked = parse_parameters(ActionFilter, parameters)
+    except Problem as problem:
+        return problem.to_answer()
+    found = await asyncio.to_thread(_read, clients, asked.after, asked.limit + 1)
+    shown = found[: asked.limit]
+    following = shown[-1][0] if len(found) > asked.limit else None
+    listed = ActionList(
+        actions=[Action.model_validate(action) for _, action in shown],
+        next=next_url("/api/actions", asked, following),
+    )
+    return Answer(200, listed.model_dump(mode="json"))
+
+
+def _read(clients: Clients, after: str | None, limit: int) -> list[tuple[str, dict[str, Any]]]:
+    # A service that does not know `start_from` ignores it: what comes before is skipped.
+    start: dict[str, Any] = {"start_from": _FOLDER + after} if after else {}
+    blobs = clients.records.list_blobs(
+        name_starts_with=_FOLDER, include=["metadata"], results_per_page=limit, **start
+    )
+    entries = (
+        (blob.name.removeprefix(_FOLDER), json.loads(blob.metadata[_ACTION]))
+        for blob in blobs
+        if _ACTION in (blob.metadata or {})
+    )
+    return list(
+        itertools.islice((each for each in entries if after is None or each[0] > after), limit)
+    )

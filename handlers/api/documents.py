@@ -1,0 +1,271 @@
+"""The answers of the HTTP API. `/api/openapi.json` is made of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrations.contracts.landing import BatchOutcome, LandingPhase, OpenedBy
+from orchestrations.contracts.run_records import UsedCompute
+from orchestrations.contracts.runs import RunState, RunStatus
+
+
+class Document(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSummary(RunStatus):
+    """A run as lists show it: long texts are cut."""
+
+    created_at: datetime
+    ended_at: datetime | None
+    compute: UsedCompute | None
+    superseded_by: str | None
+    next_attempt_at: datetime | None
+
+
+class RunList(Document):
+    """Answer of `GET /api/runs`, newest first."""
+
+    runs: list[RunSummary]
+    next: str | None
+    """Where the next page is, relative to the host; null on the last one."""
+
+
+class TimelineEntry(Document):
+    """A state of a run; it goes on while `ended_at` is null, unless it is an end."""
+
+    state: RunState
+    began_at: datetime
+    ended_at: datetime | None
+
+
+class RunLinks(Document):
+    """Other runs that belong to this one."""
+
+    previous_attempt: str | None
+    next_attempt: str | None
+    redriven_as: str | None
+    """What it was sent again as, by a person."""
+    superseded_by: str | None
+
+
+class Diagnosis(Document):
+    """Why the job failed, as far as Azure ML and its logs tell."""
+
+    message: str | None
+    rank: int | None
+    exit_code: int | None
+
+
+class RunDetail(RunSummary):
+    """Answer of `GET /api/runs/{id}` for a run."""
+
+    updated_at: datetime
+    timeline: list[TimelineEntry]
+    job_url: str | None
+    """The job in Azure ML studio."""
+    blobs: int | None
+    bytes: int | None
+    champion: str | None
+    """Model version that the run's model is compared with."""
+    all_metrics: dict[str, float]
+    diagnosis: Diagnosis | None
+    log: list[str]
+    """The last lines of the failed rank's log."""
+    remedy: str | None
+    """What the error asks for."""
+    links: RunLinks
+
+
+class LandingDetail(Document):
+    """Answer of `GET /api/runs/{id}` for a landing, such as a caller's request."""
+
+    id: str
+    pipeline: str | None
+    phase: LandingPhase | Literal["ended", "failed"]
+    outcome: BatchOutcome | None
+    run: str | None
+    dataset_version: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ExplainedEvent(Document):
+    """An event of a blob, and what was decided on it."""
+
+    event_id: str
+    change: str
+    etag: str
+    event_time: str
+    decided_at: str
+    decision: str
+    reason: str
+
+
+class ModelVersion(Document):
+    """A version of a registered model."""
+
+    name: str
+    version: str
+
+
+class InModel(Document):
+    """Whether a model was trained on a blob; `contained` is null where that is not known."""
+
+    version: str
+    dataset_version: str | None
+    etag: str | None
+    contained: bool | None
+    reason: str
+
+
+class Explanation(Document):
+    """Answer of `GET /api/explain`."""
+
+    blob: str
+    pipeline: str | None
+    partition: str | None
+    state: str
+    reason: str
+    events: list[ExplainedEvent]
+    batch: str | None = None
+    opened_by: OpenedBy | None = None
+    dataset_version: str | None = None
+    run: str | None = None
+    model: ModelVersion | None = None
+    in_model: InModel | None = None
+
+
+class ZoneState(Document):
+    """What settles as one: the whole zone, or a partition."""
+
+    partition: str | None
+    phase: LandingPhase | Literal["idle"]
+    newest_event_at: datetime | None
+    listed_from: datetime | None
+    """When the last listing began that was frozen."""
+
+
+class PipelineSummary(Document):
+    """A pipeline as lists show it."""
+
+    name: str
+    state: Literal["idle", "settling", "training", "retrying", "needs-a-human"]
+    sentence: str
+    """What it does or waits for, and why."""
+    last_run: RunSummary | None
+    last_success: RunSummary | None
+    running: list[RunSummary]
+    next_attempt_at: datetime | None
+
+
+class PipelineList(Document):
+    """Answer of `GET /api/pipelines`."""
+
+    pipelines: list[PipelineSummary]
+
+
+class Champion(Document):
+    """The model in service."""
+
+    version: str
+
+
+class PipelineDetail(PipelineSummary):
+    """Answer of `GET /api/pipelines/{name}`."""
+
+    container: str
+    prefix: str
+    marker: str | None
+    zones: list[ZoneState]
+    champion: Champion | None
+    champion_problem: str | None
+    """Why the champion could not be asked for."""
+
+
+class DeadLetterSummary(Document):
+    """A dead letter as lists show it."""
+
+    id: int
+    """Its sequence number."""
+    message_id: str
+    kind: str
+    """`run`, `delivery` or `message`."""
+    run: str | None
+    reason: str
+    """The type of the error."""
+    description: str
+    enqueued_at: datetime | None
+    remedy: str | None
+
+
+class DeadLetterList(Document):
+    """Answer of `GET /api/dead-letters`, oldest first."""
+
+    dead_letters: list[DeadLetterSummary]
+    next: str | None
+
+
+class DeadLetterDetail(DeadLetterSummary):
+    """Answer of `GET /api/dead-letters/{id}`."""
+
+    body: str
+    """The message itself, at most 64 KB of it."""
+
+
+class Redriven(Document):
+    """Answer of a redrive."""
+
+    redriven: list[str]
+    """The ids of the messages sent: of a run, the id of its next attempt."""
+
+
+class Discarded(Document):
+    """Answer of a discard."""
+
+    discarded: list[int]
+
+
+class Accepted(Document):
+    """Answer of what takes a while."""
+
+    id: str
+    status_url: str
+
+
+class Action(Document):
+    """Something that a person did over the API."""
+
+    at: datetime
+    action: str
+    on: str
+    """The run, pipeline or dead letter."""
+    by: str
+    reason: str
+    outcome: str
+
+
+class ActionList(Document):
+    """Answer of `GET /api/actions`, newest first."""
+
+    actions: list[Action]
+    next: str | None
+
+
+class ProblemDocument(BaseModel):
+    """What is refused: https://www.rfc-editor.org/rfc/rfc9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    where: str | None = None
+
+
+Progress = Annotated[RunDetail | LandingDetail, Field(union_mode="left_to_right")]
+"""Answer of `GET /api/runs/{id}`."""

@@ -1,0 +1,223 @@
+"""GET /api/pipelines and GET /api/pipelines/{name}: how each pipeline is, and what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from azure.core.exceptions import AzureError
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.api import sentences
+from handlers.api.documents import (
+    Champion,
+    PipelineDetail,
+    PipelineList,
+    PipelineSummary,
+    RunSummary,
+    ZoneState,
+)
+from handlers.api.parameters import Parameters, parse_parameters
+from handlers.api.remedies import remedy
+from handlers.azure_ml.model_registry import find_champion
+from handlers.configuration.clients import Clients
+from handlers.durable.instances import is_live
+from handlers.durable.status_documents import parsed
+from handlers.landing_zone.batch_records import last_batch
+from handlers.landing_zone.held_batches import is_released, read_held
+from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
+from handlers.runs.run_index import UNFINISHED_STATES, list_runs
+from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.contracts.landing import LandingStatus, ReadZoneActivity
+from orchestrations.contracts.runs import RunState
+from orchestrations.errors import LandfallError
+from orchestrations.names import landing_instance
+from orchestrations.pipeline import Pipeline
+
+RUNNING_LIMIT = 10
+ZONES_LIMIT = 10
+"""Of a pipeline whose partitions are batches: those with the newest events."""
+State = Literal["idle", "settling", "training", "retrying", "needs-a-human"]
+_Run = Mapping[str, Any]
+
+
+class NoParameters(Parameters):
+    """Of resources that take none."""
+
+
+async def list_pipelines(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    parameters: Mapping[str, str],
+    *,
+    now: datetime,
+) -> Answer:
+    """Every deployed pipeline, by name. What it costs does not grow with history."""
+    try:
+        parse_parameters(NoParameters, parameters)
+    except Problem as problem:
+        return problem.to_answer()
+    found = await asyncio.gather(
+        *(
+            _summarise(clients, pipelines[name], starter, partitions=[None], now=now)
+            for name in sorted(pipelines)
+        )
+    )
+    listed = PipelineList(pipelines=[summary for summary, _ in found])
+    return Answer(200, listed.model_dump(mode="json"))
+
+
+async def get_pipeline(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    name: str,
+    now: datetime,
+) -> Answer:
+    """One pipeline, with its zones and its champion."""
+    pipeline = pipelines.get(name)
+    if pipeline is None:
+        known = ", ".join(sorted(pipelines))
+        return Problem(
+            404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}"
+        ).to_answer()
+    partitions = await asyncio.to_thread(_partitions, clients, pipeline)
+    (summary, zones), (champion, problem) = await asyncio.gather(
+        _summarise(clients, pipeline, starter, partitions=partitions, now=now),
+        asyncio.to_thread(_champion, clients, pipeline),
+    )
+    detail = PipelineDetail(
+        **{name: getattr(summary, name) for name in PipelineSummary.model_fields},
+        container=pipeline.source.container,
+        prefix=pipeline.source.prefix,
+        marker=pipeline.source.marker,
+        zones=zones,
+        champion=champion,
+        champion_problem=problem,
+    )
+    return Answer(200, detail.model_dump(mode="json"))
+
+
+async def _summarise(
+    clients: Clients,
+    pipeline: Pipeline,
+    starter: DurableOrchestrationClient,
+    *,
+    partitions: Sequence[str | None],
+    now: datetime,
+) -> tuple[PipelineSummary, list[ZoneState]]:
+    last, successes, running, zones = await asyncio.gather(
+        asyncio.to_thread(_runs, clients, pipeline, limit=1),
+        asyncio.to_thread(_runs, clients, pipeline, limit=1, states=("succeeded",)),
+        asyncio.to_thread(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
+        asyncio.gather(
+            *(_read_zone(clients, pipeline, starter, partition, now) for partition in partitions)
+        ),
+    )
+    newest = last[0] if last else None
+    state, sentence = _state(pipeline, newest, running, zones)
+    due = newest["next_attempt_at"] if newest is not None and state == "retrying" else None
+    summary = PipelineSummary(
+        name=pipeline.name,
+        state=state,
+        sentence=sentence,
+        last_run=_summary(newest),
+        last_success=_summary(successes[0] if successes else None),
+        running=[RunSummary.model_validate(run) for run in running],
+        next_attempt_at=due,
+    )
+    return summary, [zone for zone, _, _ in zones]
+
+
+def _state(
+    pipeline: Pipeline,
+    newest: _Run | None,
+    running: Sequence[_Run],
+    zones: Sequence[tuple[ZoneState, str, bool]],
+) -> tuple[State, str]:
+    """What matters most of what is known: what waits for a person, then what is under way."""
+    held = next((sentence for _, sentence, needs_person in zones if needs_person), None)
+    if held is not None:
+        return "needs-a-human", held
+    if running:
+        return "training", sentences.of_run(running[0], pipeline)
+    settling = next((text for zone, text, _ in zones if zone.phase == "settling"), None)
+    if settling is not None:
+        return "settling", settling
+    if newest is not None and newest["state"] == "retrying" and newest["next_attempt_at"]:
+        return "retrying", sentences.of_retry(newest, pipeline)
+    if newest is not None and newest["state"] in ("failed", "rejected"):
+        error = newest["error"]
+        return "needs-a-human", sentences.of_given_up(newest, remedy(error and error["type"]))
+    return "idle", zones[0][1]
+
+
+async def _read_zone(
+    clients: Clients,
+    pipeline: Pipeline,
+    starter: DurableOrchestrationClient,
+    partition: str | None,
+    now: datetime,
+) -> tuple[ZoneState, str, bool]:
+    """A zone, what it waits for, and whether that is a person."""
+    instance, activity, last = await asyncio.gather(
+        starter.get_status(landing_instance(pipeline.name, partition)),
+        asyncio.to_thread(
+            read_zone_activity, clients, ReadZoneActivity(pipeline=pipeline, partition=partition)
+        ),
+        asyncio.to_thread(last_batch, clients, pipeline.name, partition),
+    )
+    told = parsed(instance.custom_status) if is_live(instance) else None
+    landing = LandingStatus.from_dict(told) if told else None
+    zone = ZoneState(
+        partition=partition,
+        phase="idle" if landing is None else landing.phase,
+        newest_event_at=activity.newest_event_at,
+        listed_from=None if last is None else last.dataset.frozen_at,
+    )
+    if landing is not None and landing.phase == "settling":
+        opened_at = landing.opened_at
+        return zone, sentences.of_settling(pipeline, activity, opened_at=opened_at, now=now), False
+    if last is not None:
+        held = await asyncio.to_thread(read_held, clients, pipeline.name, last.dataset.version)
+        if held is not None and not await asyncio.to_thread(
+            is_released, clients, pipeline.name, last.dataset.version
+        ):
+            return zone, sentences.of_held(last, held.message), True
+    return zone, sentences.of_idle(pipeline, last), False
+
+
+def _runs(
+    clients: Clients,
+    pipeline: Pipeline,
+    *,
+    limit: int,
+    states: Sequence[RunState] = (),
+) -> Sequence[dict[str, Any]]:
+    return list_runs(clients.records, pipeline=pipeline.name, states=states, limit=limit).runs
+
+
+def _summary(run: _Run | None) -> RunSummary | None:
+    return None if run is None else RunSummary.model_validate(run)
+
+
+def _partitions(clients: Clients, pipeline: Pipeline) -> Sequence[str | None]:
+    if pipeline.source.batch != "partition":
+        return [None]
+    events = list_newest_events(clients, pipeline.name)
+    newest = sorted(events, key=events.__getitem__, reverse=True)
+    return newest[:ZONES_LIMIT] or [None]
+
+
+def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:
+    try:
+        found = find_champion(clients, pipeline)
+    except (AzureError, LandfallError) as error:
+        return None, f"Azure ML could not be asked: {type(error).__name__}"
+    if found is None:
+        return None, None
+    return Champion(version=found.version), None

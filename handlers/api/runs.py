@@ -1,0 +1,189 @@
+"""GET /api/runs and GET /api/runs/{id}: the list of runs, and everything about one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Annotated, Any, get_args
+
+from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from pydantic import AwareDatetime, Field, ValidationError
+
+from handlers.api.documents import (
+    Diagnosis,
+    LandingDetail,
+    RunDetail,
+    RunLinks,
+    RunList,
+    RunSummary,
+    TimelineEntry,
+)
+from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.api.remedies import remedy
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.instances import exists
+from handlers.durable.status_documents import landing_document
+from handlers.messaging.redrive import read_redriven
+from handlers.runs.run_index import UNFINISHED_STATES, summary
+from handlers.runs.run_index import list_runs as read_page
+from handlers.runs.run_records import merge, read_run_record, record_of
+from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunState
+from orchestrations.pipeline import Name
+from orchestrations.retraining import retraining
+
+STATES: frozenset[str] = frozenset(get_args(RunState))
+GROUPS: Mapping[str, tuple[RunState, ...]] = {
+    "unfinished": UNFINISHED_STATES,
+    "needs-a-human": ("failed", "rejected"),
+}
+"""Names for several states."""
+# Instance ids go into the durable client's URLs as they are.
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+
+
+class RunFilter(Parameters):
+    """Parameters of GET /api/runs."""
+
+    pipeline: Name | None = None
+    state: str | None = None
+    """States, separated by commas; `unfinished` and `needs-a-human` stand for several."""
+    created_from: Annotated[AwareDatetime | None, Field(alias="from")] = None
+    created_to: Annotated[AwareDatetime | None, Field(alias="to")] = None
+    after: Annotated[str | None, Field(pattern=r"^\d{13}_[A-Za-z0-9_-]{1,255}$")] = None
+    """Of `next`: where the page begins."""
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+
+    def states(self) -> list[RunState]:
+        """The states that are asked for; all of them when empty.
+
+        Raises:
+            Problem: 400, there is no such state.
+        """
+        found: list[Any] = []
+        for name in filter(None, (self.state or "").split(",")):
+            if name not in STATES | GROUPS.keys():
+                known = ", ".join(sorted(STATES | GROUPS.keys()))
+                raise Problem(
+                    400,
+                    "invalid-request",
+                    f"there is no state {name!r}; there are: {known}",
+                    where="state",
+                )
+            found += GROUPS.get(name, (name,))
+        return list(dict.fromkeys(found))
+
+
+async def list_runs(clients: Clients, parameters: Mapping[str, str]) -> Answer:
+    """A page of runs, newest first; see `handlers.runs.run_index`."""
+    try:
+        asked = parse_parameters(RunFilter, parameters)
+        states = asked.states()
+    except Problem as problem:
+        return problem.to_answer()
+    page = await asyncio.to_thread(
+        read_page,
+        clients.records,
+        pipeline=asked.pipeline,
+        states=states,
+        created_from=asked.created_from,
+        created_to=asked.created_to,
+        after=asked.after,
+        limit=asked.limit,
+    )
+    listed = RunList(
+        runs=[RunSummary.model_validate(each) for each in page.runs],
+        next=next_url("/api/runs", asked, page.following),
+    )
+    return Answer(200, listed.model_dump(mode="json"))
+
+
+async def get_run(clients: Clients, starter: DurableOrchestrationClient, *, run: str) -> Answer:
+    """One run, or what became of a request.
+
+    The state is that of the instance, while the task hub has it; the rest is from the record. So a
+    run is shown long after its instance was purged.
+    """
+    try:
+        if _INSTANCE.fullmatch(run) is None:
+            raise _not_found(run)
+        status = await starter.get_status(run)
+        instance = status if exists(status) else None
+        if instance is not None and instance.name != retraining.__name__:
+            landing = LandingDetail.model_validate(landing_document(instance))
+            return Answer(200, landing.model_dump(mode="json"))
+        record = await asyncio.to_thread(read_run_record, clients, run)
+        known = _with_instance(record, instance)
+        if known is None:
+            raise _not_found(run)
+    except Problem as problem:
+        return problem.to_answer()
+    except ValidationError:
+        return _not_found(run).to_answer()
+    detail = await asyncio.to_thread(_detail, clients, known)
+    return Answer(200, detail.model_dump(mode="json"))
+
+
+def _with_instance(
+    record: RunRecord | None, instance: DurableOrchestrationStatus | None
+) -> RunRecord | None:
+    return record if instance is None else merge(record, record_of(instance))
+
+
+def _detail(clients: Clients, record: RunRecord) -> RunDetail:
+    status, diagnosis = record.status, record.diagnosis
+    results: Any = None
+    if status.results is not None:
+        results = record_store.read(clients.records, status.results)
+    stem = f"{status.pipeline}-{status.dataset_version}"
+    redriven = read_redriven(clients, status.id)
+    error_type = None if status.error is None else status.error.type
+    return RunDetail.model_validate(
+        summary(record)
+        | status.to_dict()
+        | {
+            "updated_at": status.since,
+            "timeline": timeline(record),
+            "job_url": record.job_url,
+            "blobs": record.blobs,
+            "bytes": record.bytes,
+            "champion": record.champion,
+            "all_metrics": (results or {}).get("metrics", {}),
+            "diagnosis": None
+            if diagnosis is None
+            else Diagnosis(
+                message=diagnosis.message, rank=diagnosis.rank, exit_code=diagnosis.exit_code
+            ),
+            "log": [] if diagnosis is None else list(diagnosis.log),
+            "remedy": remedy(error_type),
+            "links": RunLinks(
+                previous_attempt=_existing(clients, f"{stem}-{status.attempt - 1}"),
+                next_attempt=_existing(clients, f"{stem}-{status.attempt + 1}"),
+                redriven_as=None if redriven is None else redriven.following,
+                superseded_by=record.superseded_by,
+            ),
+        }
+    )
+
+
+def timeline(record: RunRecord) -> list[TimelineEntry]:
+    """The states of a run, each with its begin and end. Pure."""
+    ends: list[datetime | None] = [later.began_at for _, later in pairwise(record.steps)]
+    return [
+        TimelineEntry(state=step.state, began_at=step.began_at, ended_at=end)
+        for step, end in zip(record.steps, [*ends, None], strict=True)
+    ]
+
+
+def _existing(clients: Clients, run: str) -> str | None:
+    return None if read_run_record(clients, run) is None else run
+
+
+def _not_found(run: str) -> Problem:
+    return Problem(404, "unknown-run", f"there is no run {run!r}; see GET /api/runs")

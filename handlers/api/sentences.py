@@ -1,0 +1,117 @@
+"""What a pipeline does or waits for, as a sentence with numbers. Pure.
+
+Times are absolute, so that the sentence, and the ETag of its answer, change only when something
+happens; the page and the command line add how far away they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orchestrations.contracts.landing import LastBatch, ZoneActivity
+from orchestrations.pipeline import Pipeline
+from orchestrations.settling import Wait, before_listing
+
+
+def of_settling(
+    pipeline: Pipeline, activity: ZoneActivity, *, opened_at: datetime, now: datetime
+) -> str:
+    """Of a batch that is not frozen yet."""
+    newest, marker_at = activity.newest_event_at, activity.marker_at
+    latest = opened_at + timedelta(seconds=pipeline.settle.maximum_wait_seconds)
+    decision = before_listing(activity, pipeline, opened_at=opened_at, now=now)
+    came = "no event is known" if newest is None else f"the newest data is of {clock(newest)}"
+    if not isinstance(decision, Wait):
+        return f"the batch may be whole ({came}): the zone is being listed and frozen"
+    if pipeline.source.marker is None:
+        return (
+            f"waits until nothing was written for {_number(pipeline.settle.quiet_seconds)} s "
+            f"({came}): until {clock(decision.until)}, or {clock(latest)} at the latest"
+        )
+    seen = "has not come" if marker_at is None else f"is older, of {clock(marker_at)}"
+    then = (
+        "the batch is trained on without it"
+        if pipeline.settle.without_marker == "train"
+        else "operators are alerted and nothing is trained"
+    )
+    return (
+        f"waits for the marker {pipeline.source.marker}, which {seen} ({came}); "
+        f"at {clock(latest)} {then}"
+    )
+
+
+def of_run(run: Mapping[str, Any], pipeline: Pipeline) -> str:
+    """Of a run that is under way."""
+    since = datetime.fromisoformat(run["since"])
+    text = (
+        f"run {run['id']} (attempt {run['attempt']} of {pipeline.retry.attempts}) is "
+        f"{run['state']} since {clock(since)}"
+    )
+    limits = {
+        "queued": pipeline.limits.queued_seconds,
+        "running": pipeline.limits.running_seconds,
+    }
+    limit = limits.get(run["state"])
+    if limit is None:
+        return text
+    return f"{text}; it is ended after {duration(timedelta(seconds=limit))} in this state"
+
+
+def of_retry(run: Mapping[str, Any], pipeline: Pipeline) -> str:
+    """Of a failed attempt whose next one is scheduled."""
+    due = datetime.fromisoformat(run["next_attempt_at"])
+    error = run["error"]["type"] if run["error"] else "an error"
+    return (
+        f"attempt {run['attempt']} of {pipeline.retry.attempts} failed with {error}; the next one "
+        f"starts at {clock(due)}"
+    )
+
+
+def of_given_up(run: Mapping[str, Any], remedy: str | None) -> str:
+    """Of a run that waits for a person."""
+    error = f"{run['error']['type']}: {run['error']['message']}" if run["error"] else "no error"
+    return f"run {run['id']} is {run['state']} ({error}). {remedy or ''}".rstrip()
+
+
+def of_held(batch: LastBatch, why: str) -> str:
+    """Of a batch that waits for a person."""
+    return (
+        f"the batch {batch.dataset.version} of {_number(batch.dataset.blobs)} blobs is held: "
+        f"{why}. Release it, or mend the zone."
+    )
+
+
+def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
+    """Of a zone in which nothing has happened since its last batch."""
+    place = f"{pipeline.source.container}/{pipeline.source.prefix}"
+    if batch is None:
+        return f"idle: nothing has landed in {place} yet"
+    return (
+        f"idle: nothing has landed in {place} since the last batch "
+        f"({_number(batch.dataset.blobs)} blobs) was frozen at {clock(batch.dataset.frozen_at)}"
+    )
+
+
+def clock(moment: datetime) -> str:
+    """A day and a time of it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration(span: timedelta) -> str:
+    """The two largest units: 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    seconds = round(span.total_seconds())
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for index, (name, size) in enumerate(units):
+        if seconds >= size:
+            first, rest = divmod(seconds, size)
+            text = f"{first} {name}"
+            if index + 1 < len(units) and (second := rest // units[index + 1][1]):
+                text += f" {second} {units[index + 1][0]}"
+            return text
+    return "0 s"
+
+
+def _number(value: float) -> str:
+    return f"{value:,g}" if value != int(value) else f"{int(value):,}"

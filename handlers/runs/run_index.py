@@ -1,0 +1,186 @@
+"""The index of runs: two empty blobs for each run, whose names sort and whose metadata is shown.
+
+`run-index/<group>/<pipeline>/<time>_<run>`: groups are `all`, and `unfinished` or the state that
+the run ended in. The time is counted down, so that a listing has the newest run first. A page is
+one listing for each group and pipeline, from where the page before it ended: it costs the same
+whether there are ten runs or a million.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, get_args
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunState
+from orchestrations.errors import shorten
+from orchestrations.transitions import TERMINAL_RUN_STATES
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+UNFINISHED_STATES: tuple[RunState, ...] = tuple(
+    state for state in get_args(RunState) if state not in TERMINAL_RUN_STATES
+)
+_FOLDER = "run-index"
+_ALL = "all"
+_UNFINISHED = "unfinished"
+_SUMMARY = "summary"
+_LATEST_MS = 9_999_999_999_999
+# Of 8 KB that the metadata of a blob may have.
+TEXT_LIMIT_CHARACTERS = 300
+LISTINGS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Some runs, newest first."""
+
+    runs: Sequence[dict[str, Any]]
+    """As `summary` makes them."""
+    following: str | None
+    """Where the next page begins; None when there is none."""
+
+
+def index_run(records: ContainerClient, record: RunRecord) -> None:
+    """Write a run's entries, and delete what says that it is unfinished when it has ended."""
+    status, key = record.status, run_key(record)
+    shown = {_SUMMARY: json.dumps(summary(record))}
+    group = _group(status.state)
+    for each in (_ALL, group):
+        records.upload_blob(_name(each, status.pipeline, key), b"", overwrite=True, metadata=shown)
+    if group != _UNFINISHED:
+        with contextlib.suppress(ResourceNotFoundError):
+            records.delete_blob(_name(_UNFINISHED, status.pipeline, key))
+
+
+def summary(record: RunRecord) -> dict[str, Any]:
+    """What a list shows of a run: its `RunStatus`, with texts cut, and some of its record."""
+    status = record.status
+    error = status.error and status.error.model_copy(
+        update={"message": shorten(status.error.message, TEXT_LIMIT_CHARACTERS)}
+    )
+    reason = status.reason and shorten(status.reason, TEXT_LIMIT_CHARACTERS)
+    shown = status.model_copy(update={"error": error, "reason": reason}).to_dict()
+    compute = record.compute
+    return shown | {
+        "created_at": _iso(record.started_at),
+        "ended_at": _iso(status.since) if status.state in TERMINAL_RUN_STATES else None,
+        "compute": None if compute is None else compute.to_dict(),
+        "superseded_by": record.superseded_by,
+        "next_attempt_at": None if record.next_attempt_at is None else _iso(record.next_attempt_at),
+    }
+
+
+def run_key(record: RunRecord) -> str:
+    """What entries sort by: newer runs first, and every run its own."""
+    return f"{_countdown(record.started_at)}_{record.status.id}"
+
+
+def list_runs(
+    records: ContainerClient,
+    *,
+    pipeline: str | None = None,
+    states: Sequence[RunState] = (),
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+    after: str | None = None,
+    limit: int,
+) -> RunPage:
+    """One page of the runs that were created from one moment to another.
+
+    Args:
+        records: the records container.
+        pipeline: only of this one; of every one when None.
+        states: only in one of these; in any when empty.
+        created_from: not before it.
+        created_to: not after it.
+        after: `following` of the page before.
+        limit: how many runs at most.
+    """
+    pipelines = [pipeline] if pipeline is not None else _pipelines(records)
+    first = max(after or "", "" if created_to is None else _countdown(created_to))
+    last = None if created_from is None else _countdown(created_from) + "~"
+    groups = dict.fromkeys(map(_group, states)) or (_ALL,)
+    folders = [_folder(group, each) for group in groups for each in pipelines]
+
+    def read(folder: str) -> list[tuple[str, dict[str, Any]]]:
+        entries = (
+            entry
+            for entry in _entries(records, folder, first, after, last, limit)
+            # Only those that are unfinished are in several states: there are few of them.
+            if not states or entry[1]["state"] in states
+        )
+        return list(itertools.islice(entries, limit + 1))
+
+    with ThreadPoolExecutor(LISTINGS_AT_ONCE) as pool:
+        merged = heapq.merge(*pool.map(read, folders), key=lambda entry: entry[0])
+    # A run that changes its state in this moment may be found in both.
+    found = dict(itertools.islice(_once(merged), limit + 1))
+    keys = list(found)[:limit]
+    return RunPage([found[key] for key in keys], keys[-1] if len(found) > limit else None)
+
+
+def _once(
+    entries: Iterator[tuple[str, dict[str, Any]]],
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for _, same in itertools.groupby(entries, key=lambda entry: entry[0]):
+        yield next(same)
+
+
+def _entries(
+    records: ContainerClient,
+    folder: str,
+    first: str,
+    after: str | None,
+    last: str | None,
+    limit: int,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    # A service that does not know `start_from` ignores it: what comes before is skipped.
+    start: dict[str, Any] = {"start_from": folder + first} if first else {}
+    blobs = records.list_blobs(
+        name_starts_with=folder, include=["metadata"], results_per_page=limit + 1, **start
+    )
+    for blob in blobs:
+        key = blob.name.removeprefix(folder)
+        if last is not None and key > last:
+            return
+        if key < first or key == after or _SUMMARY not in (blob.metadata or {}):
+            continue
+        yield key, json.loads(blob.metadata[_SUMMARY])
+
+
+def _pipelines(records: ContainerClient) -> list[str]:
+    """Those that ever had a run; one request."""
+    folder = f"{_FOLDER}/{_ALL}/"
+    found = records.walk_blobs(name_starts_with=folder, delimiter="/")
+    return sorted(each.name.removeprefix(folder).rstrip("/") for each in found)
+
+
+def _group(state: RunState) -> str:
+    return state if state in TERMINAL_RUN_STATES else _UNFINISHED
+
+
+def _folder(group: str, pipeline: str) -> str:
+    return f"{_FOLDER}/{group}/{pipeline}/"
+
+
+def _name(group: str, pipeline: str, key: str) -> str:
+    return _folder(group, pipeline) + key
+
+
+def _countdown(moment: datetime) -> str:
+    return f"{_LATEST_MS - int(moment.timestamp() * 1000):013d}"
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

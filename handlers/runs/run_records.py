@@ -1,0 +1,101 @@
+"""The record of a run, `runs/<run>/record.json`, and its place in the index.
+
+Activities, triggers and reconciliation add what they see. An addition that comes twice, or
+late, changes nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.status_documents import run_status
+from handlers.runs.run_index import index_run
+from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.transitions import TERMINAL_RUN_STATES
+
+
+def record_run(clients: Clients, added: RunRecord) -> None:
+    """Add to the record of a run, then write what the record says into the index.
+
+    If the process dies in between, the caller is run again. If another caller adds meanwhile, the
+    index is written again: the caller who is last has read the newest record.
+    """
+    name = _name(added.status.id)
+
+    def add(document: Any | None) -> Any | None:
+        known = None if document is None else RunRecord.from_dict(document)
+        merged = merge(known, added)
+        return None if merged == known else merged.to_dict()
+
+    record_store.update(clients.records, name, add, lambda _: {})
+    indexed: RunRecord | None = None
+    while (record := read_run_record(clients, added.status.id)) != indexed:
+        assert record is not None, f"{name} was written a moment ago"
+        index_run(clients.records, record)
+        indexed = record
+
+
+def read_run_record(clients: Clients, run: str) -> RunRecord | None:
+    """The record of a run, if there is one."""
+    document = record_store.read(clients.records, _name(run))
+    return None if document is None else RunRecord.from_dict(document)
+
+
+def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
+    """What the instance of a run says of itself.
+
+    Raises:
+        pydantic.ValidationError: its status is of a schema that this release does not know.
+    """
+    status = run_status(instance)
+    created_at = instance.created_time
+    assert created_at is not None, "every instance that is there has its times"
+    return RunRecord(
+        status=status,
+        started_at=created_at.replace(tzinfo=created_at.tzinfo or UTC),
+        steps=(RunStep(state=status.state, began_at=status.since),),
+    )
+
+
+def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
+    """What both records say together. Pure; the same addition again changes nothing.
+
+    The status that began last counts, and an end is never taken back. Steps of one state that
+    follow one another are one: a new generation does not know what came before it.
+    """
+    if known is None:
+        return added.model_copy(update={"steps": _steps(added)})
+    is_late = added.status.since < known.status.since or (
+        known.status.state in TERMINAL_RUN_STATES and added.status.state not in TERMINAL_RUN_STATES
+    )
+    newest = known.status if is_late else added.status
+    facts = {
+        name: value
+        for name in RunRecord.model_fields
+        if (value := getattr(added, name)) is not None and not is_late
+    }
+    steps = _ordered((*known.steps, *added.steps))
+    return known.model_copy(
+        update={**facts, "status": newest, "started_at": known.started_at, "steps": steps}
+    )
+
+
+def _steps(record: RunRecord) -> tuple[RunStep, ...]:
+    return _ordered(record.steps)
+
+
+def _ordered(steps: tuple[RunStep, ...]) -> tuple[RunStep, ...]:
+    kept: list[RunStep] = []
+    for step in sorted(dict.fromkeys(steps), key=lambda each: each.began_at):
+        if not kept or kept[-1].state != step.state:
+            kept.append(step)
+    return tuple(kept)
+
+
+def _name(run: str) -> str:
+    return f"runs/{run}/record.json"

@@ -1,0 +1,80 @@
+"""Requests to the HTTP API."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from landfall_cli.connection import Connection
+
+TIMEOUT_SECONDS = 60.0
+# A redrive may look through a queue for 30 seconds.
+
+
+class Unreachable(Exception):
+    """The API does not answer, or does not accept the key; the message says how to mend it."""
+
+
+class Refused(Exception):
+    """The API refuses a request: a problem document."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        super().__init__(str(problem.get("detail") or f"HTTP {status}"))
+        self.status = status
+        self.problem = problem
+
+
+class Api:
+    """The resources of one function app."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def get(self, path: str, **parameters: str | int | None) -> Any:
+        """The document of a resource.
+
+        Raises:
+            Unreachable: there is no answer, or the key is not accepted.
+            Refused: a problem document.
+        """
+        given = {name.strip("_"): value for name, value in parameters.items() if value is not None}
+        return self._call("GET", f"{path}?{urlencode(given)}" if given else path, None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Act, and get what was done; raises as `get`."""
+        return self._call("POST", path, json.dumps(body).encode())
+
+    def _call(self, method: str, path: str, body: bytes | None) -> Any:
+        url = self.connection.url + path
+        if not url.startswith(("http://", "https://")):
+            raise Unreachable(f"{self.connection.url!r} is no http or https address")
+        headers = {"accept": "application/json", "content-type": "application/json"}
+        if self.connection.key:
+            headers["x-functions-key"] = self.connection.key
+        request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - checked above
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - likewise
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise self._refusal(error) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(
+                f"{self.connection.url} (from {self.connection.source}) does not answer: {reason}"
+            ) from None
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
+        if error.code == 401:  # noqa: PLR2004 - Unauthorized
+            return Unreachable(
+                f"{self.connection.url} does not accept the function key (from "
+                f"{self.connection.source}): set LANDFALL_KEY or --key"
+            )
+        try:
+            problem = json.load(error)
+        except ValueError:
+            problem = {"detail": f"HTTP {error.code} {error.reason}"}
+        return Refused(error.code, problem)

@@ -1,0 +1,127 @@
+"""landfall doctor: can the command line do its work, and does the app do its own?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import typer
+from pydantic import BaseModel
+
+from landfall_cli.api import Api, Refused
+from landfall_cli.session import Exit, open_session, with_exit_codes
+
+OPERATIONS = frozenset(
+    {
+        "list_runs",
+        "get_run",
+        "cancel_run",
+        "redrive",
+        "list_pipelines",
+        "get_pipeline",
+        "explain",
+        "list_dead_letters",
+        "get_dead_letter",
+        "redrive_dead_letters",
+        "discard_dead_letters",
+    }
+)
+
+
+class Check(BaseModel):
+    """One thing that was looked at, and how to mend it."""
+
+    name: str
+    verdict: Literal["good", "bad"]
+    finding: str
+    remedy: str | None = None
+
+
+@with_exit_codes
+def doctor(context: typer.Context) -> None:
+    """Look at the API, storage, Service Bus and every pipeline; exit code 1 if something is bad."""
+    session = open_session(context)
+    checks = list(examine(session.api))
+    document = {"checks": [check.model_dump() for check in checks]}
+
+    def people(_: Any) -> None:
+        for check in checks:
+            mark = "✓" if check.verdict == "good" else "✗"
+            session.output.line(f"{mark} {check.name}: {check.finding}")
+            if check.remedy:
+                session.output.line(f"  {check.remedy}")
+
+    session.output.show(document, people)
+    if any(check.verdict == "bad" for check in checks):
+        raise typer.Exit(Exit.FAILED)
+
+
+def examine(api: Api) -> Iterator[Check]:
+    """Every check; what cannot be asked for is bad.
+
+    Raises:
+        Unreachable: the API does not answer, or does not accept the key.
+    """
+    described = api.get("/api/openapi.json")
+    known = {
+        operation["operationId"]
+        for operations in described["paths"].values()
+        for operation in operations.values()
+    }
+    missing = sorted(OPERATIONS - known)
+    yield Check(
+        name="API",
+        verdict="bad" if missing else "good",
+        finding=f"{api.connection.url} lacks {', '.join(missing)}"
+        if missing
+        else f"{api.connection.url} answers and accepts the key (from {api.connection.source})",
+        remedy="Deploy the release that this command line belongs to." if missing else None,
+    )
+    yield from _ask("storage", lambda: api.get("/api/runs", limit=1), _storage, STORAGE_REMEDY)
+    yield from _ask("Service Bus", lambda: api.get("/api/dead-letters"), _letters, BUS_REMEDY)
+    yield from _ask("pipelines", lambda: api.get("/api/pipelines"), _pipelines, STORAGE_REMEDY)
+
+
+STORAGE_REMEDY = (
+    "Check app setting DataStorage, and that the app's identity is Storage Blob Data Owner there."
+)
+BUS_REMEDY = (
+    "Check app setting ServiceBus, and that the app's identity is Azure Service Bus Data Owner."
+)
+
+
+def _ask(
+    name: str, ask: Callable[[], Any], judge: Callable[[Any], Iterator[Check]], remedy: str
+) -> Iterator[Check]:
+    try:
+        document = ask()
+    except Refused as error:
+        yield Check(name=name, verdict="bad", finding=str(error), remedy=remedy)
+        return
+    yield from judge(document)
+
+
+def _storage(_: Any) -> Iterator[Check]:
+    yield Check(name="storage", verdict="good", finding="the index of runs can be read")
+
+
+def _letters(document: Any) -> Iterator[Check]:
+    count = len(document["dead_letters"])
+    more = "or more " if document["next"] else ""
+    yield Check(
+        name="Service Bus",
+        verdict="bad" if count else "good",
+        finding=f"{count} {more}dead letters" if count else "no dead letter",
+        remedy="See `landfall dead-letters list`." if count else None,
+    )
+
+
+def _pipelines(document: Any) -> Iterator[Check]:
+    for each in document["pipelines"]:
+        is_bad = each["state"] == "needs-a-human"
+        yield Check(
+            name=f"pipeline {each['name']}",
+            verdict="bad" if is_bad else "good",
+            finding=each["sentence"],
+            remedy=f"See `landfall pipelines get {each['name']}`." if is_bad else None,
+        )

@@ -1,0 +1,199 @@
+"""landfall runs list|get|watch|cancel|retry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from landfall_cli.output import Output, duration, result, state
+from landfall_cli.session import Exit, asked_by, open_session, with_exit_codes
+
+app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
+GOOD_ENDS = frozenset({"succeeded", "not_promoted", "superseded"})
+BAD_ENDS = frozenset({"failed", "rejected", "cancelled"})
+POLL_SECONDS = 2.0
+
+Run = Annotated[str, typer.Argument(help="The run's id.")]
+By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@app.command("list")
+@with_exit_codes
+def list_runs(
+    context: typer.Context,
+    *,
+    pipeline: Annotated[str | None, typer.Option(help="Only of this pipeline.")] = None,
+    state_: Annotated[
+        str | None,
+        typer.Option(
+            "--state", help="Only in these states, by commas; or unfinished, needs-a-human."
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Begun at or after it, ISO 8601 with a timezone.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(help="Begun at or before it.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
+    after: Annotated[str | None, typer.Option(help="Of `next`: the page that follows.")] = None,
+) -> None:
+    """Runs, newest first."""
+    session = open_session(context)
+    document = session.api.get(
+        "/api/runs",
+        pipeline=pipeline,
+        state=state_,
+        from_=from_,
+        to=to,
+        limit=limit,
+        after=after,
+    )
+
+    def people(document: Any) -> None:
+        output = session.output
+        if not document["runs"]:
+            output.line("no run matches")
+            return
+        rows = [
+            (state(run["state"]), run["id"], output.ago(run["created_at"]), result(run))
+            for run in document["runs"]
+        ]
+        output.table(("STATE", "RUN", "BEGAN", "RESULT"), rows)
+        if document["next"]:
+            output.line(f"more: --after {document['next'].partition('after=')[2]}")
+
+    session.output.show(document, people)
+
+
+@app.command("get")
+@with_exit_codes
+def get_run(context: typer.Context, run: Run) -> None:
+    """One run with its timeline, error, remedy and the end of its log."""
+    session = open_session(context)
+    document = session.api.get(f"/api/runs/{run}")
+    session.output.show(document, lambda shown: show_run(session.output, shown))
+
+
+@app.command()
+@with_exit_codes
+def watch(context: typer.Context, run: Run) -> None:
+    """Follow a run until it has ended; exit code 1 if it failed or was cancelled."""
+    session = open_session(context)
+    shown = ""
+    while True:
+        document = session.api.get(f"/api/runs/{run}")
+        following = _following(document)
+        if document.get("state", shown) != shown:
+            shown = document["state"]
+            if not session.output.as_json:
+                session.output.line(Text(f"{document['since']}  ").append_text(state(shown)))
+        if following is not None:
+            run, shown = following, ""
+        elif _has_ended(document):
+            break
+        else:
+            time.sleep(POLL_SECONDS)
+    session.output.show(document, lambda ended: session.output.line(result_of(ended)))
+    if shown in BAD_ENDS or document.get("phase") == "failed":
+        raise typer.Exit(Exit.FAILED)
+
+
+def _following(document: Mapping[str, Any]) -> str | None:
+    """What is watched instead: a request's run, or the next attempt of a failed one."""
+    if "timeline" not in document:
+        return document["run"]
+    if document["state"] == "retrying":
+        return document["links"]["next_attempt"]
+    return None
+
+
+def _has_ended(document: Mapping[str, Any]) -> bool:
+    if "timeline" not in document:
+        return document["phase"] in ("ended", "failed")
+    return document["state"] in GOOD_ENDS | BAD_ENDS
+
+
+@app.command()
+@with_exit_codes
+def cancel(
+    context: typer.Context,
+    run: Run,
+    *,
+    reason: Annotated[str, typer.Option(help="Why; it is kept.")],
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """End a run's job; nothing is registered, and nothing is tried again."""
+    session = open_session(context)
+    session.confirm(f"Cancel {run}?", is_confirmed=yes)
+    document = session.api.post(f"/api/runs/{run}/cancel", {"reason": reason, **asked_by(by)})
+    session.output.show(document, lambda _: session.output.line(f"{run} is asked to end"))
+
+
+@app.command()
+@with_exit_codes
+def retry(
+    context: typer.Context,
+    run: Run,
+    *,
+    reason: Annotated[str | None, typer.Option(help="Why; it is kept.")] = None,
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """Redrive a run that gave up, as its next attempt. Mend the cause first."""
+    session = open_session(context)
+    session.confirm(f"Redrive {run}?", is_confirmed=yes)
+    body = {"run": run, **asked_by(by), **({} if reason is None else {"reason": reason})}
+    document = session.api.post("/api/redrive", body)
+    session.output.show(
+        document,
+        lambda shown: session.output.line(f"sent again: {', '.join(shown['redriven'])}"),
+    )
+
+
+def result_of(document: Mapping[str, Any]) -> str:
+    """What came of a run, or of a request."""
+    if "timeline" in document:
+        return result(document)
+    return f"{document['id']}: {document['outcome'] or document['phase']}"
+
+
+def show_run(output: Output, run: Mapping[str, Any]) -> None:
+    """A run, or a landing, for people."""
+    if "timeline" not in run:
+        output.facts({name: str(value) for name, value in run.items() if value is not None})
+        return
+    compute = run["compute"]
+    output.facts(
+        {
+            "run": run["id"],
+            "state": state(run["state"]).append(f", {output.ago(run['since'])}"),
+            "result": result(run) or None,
+            "what to do": run["remedy"],
+            "dataset": f"{run['dataset_version']}, {run['blobs']} blobs",
+            "compute": None
+            if compute is None
+            else f"{compute['nodes']} x {compute['size']} ({compute['cluster']})",
+            "job": run["job_url"] or run["job"],
+            "previous": run["links"]["previous_attempt"],
+            "next": run["links"]["next_attempt"] or run["next_attempt_at"],
+            "redriven as": run["links"]["redriven_as"],
+            "superseded by": run["links"]["superseded_by"],
+        }
+    )
+    rows: list[tuple[Text, str, str]] = []
+    for step in run["timeline"]:
+        span = "-"
+        if step["ended_at"]:
+            ended_at = datetime.fromisoformat(step["ended_at"])
+            span = duration(ended_at - datetime.fromisoformat(step["began_at"]))
+        rows.append((state(step["state"]), step["began_at"], span))
+    output.line("")
+    output.table(("STATE", "FROM", "FOR"), rows)
+    for line in ("", *run["log"]) if run["log"] else ():
+        output.line(line)

@@ -1,0 +1,46 @@
+"""The record of a run, which the list of runs and its timeline are made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from orchestrations.contracts.base import Contract
+from orchestrations.contracts.jobs import JobDiagnosis
+from orchestrations.contracts.runs import RunState, RunStatus
+
+
+class RunStep(Contract):
+    """A state that the run was in, and since when; the next step is its end."""
+
+    state: RunState
+    began_at: datetime
+
+
+class UsedCompute(Contract):
+    """The compute option that the run's job was given."""
+
+    cluster: str
+    size: str
+    priority: str
+    nodes: int
+
+
+class RunRecord(Contract):
+    """What is known of a run, for people: kept as the run changes, and never decided by."""
+
+    status: RunStatus
+    started_at: datetime
+    steps: tuple[RunStep, ...] = ()
+    compute: UsedCompute | None = None
+    job_url: str | None = None
+    """The job in Azure ML studio."""
+    blobs: int | None = None
+    """How many blobs the dataset has."""
+    bytes: int | None = None
+    champion: str | None = None
+    """Model version that the run's model is compared with."""
+    diagnosis: JobDiagnosis | None = None
+    superseded_by: str | None = None
+    """The run that has claimed a newer dataset."""
+    next_attempt_at: datetime | None = None
+    """When the next attempt is started, if one is scheduled."""

@@ -1,0 +1,107 @@
+// The client of the HTTP API: the key, polling with ETags, and actions.
+
+import { useEffect, useState } from "/api/ui/vendor/preact-htm.js";
+
+const KEY = "landfall.key";
+const POLL_MS = 3000;
+const OUTAGE_POLL_MS = 10000;
+
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem?.detail ?? (status === 401 ? "the function key is missing or wrong" : `HTTP ${status}`));
+    this.status = status;
+  }
+}
+
+export const key = {
+  get: () => sessionStorage.getItem(KEY) ?? "",
+  set: (value) => {
+    sessionStorage.setItem(KEY, value);
+    dispatchEvent(new Event("key"));
+  },
+  // `#key=…`: the fragment is never sent to a server; it is taken out of the address at once.
+  takeFromAddress: () => {
+    const match = location.hash.match(/^#key=([^&]+)/);
+    if (match) {
+      sessionStorage.setItem(KEY, decodeURIComponent(match[1]));
+      history.replaceState(null, "", location.pathname + "#/now");
+    }
+  },
+};
+
+async function call(path, options = {}) {
+  const headers = { ...options.headers };
+  if (key.get()) headers["x-functions-key"] = key.get();
+  const response = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (response.status === 304) return { unchanged: true };
+  const text = await response.text();
+  let document = null;
+  try {
+    document = text ? JSON.parse(text) : null;
+  } catch {
+    // The host itself answers some errors with plain text.
+  }
+  if (!response.ok) throw new Refused(response.status, document);
+  return { document, etag: response.headers.get("etag") };
+}
+
+export async function post(path, body) {
+  const answer = await call(path, {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: { "content-type": "application/json" },
+  });
+  dispatchEvent(new Event("acted"));
+  return answer.document;
+}
+
+// A resource that is asked for again and again, as long as the page is seen.
+// While another path loads, nothing of the one before is shown.
+export function useResource(path) {
+  const [state, setState] = useState({ path: null, data: null, error: null, at: null });
+  useEffect(() => {
+    if (!path) return undefined;
+    let ended = false;
+    let timer;
+    let etag = null;
+    let asking = false;
+    const poll = async () => {
+      clearTimeout(timer);
+      if (ended || document.hidden || asking) return;
+      asking = true;
+      let pause = POLL_MS;
+      try {
+        const answer = await call(path, { headers: etag ? { "if-none-match": etag } : {} });
+        if (ended) return;
+        if (answer.unchanged) {
+          setState((before) => ({ ...before, error: null, at: Date.now() }));
+        } else {
+          etag = answer.etag;
+          setState({ path, data: answer.document, error: null, at: Date.now() });
+        }
+      } catch (error) {
+        if (ended) return;
+        if (error.status === 401) dispatchEvent(new Event("unauthorized"));
+        setState((before) => ({
+          path,
+          data: before.path === path ? before.data : null,
+          error,
+          at: before.at,
+        }));
+        pause = OUTAGE_POLL_MS;
+      } finally {
+        asking = false;
+      }
+      timer = setTimeout(poll, pause);
+    };
+    const events = [[document, "visibilitychange"], [window, "key"], [window, "acted"]];
+    events.forEach(([target, name]) => target.addEventListener(name, poll));
+    poll();
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+      events.forEach(([target, name]) => target.removeEventListener(name, poll));
+    };
+  }, [path]);
+  return state.path === path ? state : { data: null, error: null, at: null };
+}

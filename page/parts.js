@@ -1,0 +1,124 @@
+// What the screens are made of.
+
+import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
+import { post } from "/api/ui/api.js";
+import { Time } from "/api/ui/times.js";
+
+const KINDS = {
+  good: ["succeeded"],
+  bad: ["failed", "rejected", "needs-a-human"],
+  busy: ["registering", "provisioning", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing"],
+  warn: ["retrying", "ending", "cancelled"],
+};
+
+export const kindOf = (state) =>
+  Object.keys(KINDS).find((kind) => KINDS[kind].includes(state)) ?? "quiet";
+
+export const Badge = ({ state }) => html`<span class="badge ${kindOf(state)}">${state.replaceAll("_", " ").replaceAll("-", " ")}</span>`;
+
+export const href = (screen, parameters = {}) => {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
+  return `#/${screen}${query.size ? `?${query}` : ""}`;
+};
+
+export const RunLink = ({ id }) => html`<a class="mono" href=${href(`runs/${id}`)}>${id}</a>`;
+export const PipelineLink = ({ name }) => html`<a href=${href(`pipelines/${name}`)}>${name}</a>`;
+
+// Until something is known: that it loads, or why it does not. After that, whether it is fresh.
+export function Loaded({ of, children }) {
+  if (of.data) {
+    const isGone = of.error?.status === 404;
+    const stale = isGone ? html`<p class="note" role="status">It is no longer there. This is as it was.</p>` : of.error && html`<p class="note bad" role="alert">
+      The API does not answer (${of.error.message}). This is as it was <${Time} at=${new Date(of.at).toISOString()} />.
+    </p>`;
+    return html`${stale}${children(of.data)}`;
+  }
+  if (of.error) return html`<p class="note bad" role="alert">${of.error.message}</p>`;
+  return html`<p class="note" aria-busy="true">loading …</p>`;
+}
+
+export function Table({ caption, columns, rows, empty }) {
+  if (!rows.length) return html`<p class="note">${empty}</p>`;
+  return html`<table>
+    <caption class="hidden">${caption}</caption>
+    <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <tbody>${rows.map(
+      (cells) => html`<tr tabindex="-1" data-row>${cells.map((cell, index) => html`<td data-label=${columns[index]}><div>${cell}</div></td>`)}</tr>`,
+    )}</tbody>
+  </table>`;
+}
+
+export const number = (value) =>
+  Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toString();
+
+export const Metrics = ({ of }) =>
+  Object.entries(of ?? {}).map(([name, value]) => html`<span class="metric">${name} <b>${number(value)}</b></span> `);
+
+export function RunTable({ runs, caption, empty }) {
+  return html`<${Table}
+    caption=${caption}
+    empty=${empty}
+    columns=${["State", "Run", "Pipeline", "Began", "Result"]}
+    rows=${runs.map((run) => [
+      html`<${Badge} state=${run.state} />`,
+      html`<${RunLink} id=${run.id} />`,
+      html`<${PipelineLink} name=${run.pipeline} />`,
+      html`<${Time} at=${run.created_at} />`,
+      html`<${RunResult} run=${run} />`,
+    ])}
+  />`;
+}
+
+export function RunResult({ run }) {
+  if (run.error) return html`<b>${run.error.type}</b> <span class="dim">${run.error.message}</span>`;
+  if (run.reason) return html`<span class="dim">${run.reason}</span>`;
+  if (run.model) return html`model <b>${run.model.name}:${run.model.version}</b> <${Metrics} of=${run.metrics} />`;
+  if (run.metrics) return html`<${Metrics} of=${run.metrics} />`;
+  return html`<span class="dim">in this state since <${Time} at=${run.since} /></span>`;
+}
+
+// An action: a button that asks who and why before it acts, and shows what it did.
+export function Action({ label, title, explains, path, body, needsReason, danger, disabled }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<button class=${danger ? "danger" : ""} disabled=${disabled} onClick=${() => setOpen(true)}>${label}</button>
+    ${isOpen && html`<${ActionDialog} ...${{ label, title, explains, path, body, needsReason, danger }} onClose=${() => setOpen(false)} />`}`;
+}
+
+function ActionDialog({ label, title, explains, path, body, needsReason, danger, onClose }) {
+  const dialog = useRef(null);
+  const [by, setBy] = useState(localStorage.getItem("landfall.by") ?? "");
+  const [reason, setReason] = useState("");
+  const [done, setDone] = useState(null);
+  const [error, setError] = useState(null);
+  const [isBusy, setBusy] = useState(false);
+  useEffect(() => dialog.current.showModal(), []);
+  const act = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    localStorage.setItem("landfall.by", by);
+    try {
+      setDone(await post(path, { ...body, by, ...(reason ? { reason } : {}) }));
+      setError(null);
+    } catch (problem) {
+      setError(problem);
+    }
+    setBusy(false);
+  };
+  return html`<dialog ref=${dialog} onClose=${onClose} aria-label=${title}>
+    <form onSubmit=${act}>
+      <h2>${title}</h2>
+      <p>${explains}</p>
+      ${done
+        ? html`<p class="note good" role="status">Done. The API answered:</p>
+            <pre>${JSON.stringify(done, null, 2)}</pre>
+            <menu><button type="button" autofocus onClick=${() => dialog.current.close()}>Close</button></menu>`
+        : html`<label>Who are you?<input name="by" required maxlength="200" autocomplete="name" value=${by} onInput=${(event) => setBy(event.target.value)} /></label>
+            <label>Why?${needsReason ? "" : " (for the record)"}<input name="reason" required=${needsReason} maxlength="500" value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
+            ${error && html`<p class="note bad" role="alert">${error.message}</p>`}
+            <menu>
+              <button type="button" onClick=${() => dialog.current.close()}>Leave it</button>
+              <button class=${danger ? "danger" : "primary"} disabled=${isBusy}>${label}</button>
+            </menu>`}
+    </form>
+  </dialog>`;
+}

@@ -1,0 +1,77 @@
+// Dead letters: what gave up, sent again or discarded.
+
+import { html, useState } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Action, href, Loaded, RunLink, Table } from "/api/ui/parts.js";
+import { Time } from "/api/ui/times.js";
+
+export function LetterActions({ letter, letters = [letter] }) {
+  const ids = letters.map((each) => each.id);
+  const what = ids.length === 1 ? `dead letter ${ids[0]}` : `${ids.length} dead letters`;
+  const canRedrive = letters.some((each) => each.kind !== "message");
+  return html`<span class="actions">
+    <${Action} label="Redrive" disabled=${!canRedrive} title=${`Redrive ${what}?`} path="/api/dead-letters/redrive" body=${{ ids }}
+      explains="Runs go on as their next attempt, deliveries are tried again. Mend the cause first." />
+    <${Action} label="Discard" danger needsReason title=${`Discard ${what}?`} path="/api/dead-letters/discard" body=${{ ids }}
+      explains="They leave the queue for good. Their content and your reason stay in the records container, under discarded/." />
+  </span>`;
+}
+
+export function DeadLettersScreen({ filters }) {
+  const letters = useResource(`/api/dead-letters${filters.after ? `?after=${filters.after}` : ""}`);
+  const [chosen, setChosen] = useState(new Set());
+  const toggle = (id) => () => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    setChosen(next);
+  };
+  return html`
+    <h1>Dead letters</h1>
+    <${Loaded} of=${letters}>${(data) => {
+      const selected = data.dead_letters.filter((letter) => chosen.has(letter.id));
+      return html`
+        ${selected.length > 0 && html`<p class="bar">${selected.length} chosen <${LetterActions} letters=${selected} /></p>`}
+        <${Table} caption="Dead letters" empty="None: nothing gave up." columns=${["", "Error", "Of", "Since", "What to do", "Actions"]}
+          rows=${data.dead_letters.map((letter) => [
+            html`<input type="checkbox" aria-label=${`choose ${letter.id}`} checked=${chosen.has(letter.id)} onChange=${toggle(letter.id)} />`,
+            html`<a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <span class="dim">${letter.description}</span>`,
+            letter.run ? html`<${RunLink} id=${letter.run} /> <span class="dim">${letter.kind}</span>` : letter.kind,
+            html`<${Time} at=${letter.enqueued_at} />`,
+            letter.remedy ?? "–",
+            html`<${LetterActions} letter=${letter} />`,
+          ])} />
+        <p class="pages">
+          ${filters.after && html`<a href=${href("dead-letters")}>oldest</a>`}
+          ${data.next && html`<a href=${href("dead-letters", { after: new URL(data.next, location).searchParams.get("after") })}>newer</a>`}
+        </p>`;
+    }}</>
+  `;
+}
+
+export function DeadLetterScreen({ id }) {
+  const letter = useResource(`/api/dead-letters/${encodeURIComponent(id)}`);
+  return html`
+    <p class="path"><a href=${href("dead-letters")}>Dead letters</a></p>
+    <${Loaded} of=${letter}>${(data) => html`
+      <h1>${data.reason}</h1>
+      <p class="actions"><${LetterActions} letter=${data} /></p>
+      <article class="card bad"><p>${data.description}</p>${data.remedy && html`<p><b>What to do:</b> ${data.remedy}</p>`}</article>
+      <dl class="facts">
+        <dt>Message</dt><dd class="mono">${data.message_id}</dd>
+        <dt>Kind</dt><dd>${data.kind}</dd>
+        <dt>Run</dt><dd>${data.run ? html`<${RunLink} id=${data.run} />` : "–"}</dd>
+        <dt>Since</dt><dd><${Time} at=${data.enqueued_at} /></dd>
+      </dl>
+      <h2>Message</h2>
+      <pre class="log" tabindex="0">${pretty(data.body)}</pre>
+    `}</>
+  `;
+}
+
+function pretty(body) {
+  try {
+    return JSON.stringify(JSON.parse(body), null, 2);
+  } catch {
+    return body;
+  }
+}

@@ -1,0 +1,83 @@
+// Now: what needs a human, what runs, what waits and why, the last successes. Two requests.
+
+import { html } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Badge, href, Loaded, Metrics, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { LetterActions } from "/api/ui/screens/dead_letters.js";
+import { Sentence, Time } from "/api/ui/times.js";
+
+export function NowScreen() {
+  const pipelines = useResource("/api/pipelines");
+  const letters = useResource("/api/dead-letters?limit=10");
+  return html`
+    <h1>Now</h1>
+    <${Loaded} of=${pipelines}>${({ pipelines: all }) => html`
+      <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} letters=${letters} />
+      <${Running} pipelines=${all.filter((each) => each.running.length)} />
+      <${Waiting} pipelines=${all.filter((each) => !each.running.length && each.state !== "needs-a-human")} />
+      <${Successes} pipelines=${all.filter((each) => each.last_success)} />
+    `}</>
+  `;
+}
+
+function NeedsHuman({ pipelines, letters }) {
+  const found = letters.data?.dead_letters ?? [];
+  const isQuiet = letters.data && !found.length && !pipelines.length;
+  // What is dead-lettered stands in the table below, with its actions.
+  const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
+  return html`<section aria-label="Needs a human">
+    <h2>Needs a human</h2>
+    ${isQuiet && html`<p class="note good">Nothing: no dead letter, no held batch, no pipeline that gave up.</p>`}
+    ${others.map((each) => html`<article class="card bad">
+      <h3><${PipelineLink} name=${each.name} /></h3>
+      <p><${Sentence} text=${each.sentence} /></p>
+    </article>`)}
+    <${Loaded} of=${letters}>${(data) => found.length > 0 && html`
+      <${Table} caption="Dead letters" columns=${["Error", "Of", "Since", "What to do", ""]} rows=${found.map((letter) => [
+        html`<a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <span class="dim">${letter.description}</span>`,
+        letter.run ? html`<${RunLink} id=${letter.run} />` : letter.kind,
+        html`<${Time} at=${letter.enqueued_at} />`,
+        letter.remedy ?? "–",
+        html`<${LetterActions} letter=${letter} />`,
+      ])} />
+      ${data.next && html`<p><a href=${href("dead-letters")}>all dead letters</a></p>`}
+    `}</>
+  </section>`;
+}
+
+function Running({ pipelines }) {
+  return html`<section aria-label="Running">
+    <h2>Running</h2>
+    <${Table} caption="Running" empty="No run is under way." columns=${["Pipeline", "Run", "State", "In it since", "Compute"]}
+      rows=${pipelines.flatMap((pipeline) => pipeline.running.map((run) => [
+        html`<${PipelineLink} name=${pipeline.name} />`,
+        html`<${RunLink} id=${run.id} />`,
+        html`<${Badge} state=${run.state} />`,
+        html`<${Time} at=${run.since} />`,
+        run.compute ? `${run.compute.nodes} × ${run.compute.size} (${run.compute.cluster})` : "–",
+      ]))} />
+  </section>`;
+}
+
+function Waiting({ pipelines }) {
+  return html`<section aria-label="Waiting, and why">
+    <h2>Waiting, and why</h2>
+    ${!pipelines.length && html`<p class="note">No pipeline waits.</p>`}
+    ${pipelines.map((each) => html`<p class="line"><${Badge} state=${each.state} /> <${PipelineLink} name=${each.name} /> <${Sentence} text=${each.sentence} /></p>`)}
+  </section>`;
+}
+
+function Successes({ pipelines }) {
+  const newest = [...pipelines].sort((a, b) => b.last_success.since.localeCompare(a.last_success.since));
+  return html`<section aria-label="Last successes">
+    <h2>Last successes</h2>
+    <${Table} caption="Last successes" empty="No model was registered yet." columns=${["Pipeline", "When", "Model", "Metrics", "Run"]}
+      rows=${newest.map(({ name, last_success: run }) => [
+        html`<${PipelineLink} name=${name} />`,
+        html`<${Time} at=${run.since} />`,
+        run.model ? html`<b>${run.model.name}:${run.model.version}</b>` : "–",
+        html`<${Metrics} of=${run.metrics} />`,
+        html`<${RunLink} id=${run.id} />`,
+      ])} />
+  </section>`;
+}

@@ -1,0 +1,157 @@
+// Runs: the list with its filters, and one run with its timeline.
+
+import { html } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Action, Badge, href, kindOf, Loaded, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
+import { duration, exact, Time, useNow } from "/api/ui/times.js";
+
+const GROUPS = ["unfinished", "needs-a-human"];
+const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "superseded", "cancelled", "rejected", "failed"];
+const ENDS = ["succeeded", "not_promoted", "superseded", "cancelled", "retrying", "rejected", "failed"];
+
+export function RunsScreen({ filters }) {
+  const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
+  const runs = useResource(`/api/runs?${query}`);
+  const change = (name) => (event) => {
+    const value = event.target.value;
+    const iso = event.target.type === "datetime-local" && value ? new Date(value).toISOString() : value;
+    location.hash = href("runs", { ...filters, after: "", [name]: iso });
+  };
+  const isFiltered = Object.values(filters).some(Boolean);
+  return html`
+    <h1>Runs</h1>
+    <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+      <label>Pipeline<input data-filter value=${filters.pipeline ?? ""} placeholder="any" onChange=${change("pipeline")} /></label>
+      <label>State<select value=${filters.state ?? ""} onChange=${change("state")}>
+        <option value="">any</option>
+        ${[...GROUPS, ...STATES].map((state) => html`<option value=${state}>${state.replaceAll("_", " ").replaceAll("-", " ")}</option>`)}
+      </select></label>
+      <label>Begun from<input type="datetime-local" value=${local(filters.from)} onChange=${change("from")} /></label>
+      <label>to<input type="datetime-local" value=${local(filters.to)} onChange=${change("to")} /></label>
+      ${isFiltered && html`<a href=${href("runs")}>clear</a>`}
+    </form>
+    <${Loaded} of=${runs}>${(data) => html`
+      <${RunTable} runs=${data.runs} caption="Runs" empty=${isFiltered ? "No run matches the filter." : "There was no run yet: a pipeline's sentence says what it waits for."} />
+      <p class="pages">
+        ${filters.after && html`<a href=${href("runs", { ...filters, after: "" })}>newest</a>`}
+        ${data.next && html`<a href=${href("runs", { ...filters, after: new URL(data.next, location).searchParams.get("after") })}>older</a>`}
+      </p>
+    `}</>
+  `;
+}
+
+// What `datetime-local` takes: the time of this place, without seconds.
+function local(iso) {
+  if (!iso) return "";
+  const moment = new Date(iso);
+  return new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+
+export function RunScreen({ id }) {
+  const run = useResource(`/api/runs/${encodeURIComponent(id)}`);
+  return html`<${Loaded} of=${run}>${(data) => ("timeline" in data ? html`<${Run} run=${data} />` : html`<${Request} landing=${data} />`)}</>`;
+}
+
+function Request({ landing }) {
+  return html`
+    <h1><span class="mono">${landing.id}</span> <${Badge} state=${landing.phase} /></h1>
+    <dl class="facts">
+      <dt>Pipeline</dt><dd>${landing.pipeline ?? "–"}</dd>
+      <dt>Outcome</dt><dd>${landing.outcome ?? "not yet known"}</dd>
+      <dt>Run</dt><dd>${landing.run ? html`<${RunLink} id=${landing.run} />` : "–"}</dd>
+      <dt>Asked for</dt><dd><${Time} at=${landing.created_at} /></dd>
+    </dl>`;
+}
+
+function Run({ run }) {
+  const hasEnded = ENDS.includes(run.state);
+  return html`
+    <p class="path"><a href=${href("runs", { pipeline: run.pipeline })}>Runs of ${run.pipeline}</a></p>
+    <h1><span class="mono">${run.id}</span> <${Badge} state=${run.state} /></h1>
+    <p class="actions">
+      <${Action} label="Cancel" danger disabled=${hasEnded} title=${`Cancel ${run.id}?`} path=${`/api/runs/${run.id}/cancel`}
+        explains="Its job is ended and no model is registered. Nothing is tried again: this content counts as trained on." />
+      <${Action} label="Retry" disabled=${!["failed", "rejected"].includes(run.state)} title=${`Redrive ${run.id}?`} path="/api/redrive" body=${{ run: run.id }}
+        explains="What is dead-lettered of it is sent again. The run goes on as its next attempt, from its checkpoint. Mend the cause first." />
+    </p>
+    ${run.error && html`<article class="card bad">
+      <h3>${run.error.type}</h3><p>${run.error.message}</p>
+      ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
+    </article>`}
+    ${run.reason && html`<p class="note">${run.reason}</p>`}
+    <h2>Timeline</h2>
+    <${Gantt} run=${run} hasEnded=${hasEnded} />
+    <div class="columns">
+      <section><h2>Facts</h2><${Facts} run=${run} /></section>
+      <section><h2>Metrics</h2><${MetricTable} run=${run} /></section>
+    </div>
+    ${run.log.length > 0 && html`<h2>End of the log</h2><pre class="log" tabindex="0">${run.log.join("\n")}</pre>`}
+  `;
+}
+
+function Facts({ run }) {
+  const { links } = run;
+  const optional = [
+    ["Previous attempt", links.previous_attempt && html`<${RunLink} id=${links.previous_attempt} />`],
+    ["Next attempt", links.next_attempt ? html`<${RunLink} id=${links.next_attempt} />` : run.state === "retrying" && run.next_attempt_at && html`<${Time} at=${run.next_attempt_at} />`],
+    ["Redriven as", links.redriven_as && html`<${RunLink} id=${links.redriven_as} />`],
+    ["Superseded by", links.superseded_by && html`<${RunLink} id=${links.superseded_by} />`],
+    ["Redriven from", run.redrive && html`<${RunLink} id=${run.redrive.run} /> by ${run.redrive.by}: ${run.redrive.reason}`],
+    ["Failed rank", run.diagnosis?.rank],
+    ["Exit code", run.diagnosis?.exit_code],
+  ].filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "");
+  return html`<dl class="facts">
+    <dt>Pipeline</dt><dd><${PipelineLink} name=${run.pipeline} /></dd>
+    <dt>Attempt</dt><dd>${run.attempt}</dd>
+    <dt>Dataset</dt><dd><span class="mono">${run.dataset_version}</span>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`}</dd>
+    <dt>Compute</dt><dd>${run.compute ? `${run.compute.nodes} × ${run.compute.size}, ${run.compute.priority.replace("_", " ")}, cluster ${run.compute.cluster}` : "none yet"}</dd>
+    <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>
+    <dt>Model</dt><dd>${run.model ? `${run.model.name}:${run.model.version}` : "none"}</dd>
+    <dt>Began</dt><dd><${Time} at=${run.created_at} /></dd>
+    ${optional.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
+  </dl>`;
+}
+
+const size = (bytes) => (bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
+
+function MetricTable({ run }) {
+  const all = Object.keys(run.all_metrics).length ? run.all_metrics : (run.metrics ?? {});
+  const names = Object.keys(all).filter((name) => !name.startsWith("champion_"));
+  if (!names.length) return html`<p class="note">None: the job has not left any.</p>`;
+  const champion = run.champion ? `champion (version ${run.champion})` : "champion";
+  return html`<table class="numbers">
+    <thead><tr><th scope="col">metric</th><th scope="col">this run</th><th scope="col">${champion}</th></tr></thead>
+    <tbody>${names.map((name) => html`<tr><td>${name}</td><td>${number(all[name])}</td><td>${`champion_${name}` in all ? number(all[`champion_${name}`]) : "–"}</td></tr>`)}</tbody>
+  </table>`;
+}
+
+const ROW = 26;
+const LABEL = 110;
+const WIDTH = 760;
+
+function Gantt({ run, hasEnded }) {
+  const now = useNow();
+  const steps = run.timeline.map((step) => ({
+    ...step,
+    from: Date.parse(step.began_at),
+    to: step.ended_at ? Date.parse(step.ended_at) : hasEnded ? Date.parse(step.began_at) : now,
+  }));
+  const first = steps[0].from;
+  const last = Math.max(...steps.map((step) => step.to), first + 1000);
+  const x = (time) => LABEL + ((time - first) / (last - first)) * (WIDTH - LABEL - 90);
+  return html`<figure class="gantt">
+    <svg viewBox=${`0 0 ${WIDTH} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${duration(step.to - step.from)}`).join(", ")}`}>
+      ${steps.map((step, index) => {
+        const isEnd = hasEnded && index === steps.length - 1;
+        const text = isEnd ? exact(step.began_at).slice(11) : duration(step.to - step.from);
+        return html`<g class=${kindOf(step.state)}>
+          <title>${step.state}: from ${exact(step.began_at)}${step.ended_at ? ` to ${exact(step.ended_at)}` : ""}</title>
+          <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${step.state.replaceAll("_", " ")}</text>
+          <line class="guide" x1=${LABEL} x2=${WIDTH} y1=${index * ROW + ROW} y2=${index * ROW + ROW} />
+          <rect x=${x(step.from)} y=${index * ROW + 5} width=${Math.max(x(step.to) - x(step.from), 4)} height=${ROW - 9} rx="3" />
+          <text class="value" x=${Math.max(x(step.to), x(step.from) + 4) + 6} y=${index * ROW + 18}>${text}</text>
+        </g>`;
+      })}
+    </svg>
+  </figure>`;
+}

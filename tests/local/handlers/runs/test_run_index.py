@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from handlers.runs import run_index
+from handlers.runs.run_index import RunPage, list_runs
+from handlers.runs.run_records import read_run_record, record_run
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.contracts.runs import RunState, RunStatus
+from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.orchestrations.examples import FROZEN_AT
+
+LONG = "a reason — " * 500
+
+
+def record(
+    zone: Zone, number: int, *states: RunState, pipeline: str = "digits", error: str | None = None
+) -> RunRecord:
+    started_at = FROZEN_AT + timedelta(minutes=number)
+    steps = [
+        RunStep(state=state, began_at=started_at + timedelta(seconds=second))
+        for second, state in enumerate(states)
+    ]
+    made = RunRecord(
+        status=RunStatus(
+            id=f"{pipeline}-{number:04}-1",
+            pipeline=pipeline,
+            attempt=1,
+            dataset_version=f"{number:04}",
+            state=states[-1],
+            since=steps[-1].began_at,
+            error=None
+            if error is None
+            else Failure(type="JobFailed", message=error, permanent=False),
+        ),
+        started_at=started_at,
+        steps=tuple(steps),
+    )
+    record_run(zone.clients, made)
+    return made
+
+
+def listed(zone: Zone, limit: int = 100, **filters: Any) -> Sequence[str]:
+    return [run["id"] for run in list_runs(zone.clients.records, limit=limit, **filters).runs]
+
+
+def test_a_run_is_found_under_the_state_that_it_is_in_and_no_other(zone: Zone) -> None:
+    record(zone, 1, "registering")
+    assert listed(zone, states=["registering"]) == ["digits-0001-1"]
+    record(zone, 1, "registering", "queued")
+    record(zone, 1, "registering", "queued", "failed", error=LONG)
+    for _ in range(2):  # the second time as after a crash before the checkpoint
+        record(zone, 1, "registering", "queued", "failed", error=LONG)
+    assert listed(zone, states=["registering", "queued", "running"]) == []
+    assert listed(zone, states=["failed"]) == listed(zone) == ["digits-0001-1"]
+    (run,) = list_runs(zone.clients.records, limit=10).runs
+    assert run["error"]["message"].startswith("a reason — a reason")
+    assert len(run["error"]["message"]) == run_index.TEXT_LIMIT_CHARACTERS
+    kept = read_run_record(zone.clients, "digits-0001-1")
+    assert kept is not None
+    assert kept.status.error is not None
+    assert kept.status.error.message == LONG
+
+
+def test_what_comes_late_takes_nothing_back(zone: Zone) -> None:
+    record(zone, 1, "registering", "queued", "succeeded")
+    record(zone, 1, "registering", "queued")
+    assert listed(zone, states=["queued"]) == []
+    assert listed(zone, states=["succeeded"]) == ["digits-0001-1"]
+
+
+def test_pages_have_every_run_once_newest_first_while_new_ones_come(zone: Zone) -> None:
+    for number in range(7):
+        pipeline = "letters" if number % 3 == 0 else "digits"
+        record(zone, number, "registering", pipeline=pipeline)
+    seen: list[str] = []
+    page = RunPage([], None)
+    for number in range(7, 20):
+        page = list_runs(zone.clients.records, after=page.following, limit=2)
+        seen += [run["id"] for run in page.runs]
+        if page.following is None:
+            break
+        record(zone, number, "registering")
+    assert [run.split("-")[1] for run in seen] == [f"{number:04}" for number in range(6, -1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "found"), [(2, 4, [4, 3, 2]), (None, 1, [1, 0]), (4, None, [5, 4])]
+)
+def test_runs_are_filtered_by_the_time_of_their_creation(
+    zone: Zone, first: int | None, last: int | None, found: list[int]
+) -> None:
+    for number in range(6):
+        record(zone, number, "registering")
+
+    def moment(number: int | None) -> datetime | None:
+        return None if number is None else FROZEN_AT + timedelta(minutes=number)
+
+    runs = listed(zone, created_from=moment(first), created_to=moment(last))
+    assert runs == [f"digits-{number:04}-1" for number in found]
+
+
+def test_a_page_costs_the_same_however_many_runs_there_are(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests and entries read, of the first page: 3 runs or 40, it asks for limit + 1."""
+    asked: list[str | None] = []
+    container = zone.clients.records
+    send = container._pipeline.run  # pyright: ignore[reportPrivateUsage]
+
+    def counted(request: Any, **options: Any) -> Any:
+        asked.append(request.query.get("maxresults"))
+        return send(request, **options)
+
+    counts: list[list[str | None]] = []
+    for total in (3, 40):
+        for number in range(total):
+            record(zone, number, "registering")
+        with monkeypatch.context() as patch:
+            patch.setattr(container._pipeline, "run", counted)  # pyright: ignore[reportPrivateUsage]
+            assert len(listed(zone, limit=2)) == 2
+        counts.append(list(asked))
+        asked.clear()
+    assert counts[0] == counts[1] == [None, "3"]

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from handlers.api import runs
+from handlers.api.openapi import RunOrLanding
+from handlers.runs.run_records import merge
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.landing import LandingResult, LandingStatus
+from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.contracts.runs import RunState, RunStatus
+from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
+from tests.unit.orchestrations.examples import DATASET
+
+RUN = f"digits-{DATASET.version}-1"
+
+
+def status(state: RunState, seconds: float = 0, **more: Any) -> RunStatus:
+    return RunStatus(
+        id=RUN,
+        pipeline="digits",
+        attempt=1,
+        dataset_version=DATASET.version,
+        state=state,
+        since=STARTED_AT + timedelta(seconds=seconds),
+        **more,
+    )
+
+
+def steps(*states: tuple[RunState, float]) -> tuple[RunStep, ...]:
+    return tuple(
+        RunStep(state=state, began_at=STARTED_AT + timedelta(seconds=seconds))
+        for state, seconds in states
+    )
+
+
+def record(*states: tuple[RunState, float], **more: Any) -> RunRecord:
+    return RunRecord(
+        status=status(*states[-1]), started_at=STARTED_AT, steps=steps(*states), **more
+    )
+
+
+async def get(world: World, hub: TaskHub, run: str = RUN) -> tuple[int, dict[str, Any]]:
+    starter: Any = hub
+    answer = await runs.get_run(world.clients, starter, run=run)
+    if answer.status == 200:
+        RunOrLanding.model_validate(answer.document)
+    return answer.status, dict(answer.document)
+
+
+def keep(world: World, made: RunRecord) -> None:
+    world.records.blobs[f"runs/{made.status.id}/record.json"] = json.dumps(made.to_dict()).encode()
+
+
+def test_generations_add_to_one_timeline_and_repeat_nothing() -> None:
+    first = record(("registering", 0), ("queued", 5), blobs=3)
+    second = record(("queued", 5), ("running", 9))
+    merged = merge(merge(None, first), second)
+    assert merged.steps == steps(("registering", 0), ("queued", 5), ("running", 9))
+    assert merged.blobs == 3
+    assert merge(merged, first) == merge(merged, second) == merged
+
+
+def test_a_new_generation_that_ends_its_job_does_not_begin_that_again() -> None:
+    merged = merge(record(("queued", 5), ("ending", 7)), record(("ending", 90), ("failed", 95)))
+    assert merged.steps == steps(("queued", 5), ("ending", 7), ("failed", 95))
+
+
+def test_an_end_is_never_taken_back() -> None:
+    ended = record(("running", 9), ("succeeded", 20), job_url="https://ml/1")
+    late = record(("running", 9), ("running", 30), job_url="https://ml/2")
+    assert merge(ended, late).status.state == "succeeded"
+    assert merge(ended, late).job_url == "https://ml/1"
+
+
+async def test_a_run_is_shown_with_its_timeline_when_its_instance_is_gone() -> None:
+    world = make_world()
+    keep(world, record(("registering", 0), ("queued", 5), ("running", 9)))
+    code, shown = await get(world, TaskHub())
+    assert (code, shown["state"]) == (200, "running")
+    spans = [(each["state"], each["ended_at"]) for each in shown["timeline"]]
+    assert spans == [
+        ("registering", "2026-11-21T10:00:05Z"),
+        ("queued", "2026-11-21T10:00:09Z"),
+        ("running", None),
+    ]
+
+
+async def test_the_instance_says_how_it_is_and_the_record_how_it_came_there() -> None:
+    world, hub = make_world(), TaskHub()
+    keep(world, record(("registering", 0), ("queued", 5)))
+    failure = Failure(type="QuotaExceeded", message="none left", permanent=True)
+    ended = status("rejected", 30, error=failure)
+    hub.add(RUN, "retraining", "Completed", custom_status=ended.to_dict())
+    _, shown = await get(world, hub)
+    assert shown["state"] == "rejected"
+    assert shown["remedy"] == "Ask for quota, or add a compute option; redrive."
+    assert [each["state"] for each in shown["timeline"]] == ["registering", "queued", "rejected"]
+
+
+async def test_a_run_leads_to_the_attempts_beside_it() -> None:
+    world = make_world()
+    keep(world, record(("registering", 0)))
+    following = record(("registering", 0)).model_copy(
+        update={"status": status("registering").model_copy(update={"id": RUN[:-1] + "2"})}
+    )
+    keep(world, following)
+    _, shown = await get(world, TaskHub())
+    assert shown["links"] == {
+        "previous_attempt": None,
+        "next_attempt": RUN[:-1] + "2",
+        "redriven_as": None,
+        "superseded_by": None,
+    }
+
+
+async def test_all_metrics_are_shown_where_the_job_left_them() -> None:
+    world = make_world()
+    made = record(("judging", 3))
+    results = f"runs/{RUN}/results.json"
+    keep(world, made.model_copy(update={"status": status("judging", 3, results=results)}))
+    metrics = {"accuracy": 0.9, "champion_accuracy": 0.8, "loss": 0.1}
+    world.records.blobs[results] = json.dumps({"metrics": metrics, "error": None}).encode()
+    _, shown = await get(world, TaskHub())
+    assert shown["all_metrics"] == metrics
+
+
+async def test_an_instance_of_another_release_is_404_and_not_a_fault() -> None:
+    hub = TaskHub()
+    hub.add("digits-ee-1", "retraining", custom_status={"schema_version": 99})
+    hub.add("request-digits-ff", "landing", custom_status={"schema_version": 99})
+    for instance in ("digits-ee-1", "request-digits-ff"):
+        assert (await get(make_world(), hub, instance))[0] == 404
+
+
+async def test_an_instance_that_was_terminated_counts_as_failed() -> None:
+    hub = TaskHub()
+    hub.add(
+        RUN,
+        "retraining",
+        "Terminated",
+        custom_status=status("queued").to_dict(),
+        output="why",
+        created=STARTED_AT + timedelta(minutes=1),
+    )
+    _, shown = await get(make_world(), hub)
+    assert shown["state"] == "failed"
+    assert "terminated: why" in shown["error"]["message"]
+
+
+@pytest.mark.parametrize("instance", ["digits-zz-1", "../../admin", "a?b", "", "a" * 256])
+async def test_an_unknown_run_is_404(instance: str) -> None:
+    code, problem = await get(make_world(), TaskHub(), instance)
+    assert (code, problem["type"]) == (404, "/problems/unknown-run")
+
+
+async def test_a_request_is_answered_by_its_landing() -> None:
+    hub = TaskHub()
+    training = LandingStatus(phase="training", pipeline="digits", opened_at=STARTED_AT, run=RUN)
+    hub.add("request-digits-1", "landing", custom_status=training.to_dict())
+    _, under_way = await get(make_world(), hub, "request-digits-1")
+    assert (under_way["phase"], under_way["outcome"], under_way["run"]) == ("training", None, RUN)
+
+    result = LandingResult(
+        pipeline="digits", outcome="duplicate", run=RUN, dataset_version=DATASET.version
+    )
+    # Some hosts give the output as text.
+    hub.add(
+        "request-digits-2",
+        "landing",
+        "Completed",
+        custom_status=training.to_dict(),
+        output=json.dumps(result.to_dict()),
+    )
+    _, ended = await get(make_world(), hub, "request-digits-2")
+    assert (ended["phase"], ended["outcome"]) == ("ended", "duplicate")
+    assert ended["dataset_version"] == DATASET.version
+
+    hub.add("request-digits-3", "landing", "Pending")
+    _, waiting = await get(make_world(), hub, "request-digits-3")
+    assert (waiting["phase"], waiting["run"]) == ("settling", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "words"),
+    [
+        ({"pipelin": "digits"}, "pipelin", "parameters are: pipeline, state, from, to"),
+        ({"state": "flying"}, "state", "'flying'"),
+        ({"pipeline": "digits&taskHub=other"}, "pipeline", "pattern"),
+        ({"from": "yesterday"}, "from", "date"),
+        ({"to": "2026-11-21T10:00:00"}, "to", "timezone"),
+        ({"limit": "101"}, "limit", "100"),
+        ({"after": "../x"}, "after", "pattern"),
+    ],
+)
+async def test_a_wrong_parameter_is_400_and_named(
+    given: dict[str, str], where: str, words: str
+) -> None:
+    answer = await runs.list_runs(make_world().clients, {"code": "a key", **given})
+    assert answer.status == 400
+    assert answer.document["where"] == where
+    assert words in answer.document["detail"]
