@@ -28,7 +28,7 @@ from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.manifest_parts import parts_folder, read_part
 from handlers.landing_zone.manifests import read_manifest_from
 from orchestrations.contracts.datasets import CopyBlobs, Piece
-from orchestrations.errors import DataChanged, InvalidSetting, TransientError
+from orchestrations.errors import DataChanged, TransientError
 from orchestrations.manifest import ManifestLine, copy_name, decode_line
 
 COPIES_AT_ONCE = 16
@@ -49,15 +49,9 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     """Copy those blobs of a part that the last frozen batch of the zone does not have.
 
     Raises:
-        InvalidSetting: the records are in another account than the data.
         DataChanged: some were written again, or deleted, since they were listed.
         TransientError: the service copies some of them in the background, and is not done.
     """
-    if clients.records.account_name != clients.blobs.account_name:
-        raise InvalidSetting(
-            f"pipeline {request.pipeline.name}: dataset.freeze: copy needs Landfall's records in "
-            "the account of the data: remove app setting RecordsStorage, or set freeze to reference"
-        )
     folder = parts_folder(request.pipeline.name, request.freeze)
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
     begin = int(request.marker or 0)

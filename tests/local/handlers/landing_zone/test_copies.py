@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from handlers.durable.activity_adapter import functions
 from handlers.landing_zone import copies
 from handlers.landing_zone.copies import copies_folder
 from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
-from orchestrations.contracts.datasets import CopyBlobs, Dataset
-from orchestrations.errors import InvalidSetting
+from orchestrations.contracts.datasets import Dataset
 from orchestrations.freezing import freeze, freezing
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.driver import Driver
@@ -209,10 +207,3 @@ def test_copies_and_references_are_two_versions(zone: Zone) -> None:
     zone.rules("dataset", freeze="reference")
     referenced = Process(zone).freeze()
     assert (referenced.copies, referenced.version == copied.version) == (None, False)
-
-
-def test_records_in_another_account_are_refused(zone: Zone) -> None:
-    vars(zone.clients).update(records=SimpleNamespace(account_name="other"))
-    request = CopyBlobs(pipeline=zone.pipeline, freeze="freeze", part="part")
-    with pytest.raises(InvalidSetting, match="remove app setting RecordsStorage"):
-        copies.copy_blobs(zone.clients, request)
