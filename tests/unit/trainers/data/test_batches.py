@@ -55,7 +55,7 @@ def batches(source: Recorded, *, steps: int = 10, shift_pixels: int = 0) -> Batc
 def test_the_next_shares_are_made_before_they_are_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_STRETCH_BYTES", 0)  # a step at a time
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 0)  # a step at a time
     source = Recorded()
     ready = batches(source)
     ready.take(0)
@@ -68,7 +68,7 @@ def test_the_next_shares_are_made_before_they_are_asked_for(
 
 
 def test_small_shares_are_made_some_steps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_STRETCH_BYTES", 3 * 4 * 4)  # three shares of four images
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 3 * 4 * 4)  # three shares of four images
     source = Recorded()
     ready = batches(source)
     order = Order(samples=40, batch_size=8, seed=1)
@@ -82,10 +82,10 @@ def test_small_shares_are_made_some_steps_at_a_time(monkeypatch: pytest.MonkeyPa
 @given(st.integers(0, 60), st.integers(1, 12), st.integers(0, 9))
 @settings(max_examples=25)
 def test_a_share_is_the_same_however_many_are_made_at_a_time(
-    stretch_bytes: int, steps: int, first: int
+    chunk_bytes: int, steps: int, first: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_STRETCH_BYTES", stretch_bytes)
+        patch.setattr(module, "_CHUNK_BYTES", chunk_bytes)
         ready = batches(Recorded(), steps=steps, shift_pixels=1)
         wanted = [
             batches(Recorded(), shift_pixels=1).take(step) for step in range(first, first + 6)

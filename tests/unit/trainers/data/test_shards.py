@@ -118,7 +118,7 @@ def test_without_an_index_there_are_no_shards(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"storage": "tar"}, "tar is none of parquet"),
+        ({"storage": "tar"}, "tar is not one of parquet"),
         ({"storage": []}, "is not text"),
         ({"files": "many"}, "'many' is not a count"),
         ({"classes": {"0": None}}, "None is not a count"),

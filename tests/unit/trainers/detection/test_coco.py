@@ -56,7 +56,7 @@ def test_annotations_are_read() -> None:
         ),
         (
             document(annotation={"segmentation": {"counts": "\u20ac", "size": [4, 8]}}),
-            "no character of a compressed mask",
+            "not a character of a compressed mask",
         ),
         (document(images=[{"id": 1, "file_name": "a.png", "width": 8}]), "image 1: KeyError"),
     ],
