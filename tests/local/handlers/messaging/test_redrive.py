@@ -174,26 +174,26 @@ def test_of_two_redrives_at_once_one_decides(world: World, namespace: Namespace)
 def test_without_files_it_is_claimed_trained_on_and_stays_without_them(
     world: World, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead_letter_runs(world, 70)
+    dead_letter_runs(world, 90)
     with monkeypatch.context() as patch:
         patch.setattr(DeadLetters, "take", die)
         with pytest.raises(KeyboardInterrupt):
-            send_again(world, f"{PREFIX}-70", without_files=["a"])
+            send_again(world, f"{PREFIX}-90", without_files=["a"])
     # A redrive of everything sends the same smaller dataset, and not the whole one.
     (following,) = send_again(world, None, 1)
     (request,) = requests(namespace)
     version = request.dataset.version
-    assert (following, request.dataset.blobs) == (f"digits-{version}-71", 2)
+    assert (following, request.dataset.blobs) == (f"digits-{version}-91", 2)
     claim = find_claim(world.clients, "digits", version)
     assert claim is not None
     assert claim.run == following
     left_out = read_quarantine(world.clients, "digits")
-    assert left_out["a", "a"] == f"left out by ada: mended (run {PREFIX}-70)"
-    kept = record_store.read(world.clients.records, f"runs/{PREFIX}-70/redrive.json")
+    assert left_out["a", "a"] == f"left out by ada: mended (run {PREFIX}-90)"
+    kept = record_store.read(world.clients.records, f"runs/{PREFIX}-90/redrive.json")
     assert kept is not None
     assert kept["changes"]["without_files"] == ["a"]
     assert request.redrive is not None
-    assert request.redrive.record == f"runs/{PREFIX}-70/redrive.json"
+    assert request.redrive.record == f"runs/{PREFIX}-90/redrive.json"
 
 
 @pytest.mark.usefixtures("manifest")
