@@ -99,7 +99,7 @@ def parse_compute(identifier: str) -> str:
     """Name of the cluster that a job's `computeId` names.
 
     Raises:
-        ArmError: 400, it names no cluster of a workspace (serverless and `local` are not covered).
+        ArmError: 400, it names no cluster of a workspace (`local` is not covered).
     """
     kind, _, name = child_of_workspace(identifier).strip("/").partition("/")
     if kind.lower() != "computes" or not name:

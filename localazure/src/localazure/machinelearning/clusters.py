@@ -19,13 +19,22 @@ COMPUTES = "computes"
 DEFAULT_IDLE_TIME = "PT2M"
 LOW_PRIORITY = "LowPriority"
 
+SERVERLESS = Cluster(name="serverless", vm_size="", min_nodes=0, max_nodes=16, idle_seconds=0.0)
+"""The nodes of jobs without compute. The instance type that they ask for has no effect here.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-use-serverless-compute
+"""
+
 
 def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
     """Check a compute's document.
 
     Raises:
-        ArmError: 400, it is no AmlCompute cluster, or its scale settings are wrong.
+        ArmError: 400, it is no AmlCompute cluster, its name is reserved, or its scale settings are
+            wrong.
     """
+    if name.lower() == SERVERLESS.name:
+        raise invalid(f"compute {name!r}: the name is reserved for jobs without compute")
     properties = document.get("properties") or {}
     if properties.get("computeType") != "AmlCompute":
         raise invalid(
@@ -54,9 +63,10 @@ def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
 
 
 def list_clusters(query: Query) -> list[Cluster]:
-    """All clusters, oldest first."""
+    """All clusters, oldest first; the last one is that of jobs without compute."""
     resources = reversed(list_resources(query, COMPUTES))
-    return [parse_cluster(resource.name, resource.document) for resource in resources]
+    clusters = [parse_cluster(resource.name, resource.document) for resource in resources]
+    return [*clusters, SERVERLESS]
 
 
 def is_low_priority(resource: Resource) -> bool:

@@ -33,6 +33,7 @@ from localazure.machinelearning.resources import (
     computes,
     datastores,
     jobs,
+    not_covered,
     run_history,
     workspace,
 )
@@ -99,7 +100,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         arm[COMPUTE] = compute
         arm[ROLE_ASSIGNMENTS] = RoleAssignments.of_environment(environment)
-        for family in (workspace, datastores, assets, codes, computes, jobs, run_history):
+        families = (workspace, datastores, assets, codes, computes, jobs, run_history, not_covered)
+        for family in families:
             arm.add_routes(family.routes)
         context = server_context(certificates)
         await stack.enter_async_context(_listening(arm, environment.ports.azure_ml, context))

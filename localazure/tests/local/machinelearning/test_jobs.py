@@ -33,12 +33,12 @@ def cluster(local: Local) -> str:
     return "cpu"
 
 
-def submit(local: Local, name: str, text: str, **fields: Any) -> None:
+def submit(local: Local, name: str, text: str, compute: str | None = "cpu", **fields: Any) -> None:
     job = command(
         name=name,
         command=text,
         environment="azureml:torch:1",
-        compute="cpu",
+        compute=compute,
         experiment_name="digits",
         **fields,
     )
@@ -263,7 +263,27 @@ def test_a_name_is_submitted_once(local: Local) -> None:
     assert [job.name for job in local.ml.jobs.list(tag="seen")] == ["once"]
 
 
+@pytest.mark.parametrize("compute", [None, "serverless"])
+def test_a_job_without_compute_runs(local: Local, compute: str | None) -> None:
+    name = f"compute-{compute}".lower()
+    submit(local, name, "true", compute=compute, instance_type="Standard_E4ds_v4")
+    local.wait_for(name, "Completed")
+    assert "serverless" not in [one.name for one in local.ml.compute.list()]
+
+
+def test_what_the_workspace_does_not_have_is_named(local: Local) -> None:
+    for ask in (
+        lambda: local.ml.components.get("train", "1"),
+        lambda: list(local.ml.schedules.list()),
+        lambda: list(local.ml.online_endpoints.list()),
+    ):
+        with pytest.raises(HttpResponseError, match="not covered by the local workspace"):
+            ask()
+
+
 def test_a_job_that_cannot_run_is_refused(local: Local) -> None:
+    with pytest.raises(HttpResponseError, match="at most 16 nodes"):
+        submit(local, "bad", "ls", compute=None, instance_count=17)
     with pytest.raises(HttpResponseError, match=r"no output 'nothing'"):
         submit(local, "bad", "echo ${{outputs.nothing}}")
     with pytest.raises(ResourceNotFoundError, match="absent:1"):

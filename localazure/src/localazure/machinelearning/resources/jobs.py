@@ -22,7 +22,7 @@ from localazure.machinelearning.arm import (
     path_name,
     read_body,
 )
-from localazure.machinelearning.clusters import COMPUTES
+from localazure.machinelearning.clusters import COMPUTES, SERVERLESS
 from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
 from localazure.machinelearning.job_resolution import default_output_uri, node_count, resolve_job
 from localazure.machinelearning.job_table import (
@@ -142,14 +142,27 @@ def _check(query: Query, name: str, properties: dict[str, Any]) -> str:
     kind = properties.get("jobType")
     if kind != "Command":
         raise invalid(f"job {name!r}: jobType {kind!r} is not covered; only Command jobs are")
-    for field in ("command", "environmentId", "computeId"):
+    for field in ("command", "environmentId"):
         if not isinstance(properties.get(field), str):
             raise invalid(f"job {name!r}: {field} is missing")
-    cluster = parse_compute(properties["computeId"])
-    if get_resource(query, COMPUTES, cluster) is None:
-        raise not_found("compute", cluster)
+    cluster = _cluster(query, name, properties)
     resolve_job(query, name, properties, attempt=1)
     return cluster
+
+
+def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
+    """The name of the cluster that a job runs on; a job without compute has the serverless one."""
+    compute = properties.get("computeId") or SERVERLESS.name
+    cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
+    if cluster != SERVERLESS.name:
+        if get_resource(query, COMPUTES, cluster) is None:
+            raise not_found("compute", cluster)
+        return cluster
+    if node_count(properties) > SERVERLESS.max_nodes:
+        raise invalid(
+            f"job {name!r}: a job without compute has at most {SERVERLESS.max_nodes} nodes here"
+        )
+    return SERVERLESS.name
 
 
 def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+"""Families of resources that the local workspace does not have: each request names its family."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from localazure.machinelearning.arm import WORKSPACE_PATH
+from localazure.machinelearning.errors import ArmError
+
+routes = web.RouteTableDef()
+
+# By the part of the path that they have in ARM.
+# https://learn.microsoft.com/rest/api/azureml/operation-groups
+_FAMILIES: Final = {
+    "batchEndpoints": "batch endpoints",
+    "components": "components, and so pipelines,",
+    "featurestoreEntities": "feature stores",
+    "featuresets": "feature stores",
+    "onlineEndpoints": "online endpoints",
+    "schedules": "schedules",
+    "serverlessEndpoints": "serverless endpoints",
+}
+
+
+@routes.route("*", f"{WORKSPACE_PATH}/{{family:{'|'.join(_FAMILIES)}}}{{rest:(/.*)?}}")
+async def refuse(request: web.Request) -> web.Response:
+    """Answer 501 and the family's name."""
+    family = _FAMILIES[request.match_info["family"]]
+    raise ArmError(
+        501,
+        "NotImplemented",
+        f"{family} are not covered by the local workspace; it has command jobs, computes, data, "
+        "models, environments and datastores",
+    )
