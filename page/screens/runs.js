@@ -138,7 +138,7 @@ function Gantt({ run, hasEnded }) {
   }));
   const first = steps[0].from;
   const last = Math.max(...steps.map((step) => step.to), first + 1000);
-  const x = (time) => LABEL + ((time - first) / (last - first)) * (WIDTH - LABEL - 90);
+  const x = (time) => LABEL + ((time - first) / (last - first)) * (WIDTH - LABEL - 120);
   return html`<figure class="gantt">
     <svg viewBox=${`0 0 ${WIDTH} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${duration(step.to - step.from)}`).join(", ")}`}>
       ${steps.map((step, index) => {

@@ -1,0 +1,83 @@
+"""The app on the laptop's runtime, with runs of every kind: what operators look at."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from azure.storage.blob.aio import BlobServiceClient
+
+from demo.waiting import eventually
+from localazure.runtime.endpoints import describe_endpoints
+from localazure.runtime.supervisor import running
+from tests.replay.record import make_app
+from tests.replay.situations import SITUATIONS, Scene
+from tests.replay.tape import Tape
+
+# Two models, a run without quota, one that fails twice, and a zone that waits for its marker.
+PLAYED = ("batches", "no-quota", "hopeless")
+WAITING = "marked"
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """The app, seen over HTTP."""
+
+    url: str
+    key: str
+    http: aiohttp.ClientSession
+
+    async def get(self, path: str, **headers: str) -> tuple[int, Any, Mapping[str, str]]:
+        """Status, document and headers of an answer."""
+        given = {"x-functions-key": self.key, **headers}
+        async with self.http.get(self.url + path, headers=given) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if text else None, answer.headers
+
+    async def dead_letters(self, count: int) -> list[dict[str, Any]]:
+        """Wait until there are so many."""
+
+        async def found() -> list[dict[str, Any]] | None:
+            _, document, _ = await self.get("/api/dead-letters")
+            letters = document["dead_letters"]
+            return letters if len(letters) >= count else None
+
+        return await eventually(found, 60, f"{count} dead letters")
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Laptop]:
+    state = tmp_path_factory.mktemp("operators")
+    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+    tape = state / "tape.jsonl"
+    settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
+    options = make_app(state, (*PLAYED, WAITING), settings)
+    async with running(options, lambda _: None) as (environment, _):
+        endpoints = describe_endpoints(environment)
+        async with (
+            aiohttp.ClientSession() as http,
+            BlobServiceClient.from_connection_string(endpoints["blob"]) as blobs,
+        ):
+
+            def scene(name: str) -> Scene:
+                return Scene(
+                    pipeline=name,
+                    endpoints=endpoints,
+                    http=http,
+                    blobs=blobs,
+                    tape=Tape(tape),
+                    secret=secret,
+                )
+
+            await scene(WAITING).land("1", "2")
+            await asyncio.gather(*(SITUATIONS[name].play(scene(name)) for name in PLAYED))
+            functions = endpoints["functions"]
+            yield Laptop(functions["base_url"], functions["function_key"], http)
