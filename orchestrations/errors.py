@@ -59,6 +59,10 @@ class DataChanged(PermanentError):
     """A blob was overwritten after its manifest was frozen; the newer content gets its own run."""
 
 
+class InitialModelMismatch(PermanentError):
+    """The champion that training should start from does not fit the data or the job's network."""
+
+
 class InvalidResults(PermanentError):
     """A job left a `metrics.json` or `error.json` that the next attempt would leave again."""
 
@@ -89,6 +93,7 @@ _BY_NAME = {
         InvalidManifest,
         DataRejected,
         DataChanged,
+        InitialModelMismatch,
         InvalidResults,
         QuotaExceeded,
         JobRejected,

@@ -10,6 +10,10 @@ REMEDIES: Mapping[str, str] = {
         "by itself. Write a mended file again, and it is taken again: a new dataset version, no "
         "redrive."
     ),
+    "InitialModelMismatch": (
+        "The champion does not fit the new data or the job's network. Set `model.warm_start: "
+        "false`; the next batch starts from random weights."
+    ),
     "InvalidResults": (
         "The trainer left a `metrics.json` that the gate cannot read. Mend the trainer, redrive."
     ),

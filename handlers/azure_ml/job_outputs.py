@@ -22,6 +22,7 @@ from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import (
     DataChanged,
     DataRejected,
+    InitialModelMismatch,
     InvalidResults,
     InvalidSetting,
     JobFailed,
@@ -40,7 +41,7 @@ LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
     METRICS_FILE: (METRICS_LIMIT_BYTES, InvalidResults),
     ERROR_FILE: (ERROR_LIMIT_BYTES, JobFailed),
 }
-PERMANENT = frozenset({DataRejected.__name__, DataChanged.__name__})
+PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, InitialModelMismatch))
 
 
 class FileProblem(BaseModel):

@@ -68,8 +68,8 @@ def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> No
         read_results(world.clients, COMPLETED)
 
 
-@pytest.mark.parametrize("kind", ["DataRejected", "DataChanged"])
-def test_what_the_data_is_to_blame_for_is_permanent(world: World, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["DataRejected", "DataChanged", "InitialModelMismatch"])
+def test_what_the_next_attempt_would_meet_again_is_permanent(world: World, kind: str) -> None:
     files = [{"path": "7/1.png", "reason": "truncated"}, {"path": "7/2.png", "reason": "empty"}]
     leave(world, ERROR_FILE, {"type": kind, "message": "2 bad", "files": files, "files_total": 2})
     assert read_results(world.clients, FAILED) == Results(
