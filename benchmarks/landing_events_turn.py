@@ -25,7 +25,7 @@ from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.newest_events import advance_newest_event
-from handlers.triggers.blob_created import handle_queued_blob_events
+from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.event_envelope import from_message
 from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.datasets import Dataset
@@ -58,9 +58,7 @@ def decide_events(records: str, container: str, events: str) -> dict[str, float]
                 for body in bodies[start : start + BATCH]
             ]
             decided.update(
-                await handle_queued_blob_events(
-                    clients, {pipeline.name: pipeline}, hub, messages, now=NOW
-                )
+                await handle_blob_events(clients, {pipeline.name: pipeline}, hub, messages, now=NOW)
             )
 
     began = time.monotonic()

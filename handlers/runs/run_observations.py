@@ -31,12 +31,10 @@ def observe_start(clients: Clients, request: RunRequest) -> None:
 def observe_submission(clients: Clients, request: SubmitJob, job: Job) -> None:
     """The job of a run was submitted."""
     options = request.request.pipeline.compute
-    option = next(each for each in options if each.cluster == request.capacity.cluster)
-    compute = UsedCompute(
-        cluster=option.cluster,
-        size=option.size,
-        priority=option.priority,
-        nodes=request.capacity.nodes,
+    capacity = request.capacity
+    option = next((each for each in options if each.cluster == capacity.cluster), None)
+    compute = option and UsedCompute(
+        cluster=option.cluster, size=option.size, priority=option.priority, nodes=capacity.nodes
     )
     facts = {"compute": compute, "job_url": job.studio_url, "champion": job.champion}
     record = _of_request(request.request, "submitting", job=job.name)

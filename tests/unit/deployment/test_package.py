@@ -21,6 +21,7 @@ ROOT_ENTRIES = {
     "handlers",
     "host.json",
     "orchestrations",
+    "page",
     "pipelines",
     "requirements.txt",
     "trainers",

@@ -11,6 +11,7 @@ from typing import Any
 from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
+from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 from replay_guard.history import parse_time, time_text
@@ -20,7 +21,7 @@ Document = dict[str, Any]
 
 HISTORIES = Path(__file__).parents[2] / "replay" / "histories"
 HANDLES: dict[str, Handle] = {
-    each.__name__: Orchestrator.create(each) for each in (landing, retraining)
+    each.__name__: Orchestrator.create(each) for each in (landing, freezing, retraining)
 }
 STEPS = {
     int(kind)

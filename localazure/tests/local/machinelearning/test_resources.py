@@ -225,7 +225,7 @@ def test_operations_that_are_not_covered_are_refused(local: Local) -> None:
     token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
     workspace = local.ml.workspaces.get(local.environment.workspace).id
     response = requests.get(
-        f"{local.environment.azure_ml_url}{workspace}/onlineEndpoints",
+        f"{local.environment.azure_ml_url}{workspace}/marketplaceSubscriptions",
         headers={"Authorization": f"Bearer {token}"},
         timeout=10,
     )
