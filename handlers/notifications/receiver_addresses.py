@@ -164,13 +164,16 @@ def _parse_address(text: str) -> Address:
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv4Address):
         return address
+    # First: from Python 3.13 on, a mapped address answers like the address inside.
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
     if address.is_loopback or address.is_unspecified:
         return address
     if any(address in block for block in _WRAPPINGS):
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     if address.teredo is not None:
         return address.teredo[1]
-    return address.ipv4_mapped or address.sixtofour or address
+    return address.sixtofour or address
 
 
 def _same_kind(address: Address, network: Network) -> bool:
