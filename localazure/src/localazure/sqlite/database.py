@@ -40,10 +40,14 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection in WAL mode that fsyncs every commit, transactions opened by hand."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA busy_timeout=10000")
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA busy_timeout=10000")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -111,11 +115,14 @@ class Database:
             raise DatabaseInUse(
                 f"{path} is {error}: stop that one, or give this one a state folder of its own"
             ) from None
+        opened: list[sqlite3.Connection] = []
         try:
-            self._writer = connect(path)
-            migrate(self._writer, migrations)
-            self._reader = connect(path)
+            opened.append(connect(path))
+            migrate(opened[0], migrations)
+            opened.append(connect(path))
         except BaseException as error:
+            for connection in opened:
+                connection.close()
             self._lock.close()
             if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
                 raise DatabaseUnusable(
@@ -123,6 +130,7 @@ class Database:
                     "to begin with an empty one"
                 ) from error
             raise
+        self._writer, self._reader = opened
         self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._patient: list[_Job] = []
