@@ -16,11 +16,11 @@ from handlers.api.documents import Action, ActionList
 from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.newest_first import countdown, list_entries
 from handlers.triggers.problem_details import Answer, Problem
 
 _FOLDER = "actions/"
 _ACTION = "action"
-_LATEST_MS = 9_999_999_999_999
 # Set by the platform's authentication, never by the caller: it removes what comes in.
 # https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
 PRINCIPAL_HEADER = "x-ms-client-principal-name"
@@ -54,9 +54,8 @@ def keep_action(clients: Clients, action: Action) -> None:
     document = action.model_dump(mode="json")
     text = json.dumps(document)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    countdown = _LATEST_MS - int(action.at.timestamp() * 1000)
     record_store.create(
-        clients.records, f"{_FOLDER}{countdown:013d}_{digest}", document, {_ACTION: text}
+        clients.records, f"{_FOLDER}{countdown(action.at)}_{digest}", document, {_ACTION: text}
     )
 
 
@@ -89,16 +88,7 @@ async def list_actions(clients: Clients, parameters: Mapping[str, str]) -> Answe
 
 
 def _read(clients: Clients, after: str | None, limit: int) -> list[tuple[str, dict[str, Any]]]:
-    # A service that does not know `start_from` ignores it: what comes before is skipped.
-    start: dict[str, Any] = {"start_from": _FOLDER + after} if after else {}
-    blobs = clients.records.list_blobs(
-        name_starts_with=_FOLDER, include=["metadata"], results_per_page=limit, **start
+    entries = list_entries(
+        clients.records, _FOLDER, metadata=_ACTION, first=after or "", after=after, page_size=limit
     )
-    entries = (
-        (blob.name.removeprefix(_FOLDER), json.loads(blob.metadata[_ACTION]))
-        for blob in blobs
-        if _ACTION in (blob.metadata or {})
-    )
-    return list(
-        itertools.islice((each for each in entries if after is None or each[0] > after), limit)
-    )
+    return list(itertools.islice(entries, limit))

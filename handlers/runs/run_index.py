@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from azure.core.exceptions import ResourceNotFoundError
 
+from handlers.configuration.newest_first import countdown, list_entries
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import shorten
@@ -35,7 +36,6 @@ _FOLDER = "run-index"
 _ALL = "all"
 _UNFINISHED = "unfinished"
 _SUMMARY = "summary"
-_LATEST_MS = 9_999_999_999_999
 # Of 8 KB that the metadata of a blob may have.
 TEXT_LIMIT_CHARACTERS = 300
 LISTINGS_AT_ONCE = 8
@@ -83,7 +83,7 @@ def summary(record: RunRecord) -> dict[str, Any]:
 
 def run_key(record: RunRecord) -> str:
     """What entries sort by: newer runs first, and every run its own."""
-    return f"{_countdown(record.started_at)}_{record.status.id}"
+    return f"{countdown(record.started_at)}_{record.status.id}"
 
 
 def list_runs(
@@ -108,8 +108,8 @@ def list_runs(
         limit: how many runs at most.
     """
     pipelines = [pipeline] if pipeline is not None else _pipelines(records)
-    first = max(after or "", "" if created_to is None else _countdown(created_to))
-    last = None if created_from is None else _countdown(created_from) + "~"
+    first = max(after or "", "" if created_to is None else countdown(created_to))
+    last = None if created_from is None else countdown(created_from) + "~"
     groups = dict.fromkeys(map(_group, states)) or (_ALL,)
     folders = [_folder(group, each) for group in groups for each in pipelines]
 
@@ -145,18 +145,10 @@ def _entries(
     last: str | None,
     limit: int,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    # A service that does not know `start_from` ignores it: what comes before is skipped.
-    start: dict[str, Any] = {"start_from": folder + first} if first else {}
-    blobs = records.list_blobs(
-        name_starts_with=folder, include=["metadata"], results_per_page=limit + 1, **start
+    entries = list_entries(
+        records, folder, metadata=_SUMMARY, first=first, after=after, page_size=limit + 1
     )
-    for blob in blobs:
-        key = blob.name.removeprefix(folder)
-        if last is not None and key > last:
-            return
-        if key < first or key == after or _SUMMARY not in (blob.metadata or {}):
-            continue
-        yield key, json.loads(blob.metadata[_SUMMARY])
+    return itertools.takewhile(lambda entry: last is None or entry[0] <= last, entries)
 
 
 def _pipelines(records: ContainerClient) -> list[str]:
@@ -176,10 +168,6 @@ def _folder(group: str, pipeline: str) -> str:
 
 def _name(group: str, pipeline: str, key: str) -> str:
     return _folder(group, pipeline) + key
-
-
-def _countdown(moment: datetime) -> str:
-    return f"{_LATEST_MS - int(moment.timestamp() * 1000):013d}"
 
 
 def _iso(moment: datetime) -> str:

@@ -1,0 +1,52 @@
+"""Blobs that a listing has newest first: the time in their names is counted down.
+
+What is shown of each is JSON in its metadata, so that a page is one listing, and no blob is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+_LATEST_MS = 9_999_999_999_999
+
+
+def countdown(moment: datetime) -> str:
+    """Thirteen digits, to the millisecond; a later moment sorts before an earlier one."""
+    return f"{_LATEST_MS - int(moment.timestamp() * 1000):013d}"
+
+
+def list_entries(
+    records: ContainerClient,
+    folder: str,
+    *,
+    metadata: str,
+    first: str,
+    after: str | None,
+    page_size: int,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of a folder from a key on: key and document of each.
+
+    Args:
+        records: the records container.
+        folder: ends with a slash; a key is the rest of a name.
+        metadata: name of the metadata that holds the document; blobs without it are left out.
+        first: no key before it; all of them when empty.
+        after: this key is left out, too: the last one of the page before.
+        page_size: how many the service gives at a time.
+    """
+    # A service that does not know `start_from` ignores it: what comes before is skipped.
+    start: dict[str, Any] = {"start_from": folder + first} if first else {}
+    blobs = records.list_blobs(
+        name_starts_with=folder, include=["metadata"], results_per_page=page_size, **start
+    )
+    for blob in blobs:
+        key = blob.name.removeprefix(folder)
+        if key < first or key == after or metadata not in (blob.metadata or {}):
+            continue
+        yield key, json.loads(blob.metadata[metadata])
