@@ -7,7 +7,7 @@ from collections.abc import Iterable
 IDLE = "idle"
 
 # The first rule with a mark in the path of a frame decides, for the innermost such frame. A frame
-# of the standard library (json, uuid, logging) belongs to whoever called it.
+# of the standard library (json, uuid, logging) belongs to its caller.
 _OWNERS: tuple[tuple[str, str], ...] = (
     ("/dateutil/", "SDK: timestamps (dateutil)"),
     ("/azure/durable_functions/", "SDK: replay"),

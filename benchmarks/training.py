@@ -43,7 +43,7 @@ def measure(bench: Bench) -> None:
     * first step s: from the start of both processes to the line that tells of step 1.
     * checkpoint stall ms: how long training waits for one of ResNet-50 with momentum, 204 MB, the
       median of 5 saves of both ranks; and until it is committed.
-    * after kill -9 s: rank 1 is killed; torchrun starts both again, or whoever runs the job does
+    * after kill -9 s: rank 1 is killed; torchrun starts both again, or the benchmark does
       when rank 0 has ended. From the kill to the first step beyond the checkpoint. Each run goes on
       to its end, and fails the benchmark if its weights differ in a bit from the undisturbed run's.
     """
@@ -221,7 +221,7 @@ def _kill_and_start_anew(data: Dataset, work: Path, undisturbed: bytes) -> Sampl
         last_step = _read_until_second_checkpoint(ranks)
         killed = time.monotonic()
         ranks.processes[1].kill()
-        ranks.processes[0].communicate()  # its output has to be read, lest it blocks on a full pipe
+        ranks.processes[0].communicate()  # a full pipe would block it
         noticed_seconds = time.monotonic() - killed
     with running(arguments) as ranks:
         sample = _resumption(ranks, killed, last_step)

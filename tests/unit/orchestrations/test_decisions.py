@@ -151,8 +151,8 @@ def test_an_error_that_is_not_ours_may_pass() -> None:
 
 
 def test_a_refusal_is_raised_again_as_what_it_was() -> None:
-    outcome = {FAILURE_KEY: describe(QuotaExceeded("no rung fits")).to_dict()}
-    with pytest.raises(QuotaExceeded, match="no rung fits"):
+    outcome = {FAILURE_KEY: describe(QuotaExceeded("no compute option fits")).to_dict()}
+    with pytest.raises(QuotaExceeded, match="no compute option fits"):
         parse_outcome(SubmitJob, outcome)
 
 

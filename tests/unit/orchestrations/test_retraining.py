@@ -286,7 +286,7 @@ def test_refused_data_is_quarantined_and_never_tried_again() -> None:
 
 
 def test_a_permanent_refusal_of_an_activity_is_dead_lettered() -> None:
-    failure = Failure(type="QuotaExceeded", message="no rung fits", permanent=True)
+    failure = Failure(type="QuotaExceeded", message="no compute option fits", permanent=True)
     cluster = Cluster(QUICK, refuse={"ensure_capacity": failure})
     status = cluster.run()
     assert (status.state, status.error) == ("rejected", failure)

@@ -41,7 +41,7 @@ def test_the_job_is_a_command_job_of_two_ranks() -> None:
     job = rest_object([])
     assert job["jobType"] == "Command"
     assert job["distribution"] == {"distributionType": "PyTorch", "processCountPerInstance": 2}
-    assert "resources" not in job  # the nodes are of the rung of the ladder
+    assert "resources" not in job  # the compute option sets the nodes
     assert job["limits"]["timeout"] == "PT1H"
     for name in ("champion", "initial_model"):
         assert job["inputs"][name] == {"value": "none", "jobInputType": "literal"}

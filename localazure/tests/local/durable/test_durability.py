@@ -63,7 +63,7 @@ async def test_an_instance_goes_on_while_the_disk_is_slow(tmp_path: Path) -> Non
             gate.set()
             await eventually(lambda: app.count("double") == 3)
             await eventually(lambda: app.count("chain") == 5)
-            # Nobody outside is told before it is durable.
+            # Nothing is acknowledged before it is durable.
             assert (await hub.client.get_status("one")).runtime_status.value == "Running"
             assert not start.done()
         finally:

@@ -14,7 +14,7 @@ import pytest
 from harness.tiny_app import RunningHub, TinyApp, running
 
 Context = df.DurableOrchestrationContext
-# Whoever looked for the end once a minute would be too late for the tests' own limit.
+# A poll once a minute would come after the tests' own limit.
 LONG = ("3600", "60")
 
 

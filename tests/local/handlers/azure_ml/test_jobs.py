@@ -162,7 +162,7 @@ def test_a_model_comes_out_and_is_the_next_ones_champion(prepared: Cloud) -> Non
     }
     clients.ml.models.archive(model.name, model.version)
     assert find_champion(clients, PIPELINE) is None
-    # Whoever adopts the first job judges it by the champion that it had: none.
+    # An adopted job is judged by the champion that it was submitted with: none.
     assert submit_job(clients, submission(prepared, 1, "train")).champion is None
 
 

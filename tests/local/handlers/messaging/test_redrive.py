@@ -127,7 +127,7 @@ async def test_the_first_redrive_of_a_run_decides_and_can_be_repeated(
         patch.setattr(DeadLetters, "take", die)
         with pytest.raises(KeyboardInterrupt):
             send_again(world, f"{PREFIX}-60", attempts=2)
-    # It goes on as recorded, whoever calls: the caller with other changes is told.
+    # It continues as recorded. A caller with other changes is refused.
     with pytest.raises(RedriveRefused, match=f"redriven as {PREFIX}-61 by ada") as refused:
         send_again(world, f"{PREFIX}-60", attempts=3)
     assert (refused.value.kind, refused.value.where) == ("already-redriven", "changes")

@@ -121,7 +121,7 @@ def test_a_failed_delivery_is_scheduled_again_once(world: World, namespace: Name
     assert timedelta(0) < due - NOW
 
 
-def test_the_end_of_the_ladder_is_the_dead_letter_queue_and_an_alert(
+def test_after_the_last_delay_comes_the_dead_letter_queue_and_an_alert(
     world: World, namespace: Namespace
 ) -> None:
     world.receiver.answers["/down"] = (500, {})

@@ -79,7 +79,7 @@ def test_a_loss_that_is_not_finite_is_handed_on() -> None:
 
 
 class LocalRanks:
-    """Ranks that add up as a collective does: whoever asks for the sum waits for all of them."""
+    """Ranks that add up as a collective does: a rank that asks for the sum waits for all."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -67,8 +67,8 @@ class WorkerPool:
             except BaseException as raised:  # noqa: BLE001 - the caller gets it
                 result, error = None, raised
             self._outcomes.append((future, result, error))
-            # Waking the loop is a system call: one for all that end before it is awake. Whoever
-            # sees the flag set has appended before the loop clears it and looks.
+            # Waking the loop is a system call: one serves all calls that end before it is awake. A
+            # thread that sees the flag set has appended before the loop clears it and reads.
             if not self._is_waking:
                 self._is_waking = True
                 try:
