@@ -254,9 +254,9 @@ def _post(connection: sqlite3.Connection, message: Message) -> bool:
         connection.execute("INSERT INTO inbox VALUES (?, ?, ?, ?)", values)
         return True
     inserted = connection.execute(
-        "INSERT INTO inbox SELECT ?, ?, ?, ? FROM instances WHERE instance_id = ?2"  # noqa: S608 - placeholders only
-        f" AND execution_id = coalesce(?3, execution_id) AND status IN ({marks(_LIVE)})",
-        (*values, *_LIVE),
+        "INSERT INTO inbox SELECT ?, ?, ?, ? FROM instances WHERE instance_id = ?"  # noqa: S608 - placeholders only
+        f" AND execution_id = coalesce(?, execution_id) AND status IN ({marks(_LIVE)})",
+        (*values, message.target, message.execution_id, *_LIVE),
     )
     return inserted.rowcount == 1
 
