@@ -25,6 +25,7 @@ from orchestrations.contracts import (
     landing,
     models,
     notifications,
+    run_records,
     runs,
 )
 from orchestrations.contracts.base import ActivityRequest, Failure, Result
@@ -47,7 +48,17 @@ FAULT_MARK = "landfall-failure: "
 
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
-    for module in (configurations, datasets, jobs, landing, models, notifications, runs):
+    modules = (
+        configurations,
+        datasets,
+        jobs,
+        landing,
+        models,
+        notifications,
+        run_records,
+        runs,
+    )
+    for module in modules:
         for each in vars(module).values():
             is_request = isinstance(each, type) and issubclass(each, ActivityRequest)
             # pydantic puts ActivityRequest[Job] itself into the module, too.

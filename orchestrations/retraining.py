@@ -23,6 +23,7 @@ from orchestrations.contracts.jobs import (
 )
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.retraining import RunInput, Waiting
+from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import DeadLetter, ScheduleRetry
 from orchestrations.errors import (
     DataChanged,
@@ -54,12 +55,18 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     (`supervising.end_job`); schedule the next attempt on the queue, or, out of attempts or for a
     permanent error, dead-letter the run.
 
-    At last: notify how it ended. `transitions` has every state. If even the outbox cannot be
-    written, this instance fails, and reconciliation notifies the state that it ended in.
+    At last: record the states and notify how the run ended. `transitions` has every state. If even
+    the outbox cannot be written, this instance fails, and reconciliation notifies the state that it
+    ended in.
+
+    The record is also written where a state may last: at the start, while the cluster changes, when
+    the job is submitted, runs, is queued again or is being ended. It holds all states until then.
     """
     given = RunInput.from_dict(context.get_input())
     run = RunProgress(context, given)
     failure, ended = given.ending, False
+    if failure is None and given.waiting is None:
+        yield from run.record()
     if failure is None:
         try:
             ended = yield from _attempt(run, given.waiting)
@@ -69,6 +76,7 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
         ended = yield from _fail(run, failure)
     if not ended:
         return None  # continued as new
+    yield from run.record()
     yield from run.notify()
     return run.status.to_dict()
 
@@ -93,6 +101,7 @@ def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
     newer = yield from call(run.context, question)
     if newer.by is None:
         return False
+    run.note(superseded_by=newer.by)
     run.advance("newer_dataset_claimed", reason=f"a newer dataset has been claimed by {newer.by}")
     return True
 
@@ -108,6 +117,8 @@ def _submit(run: RunProgress) -> Step[Waiting]:
         SubmitJob(run=run.id, request=run.request, capacity=capacity, asset=asset),
     )
     run.advance("job_submitted", job=job.name)
+    run.note(compute=_used_compute(run, capacity), job_url=job.studio_url, champion=job.champion)
+    yield from run.record()
     # The job is under way: it is supervised whether this can be notified or not.
     with contextlib.suppress(LandfallError):
         yield from run.notify()
@@ -125,6 +136,8 @@ def _find_capacity(run: RunProgress) -> Step[Capacity]:
         )
         if capacity.ready:
             return capacity
+        if requested is None:
+            yield from run.record()
         requested = capacity.cluster
         now = run.context.current_utc_datetime
         if now - started_at > timedelta(seconds=CAPACITY_LIMIT_SECONDS):
@@ -132,6 +145,13 @@ def _find_capacity(run: RunProgress) -> Step[Capacity]:
                 f"cluster {requested} is still being changed after {CAPACITY_LIMIT_SECONDS:.0f} s"
             )
         yield run.context.create_timer(now + timedelta(seconds=CAPACITY_POLL_SECONDS))
+
+
+def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
+    option = next(each for each in run.request.pipeline.compute if each.cluster == capacity.cluster)
+    return UsedCompute(
+        cluster=capacity.cluster, size=option.size, priority=option.priority, nodes=capacity.nodes
+    )
 
 
 def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
@@ -206,9 +226,10 @@ def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[
         return
     # It helps, but its lack is no reason to change how the run ends.
     with contextlib.suppress(LandfallError):
-        run.diagnosis = yield from call(run.context, DiagnoseJob(job=job.name))
+        run.note(diagnosis=(yield from call(run.context, DiagnoseJob(job=job.name))))
     if failure is None:
-        message = run.diagnosis.message if run.diagnosis else None
+        diagnosis = run.known.diagnosis
+        message = diagnosis.message if diagnosis else None
         raise JobFailed(message or f"job {job.name} failed and left no error.json")
     if results.bad_files:
         yield from call(
@@ -230,6 +251,7 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     no_job = run.status.state == "submitting" and failure.permanent
     if run.status.state in ("submitting", "queued", "running") and not no_job:
         run.advance("job_to_be_ended", error=failure)
+        yield from run.record()
     if run.status.state == "ending" and not (yield from end_job(run, failure)):
         return False
     request = run.request
@@ -239,6 +261,8 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
         yield from call(
             run.context, ScheduleRetry(request=following, delay_seconds=decision.delay_seconds)
         )
+        delay = timedelta(seconds=decision.delay_seconds)
+        run.note(next_attempt_at=run.context.current_utc_datetime + delay)
         run.advance("retry_scheduled", error=failure)
         return True
     yield from call(run.context, DeadLetter(run=run.id, request=request, failure=failure))

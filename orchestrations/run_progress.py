@@ -1,15 +1,16 @@
-"""The progress of one run: its state, its custom status, and its notifications."""
+"""The progress of one run: its state, its custom status, its record and its notifications."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Generator
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.activities import Step, call
 from orchestrations.contracts.base import Done, Failure
-from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.notifications import (
     Notification,
@@ -17,8 +18,9 @@ from orchestrations.contracts.notifications import (
     PublishNotification,
 )
 from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
 from orchestrations.contracts.runs import RunState, RunStatus
-from orchestrations.errors import shorten
+from orchestrations.errors import LandfallError, shorten
 from orchestrations.names import notification_id, run_id
 from orchestrations.replay_logger import ReplayLogger
 from orchestrations.transitions import FIRST_STATE, RunEvent, follow
@@ -37,7 +39,6 @@ class RunProgress:
         self.request = request
         self.id = run_id(request.pipeline.name, request.dataset.version, request.attempt)
         self.log = ReplayLogger(context)
-        self.diagnosis: JobDiagnosis | None = None
         self.notification: NotificationKind | None = None
         """What the last transition asks to be notified."""
         waiting = given.waiting
@@ -52,6 +53,14 @@ class RunProgress:
             error=given.ending,
             redrive=request.redrive,
         )
+        self.known = RunRecord(
+            status=self.status,
+            started_at=self.status.since,
+            steps=(RunStep(state=self.status.state, began_at=self.status.since),),
+            blobs=request.dataset.blobs,
+            bytes=request.dataset.bytes,
+        )
+        """What this generation knows; the run's record is merged from all of them."""
         self._show()
 
     def advance(self, event: RunEvent, **changes: Any) -> None:
@@ -65,6 +74,8 @@ class RunProgress:
                 **changes,
             }
         )
+        step = RunStep(state=transition.target, began_at=self.status.since)
+        self.known = self.known.model_copy(update={"steps": (*self.known.steps, step)})
         self._show()
         self.log.info("%s: %s -> %s (%s)", self.id, transition.source, transition.target, event)
 
@@ -72,6 +83,20 @@ class RunProgress:
         """Change the status within its state."""
         self.status = self.status.model_copy(update=changes)
         self._show()
+
+    def note(self, **facts: Any) -> None:
+        """Add fields of `RunRecord` to what the next `record` writes."""
+        self.known = self.known.model_copy(update=facts)
+
+    def record(self) -> Generator[Any, Any, None]:
+        """Write the states so far, and what is known of the run, to its record.
+
+        Nothing is decided by the record, so that a run goes on without it. The next call writes
+        the same states again; reconciliation writes the end if the last call fails.
+        """
+        record = self.known.model_copy(update={"status": self.status})
+        with contextlib.suppress(LandfallError):
+            yield from call(self.context, RecordRun(record=record))
 
     def notify(self) -> Step[Done]:
         """Put the last transition's notification into the outbox."""
@@ -81,7 +106,7 @@ class RunProgress:
             kind=self.notification,
             at=self.context.current_utc_datetime,
             status=self.status,
-            diagnosis=self.diagnosis,
+            diagnosis=self.known.diagnosis,
             callback_url=self.request.callback_url,
         )
         request = PublishNotification(pipeline=self.request.pipeline, notification=notification)

@@ -57,7 +57,7 @@ def wait_for_job(run: RunProgress, waiting: Waiting) -> Generator[Any, Any, Job 
         )
         if job.state in ENDED:
             return job
-        _show_state(run, job)
+        yield from _show_state(run, job)
         check_deadline(job, run.request.pipeline.limits, state_since=since, now=now)
         if job.cancel is not None and not waiting.cancel_sent:
             # If Azure ML is out of reach, the next poll tries again.
@@ -92,8 +92,11 @@ def end_job(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     return False
 
 
-def _show_state(run: RunProgress, job: Job) -> None:
+def _show_state(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
     if job.state == "running" and run.status.state == "queued":
         run.advance("job_started")
     elif job.state == "queued" and run.status.state == "running":
         run.advance("job_queued_again")
+    else:
+        return
+    yield from run.record()

@@ -22,7 +22,6 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import read_job_file
 from handlers.durable.activity_adapter import activity
-from handlers.runs.run_observations import observe_job, observe_submission
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
@@ -70,9 +69,7 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
             f"the workspace has a job {request.run} that Landfall did not submit (it lacks tag "
             f"{tags.RUN}): its name stands in the way"
         )
-    submitted = _describe(clients, job)
-    observe_submission(clients, request, submitted)
-    return submitted
+    return _describe(clients, job)
 
 
 @activity
@@ -86,9 +83,7 @@ def get_job(clients: Clients, request: GetJob) -> Job:
     job = _find(clients, request.job)
     if job is None:
         raise JobFailed(f"job {request.job} is not in the workspace: it was deleted")
-    described = _describe(clients, job)
-    observe_job(clients, described)
-    return described
+    return _describe(clients, job)
 
 
 @activity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -44,13 +45,18 @@ def functions(clients: Clients) -> Iterator[Function]:
     Raises:
         LookupError: an activity is declared, but no module of `handlers` has its body.
     """
-    for module in pkgutil.walk_packages(handlers.__path__, f"{handlers.__name__}."):
-        importlib.import_module(module.name)
+    _import_bodies()
     missing = sorted(ACTIVITIES.keys() - _BODIES.keys())
     if missing:
         raise LookupError(f"no module of handlers has the body of: {', '.join(missing)}")
     for name, request in ACTIVITIES.items():
         yield as_function(request, _BODIES[name], clients)
+
+
+@functools.cache
+def _import_bodies() -> None:
+    for module in pkgutil.walk_packages(handlers.__path__, f"{handlers.__name__}."):
+        importlib.import_module(module.name)
 
 
 def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Clients) -> Function:

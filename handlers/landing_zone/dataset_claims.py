@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.runs.run_observations import observe_start
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
@@ -42,7 +41,6 @@ def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
     if dataset.partition is not None:
         metadata["partition"] = dataset.partition
     if record_store.create(clients.records, name, document, metadata):
-        observe_start(clients, request.request)
         return claim
     # Ours, if an earlier try of this very activity got as far as here.
     kept = record_store.read(clients.records, name)

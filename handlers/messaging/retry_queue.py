@@ -14,7 +14,6 @@ from handlers.durable.starting import start_once
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import RETRIES, Message, parse_body
-from handlers.runs.run_observations import observe_retry, observe_start
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, ScheduleRetry
@@ -51,7 +50,6 @@ def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
     """
     enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
     send_in_background(clients, RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
-    observe_retry(clients, request.request, request.delay_seconds)
     return Done()
 
 
@@ -85,6 +83,5 @@ async def handle_retry(
         logger.warning("message rejected: %s", error)
         await asyncio.to_thread(reject_message, clients, body, describe(error))
         return None
-    await asyncio.to_thread(observe_start, clients, request)
     await start_attempt(starter, request)
     return run_of(request)

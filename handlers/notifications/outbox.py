@@ -22,7 +22,6 @@ from handlers.messaging.service_bus import (
     fit_message_id,
     parse_body,
 )
-from handlers.runs.run_observations import observe_notification
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.pipeline import Pipeline, Webhook
@@ -122,7 +121,6 @@ def publish_notification(clients: Clients, request: PublishNotification) -> Done
     If the process dies on the way, the activity is run again and sends messages of the same ids,
     which the queue drops.
     """
-    observe_notification(clients, request.notification)
     found = deliveries(request.pipeline, request.notification)
     if found:
         send_in_background(clients, NOTIFICATIONS, *(each.to_message() for each in found))

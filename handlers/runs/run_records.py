@@ -1,6 +1,6 @@
-"""The record of a run, `runs/<run>/record.json`, and its place in the index.
+"""Activity `record_run`: the record of a run, `runs/<run>/record.json`, and its place in the index.
 
-Activities, triggers and reconciliation add what they see. An addition that comes twice, or
+Every generation of a run, and reconciliation, add what they know. An addition that comes twice, or
 late, changes nothing.
 """
 
@@ -13,13 +13,22 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
 from handlers.durable.status_documents import run_status
 from handlers.runs.run_index import index_run
-from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
 from orchestrations.transitions import TERMINAL_RUN_STATES
 
 
-def record_run(clients: Clients, added: RunRecord) -> None:
+@activity
+def record_run(clients: Clients, request: RecordRun) -> Done:
+    """Add what one generation of a run knows to its record."""
+    add_to_record(clients, request.record)
+    return Done()
+
+
+def add_to_record(clients: Clients, added: RunRecord) -> None:
     """Add to the record of a run, then write what the record says into the index.
 
     If the process dies in between, the caller is run again. If another caller adds meanwhile, the

@@ -46,7 +46,7 @@ from handlers.messaging.retry_queue import start_attempt
 from handlers.messaging.service_bus import BLOB_EVENTS, JOB_EVENTS, NOTIFICATIONS, RETRIES
 from handlers.notifications.outbox import publish_notification
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
-from handlers.runs.run_records import read_run_record, record_of, record_run
+from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.zone_reconciliation import partitions_to_land
@@ -262,7 +262,7 @@ class _Reconciler:
             if known is None:
                 return
             record = self._of_purged(known)
-        await asyncio.to_thread(record_run, self.clients, record)
+        await asyncio.to_thread(add_to_record, self.clients, record)
         self.summary.runs_indexed.append(run)
 
     def _of_purged(self, known: RunRecord) -> RunRecord:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 
-from orchestrations.contracts.base import Contract
+from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.runs import RunState, RunStatus
 
@@ -44,3 +45,13 @@ class RunRecord(Contract):
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None
     """When the next attempt is started, if one is scheduled."""
+
+
+class RecordRun(ActivityRequest[Done]):
+    """Input of `record_run`: what this generation of the run's orchestration knows."""
+
+    # People can wait for the record, and a run's deadlines cannot: it is not tried for long.
+    ATTEMPTS: ClassVar[int] = 2
+    LIMIT_SECONDS: ClassVar[float] = 30.0
+
+    record: RunRecord

@@ -54,8 +54,8 @@ def nothing_waits_for_ever(evidence: Evidence) -> Iterator[str]:
 def cost_is_bounded(evidence: Evidence) -> Iterator[str]:
     """Calls of services, history events, and attempts."""
     world = evidence.world
-    if world.network.calls.total() > CALL_LIMIT:
-        yield f"{world.network.calls.total()} calls: {world.network.operations.most_common(5)}"
+    if world.network.total_calls > CALL_LIMIT:
+        yield f"{world.network.total_calls} calls: {world.network.operations.most_common(5)}"
     for instance in world.hub.instances.values():
         if instance.longest_history > HISTORY_LIMIT_EVENTS:
             yield f"{instance.id} has {instance.longest_history} history events"
@@ -142,6 +142,19 @@ def every_end_is_notified_once(evidence: Evidence) -> Iterator[str]:
                 yield f"{run.id} ended as {state}: {channel} has {sorted(kinds)}"
             for other in (kinds & ends) - {wanted}:
                 yield f"{run.id} ended as {state}: {channel} has {other}, too"
+
+
+def every_end_is_in_the_list_of_runs(evidence: Evidence) -> Iterator[str]:
+    """A run is listed once, under the state of its end, and its timeline ends with it."""
+    for run in evidence.runs.values():
+        if run.instance.is_live:
+            continue
+        state = "failed" if _broke_early(run) else run.state
+        if evidence.run_index[run.id] != [state]:
+            yield f"{run.id} ended as {state}: the index has {evidence.run_index[run.id]}"
+        steps = evidence.run_steps.get(run.id, [])
+        if steps[-1:] != [state]:
+            yield f"{run.id} ended as {state}: its record has {steps}"
 
 
 def _was_undeliverable(evidence: Evidence, notification: str) -> bool:
@@ -299,6 +312,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     every_claim_has_its_run,
     every_run_ends_in_one_state,
     every_end_is_notified_once,
+    every_end_is_in_the_list_of_runs,
     no_effect_happens_twice,
     models_are_of_runs_that_succeeded,
     no_job_goes_on_alone,

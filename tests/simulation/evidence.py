@@ -119,6 +119,25 @@ class Evidence:
         }
 
     @cached_property
+    def run_index(self) -> dict[str, list[str]]:
+        """Run → the groups of the index that it is in, beside `all`."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for blob in self.world.account.container(RECORDS_CONTAINER).below("run-index/"):
+            _, group, _, key = blob.name.split("/")
+            if group != "all":
+                found[key.partition("_")[2]].append(group)
+        return found
+
+    @cached_property
+    def run_steps(self) -> dict[str, list[str]]:
+        """Run → the states of its record, in order."""
+        return {
+            document["status"]["id"]: [step["state"] for step in document["steps"]]
+            for name, document in self.records("runs/").items()
+            if name.endswith("/record.json")
+        }
+
+    @cached_property
     def quarantine(self) -> set[tuple[str, str]]:
         """(path, ETag) of every file that is left out."""
         prefix = f"quarantine/{self.world.pipeline.name}/"

@@ -38,7 +38,8 @@ class Network:
         }
         self._crashes = {item.call: item for item in story.items if isinstance(item, Crash)}
         self.calls = Counter[Service]()
-        self.operations = Counter[str]()
+        self.total_calls = 0
+        self.operations = Counter[tuple[Service, str]]()
         self.crash: Callable[[float], None] = lambda _: None
         """Ends the host for so many seconds."""
 
@@ -64,15 +65,17 @@ class Network:
             ProcessDied: the host died before or after its effect.
         """
         pause = pause or self._scheduler.pause
-        self.operations[f"{service}: {operation}"] += 1
-        number = self.calls.total()
+        self.operations[service, operation] += 1
+        number = self.total_calls
+        self.total_calls += 1
         self.calls[service] += 1
         fault = self._faults.get((service, self.calls[service]))
         crash = self._crashes.get(number)
         pause(self.latency())
         if crash is not None and not crash.after:
             self._die(crash, pause)
-        self._check_outage(service, pause)
+        if self._outages:
+            self._check_outage(service, pause)
         if fault is not None and fault.end in ("unavailable", "throttled"):
             pause(GIVE_UP_SECONDS)
             raise Unavailable(429 if fault.end == "throttled" else 503)

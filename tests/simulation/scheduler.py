@@ -39,7 +39,8 @@ class Scheduler(asyncio.AbstractEventLoop):
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
-        self._seconds = 0.0
+        self._seconds = self._now_at = 0.0
+        self._now = start
         self._agenda: list[tuple[float, int, Callable[[], Any]]] = []
         self._ticket = itertools.count()
         self._main = greenlet.getcurrent()
@@ -53,7 +54,9 @@ class Scheduler(asyncio.AbstractEventLoop):
     @property
     def now(self) -> datetime:
         """The virtual time, UTC."""
-        return self._start + timedelta(seconds=self._seconds)
+        if self._now_at != self._seconds:
+            self._now_at, self._now = self._seconds, self._start + timedelta(seconds=self._seconds)
+        return self._now
 
     def time(self) -> float:
         """Virtual seconds since the start."""

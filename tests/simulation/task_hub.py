@@ -283,7 +283,7 @@ class TaskHub:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of events that nothing waits for yet
-                return decision.from_answer(self._functions[name](trigger))
+                return self._functions[name](trigger)
         except Exception as error:  # noqa: BLE001 - the SDK raises a bare one
             return decision.from_failure(FunctionFailed(type(error).__name__, str(error), ""))
 
@@ -367,11 +367,13 @@ class TaskHub:
 
 def _as_worker_function(
     function: Orchestrator, execution: ExecutionMode
-) -> Callable[[OrchestratorTrigger], str]:
+) -> Callable[[OrchestratorTrigger], Decision]:
     if execution == "resident":
         return resident_orchestrators.wrap(function)
     handle = df.Orchestrator.create(function)
     if execution == "sdk":
-        return lambda trigger: handle(trigger.body)
+        return lambda trigger: decision.from_answer(handle(trigger.body))
     quick = worker.wrap(handle)
-    return lambda trigger: quick(context=worker.TriggerContext(trigger))
+    return lambda trigger: decision.from_answer(
+        quick(context=worker.TriggerContext(trigger))
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.simulation.checker import check
@@ -11,7 +13,6 @@ from tests.simulation.shrinking import shrink
 from tests.simulation.story import Story
 from tests.simulation.world import World
 
-# The app logs what goes wrong, as it should; here that is nearly everything.
 _LOGGERS = ("landfall", "handlers", "asyncio")
 
 
@@ -34,15 +35,40 @@ class Trial:
 
 def try_story(story: Story) -> Trial:
     """Let a story happen, and check it."""
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     world = World(story)
-    try:
+    with _logged(world.host.note):
         world.run()
-    finally:
-        for name in _LOGGERS:
-            logging.getLogger(name).setLevel(logging.NOTSET)
     return Trial(story, check(world))
+
+
+class _CaughtErrors(logging.Handler):
+    """Takes the exceptions that the app caught and logged: a mistake may be among them."""
+
+    def __init__(self, take: Callable[[BaseException | None], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self._take(record.exc_info[1])
+
+
+@contextmanager
+def _logged(take: Callable[[BaseException | None], None]) -> Generator[None]:
+    """Hand on what is logged as an exception, and print nothing: much goes wrong here."""
+    handler = _CaughtErrors(take)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.setLevel(logging.NOTSET)
+            logger.removeHandler(handler)
+            logger.propagate = True
 
 
 def try_seed(seed: int) -> Trial:

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from types import ModuleType, SimpleNamespace
+from typing import Self, TypeVar
 from unittest import mock
+
+import azure.durable_functions.models.DurableOrchestrationStatus as instance_status
 
 from handlers.configuration import configurations, pipeline_files
 from handlers.durable import activity_adapter
+from handlers.landing_zone import copies
 from handlers.messaging import dead_letter_queue, message_outbox, retry_queue, service_bus
 from handlers.notifications import delivery
+from handlers.runs import run_index
 from tests.simulation.fakes.azure_ml import modules
 from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.scheduler import Scheduler, VirtualLock
 
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 # The very function; a file that is the same is parsed once for all seeds.
 _parse_pipeline = functools.cache(pipeline_files.parse_pipeline)
 _modules = modules()
+
+
+class _InlinePool:
+    """In the place of `ThreadPoolExecutor`: its threads would be the machine's."""
+
+    def __init__(self, _workers: int) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        pass
+
+    def map(self, function: Callable[[Given], Result], given: Iterable[Given]) -> list[Result]:
+        return [function(each) for each in given]
 
 
 @contextmanager
@@ -38,6 +62,10 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (service_bus, "threading", threads),
             (delivery, "post", receiver.post),
             (configurations, "parse_pipeline", _parse_pipeline),
+            (run_index, "ThreadPoolExecutor", _InlinePool),
+            (copies, "ThreadPoolExecutor", _InlinePool),
+            # The SDK guesses the format of each time.
+            (instance_status, "dt_parse", datetime.fromisoformat),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(_imported(_modules))

@@ -132,7 +132,7 @@ class World:
             self._idle_rounds = self._idle_rounds + 1 if self._rests() else 0
             self.is_idle = self._idle_rounds >= ROUNDS_UNTIL_IDLE
         too_long = self.scheduler.time() > PATIENCE_SECONDS
-        too_much = self.network.calls.total() > CALL_LIMIT
+        too_much = self.network.total_calls > CALL_LIMIT
         if self.is_idle or too_long or too_much:
             self._is_over = True
             return

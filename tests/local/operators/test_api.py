@@ -74,7 +74,7 @@ async def test_a_failed_run_shows_its_way_its_error_and_what_to_do(laptop: Lapto
     last, first = listed["runs"]
     _, run, _ = await laptop.get(f"/api/runs/{last['id']}")
     states = [step["state"] for step in run["timeline"]]
-    assert states[:3] == ["registering", "submitting", "queued"]
+    assert states[:4] == ["registering", "provisioning", "submitting", "queued"]
     assert states[-1] == run["state"] == "failed"
     assert all(step["ended_at"] for step in run["timeline"][:-1])
     assert run["links"]["previous_attempt"] == first["id"]

@@ -99,7 +99,10 @@ class StorageAccount:
         """Called with container, name, and the blob as it is now."""
 
     def container(self, name: str) -> Container:
-        return self.containers.setdefault(name, Container())
+        found = self.containers.get(name)
+        if found is None:
+            found = self.containers[name] = Container()
+        return found
 
     def write(
         self, container: str, name: str, content: bytes, metadata: Mapping[str, str] | None = None
@@ -185,9 +188,13 @@ class ContainerClient:
         self._client.call("delete", effect)
 
     def list_blobs(
-        self, name_starts_with: str = "", include: list[str] | None = None
+        self,
+        name_starts_with: str = "",
+        include: list[str] | None = None,
+        results_per_page: int | None = None,
+        start_from: str = "",
     ) -> Iterator[Any]:
-        del include
+        del include, results_per_page, start_from  # Azurite ignores the last one, too
         return iter([blob.listed() for blob in self._list(name_starts_with)])
 
     def list_blob_names(

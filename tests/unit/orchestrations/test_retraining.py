@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from handlers.runs.run_records import merge
 from orchestrations.activities import (
     ACTIVITIES,
     FAILURE_KEY,
@@ -33,6 +34,7 @@ from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.notifications import PublishNotification
 from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunStatus, ScheduleRetry
 from orchestrations.errors import QuotaExceeded, TransientError
 from orchestrations.interruptible_timer import WAKE_UP
@@ -156,6 +158,7 @@ def wake(cluster: Cluster, run: str) -> None:
 
 
 QUICK: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "completed")]
+SLOW: list[tuple[float, JobState]] = [(0, "queued"), (100, "running"), (300, "completed")]
 FAILING: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "failed")]
 
 
@@ -188,6 +191,70 @@ def test_the_states_that_people_see_come_in_order() -> None:
         "publishing",
         "succeeded",
     ]
+
+
+def recorded(cluster: Cluster) -> RunRecord:
+    """What the calls of `record_run` come to."""
+    record: RunRecord | None = None
+    for request in cluster.requests("record_run"):
+        record = merge(record, request.record)
+    assert record is not None
+    return record
+
+
+def test_the_record_has_every_state_and_when_it_began() -> None:
+    cluster = Cluster(SLOW, cluster_ready_after=60)
+    status = cluster.run()
+    record = recorded(cluster)
+    assert [step.state for step in record.steps] == [
+        "registering",
+        "provisioning",
+        "submitting",
+        "queued",
+        "running",
+        "judging",
+        "publishing",
+        "succeeded",
+    ]
+    moments = [step.began_at for step in record.steps]
+    assert moments == sorted(moments)
+    assert (moments[0], moments[-1]) == (record.started_at, status.since)
+    assert moments[2] - moments[1] > timedelta(seconds=60), "the cluster took a minute"
+    assert record.status == status
+    assert record.compute is not None
+    assert record.compute.cluster == PIPELINE.compute[0].cluster
+    assert (record.champion, record.blobs) == ("1", DATASET.blobs)
+
+
+def test_the_record_is_written_where_a_state_may_last() -> None:
+    cluster = Cluster(SLOW, cluster_ready_after=60)
+    cluster.run()
+    written = [request.record.status.state for request in cluster.requests("record_run")]
+    assert written == ["registering", "provisioning", "queued", "running", "succeeded"]
+
+
+def test_generations_add_to_one_record() -> None:
+    cluster = Cluster([(0, "queued"), (100, "running"), (9000, "queued"), (9450, "completed")])
+    limits = PIPELINE.limits.model_copy(update={"running_seconds": 20_000})
+    cluster.run(pipeline=PIPELINE.model_copy(update={"limits": limits}))
+    states = [step.state for step in recorded(cluster).steps]
+    assert states[3:7] == ["queued", "running", "queued", "judging"]
+
+
+def test_a_failed_attempt_records_why_and_what_follows() -> None:
+    cluster = Cluster(FAILING, results=left({}), job_error="rank 1 died")
+    status = cluster.run()
+    record = recorded(cluster)
+    assert record.diagnosis is not None
+    assert record.diagnosis.log == ("boom",)
+    assert record.next_attempt_at is not None
+    assert record.next_attempt_at - status.since == timedelta(seconds=5)
+
+
+def test_a_run_goes_on_when_its_record_cannot_be_written() -> None:
+    cluster = Cluster(QUICK, broken={"record_run"})
+    assert cluster.run().state == "succeeded"
+    assert cluster.told == ["started", "succeeded"]
 
 
 def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from handlers.runs import run_index
 from handlers.runs.run_index import RunPage, list_runs
-from handlers.runs.run_records import read_run_record, record_run
+from handlers.runs.run_records import add_to_record, read_run_record
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunState, RunStatus
@@ -41,7 +41,7 @@ def record(
         started_at=started_at,
         steps=tuple(steps),
     )
-    record_run(zone.clients, made)
+    add_to_record(zone.clients, made)
     return made
 
 

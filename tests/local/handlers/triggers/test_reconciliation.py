@@ -21,7 +21,7 @@ from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
 from handlers.notifications.outbox import parse_delivery
 from handlers.runs.run_index import list_runs
-from handlers.runs.run_records import record_run
+from handlers.runs.run_records import add_to_record
 from handlers.triggers import reconciliation
 from handlers.triggers.reconciliation import BUDGET_SECONDS, Summary, reconcile
 from orchestrations.contracts.datasets import FreezeManifest
@@ -416,7 +416,7 @@ async def test_an_end_that_the_index_missed_is_made_up_for(
         state="queued",
         since=NOW - timedelta(minutes=5),
     )
-    record_run(scene.clients, RunRecord(status=status, started_at=status.since))
+    add_to_record(scene.clients, RunRecord(status=status, started_at=status.since))
     if runtime_status is not None:
         scene.add_run(runtime_status, state or "queued")
     for expected in ([scene.run] if state else [], []):
