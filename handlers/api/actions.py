@@ -18,6 +18,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import countdown, list_entries
 from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.errors import shorten
 
 _FOLDER = "actions/"
 _ACTION = "action"
@@ -25,6 +26,9 @@ _ACTION = "action"
 # https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
 PRINCIPAL_HEADER = "x-ms-client-principal-name"
 REASON_LIMIT_CHARACTERS = 500
+# A blob has 8 KB of metadata, names included. In JSON, a character outside ASCII takes 6 or 12.
+# https://learn.microsoft.com/rest/api/storageservices/setting-and-retrieving-properties-and-metadata-for-blob-resources
+METADATA_LIMIT_BYTES = 7_500
 
 
 class Asked(BaseModel):
@@ -50,13 +54,27 @@ def caller(headers: Mapping[str, str], asked: str) -> str:
 
 
 def keep_action(clients: Clients, action: Action) -> None:
-    """Put an action on record. The same one again is one."""
+    """Put an action on record: in full as content, for lists as metadata. A repetition is one."""
     document = action.model_dump(mode="json")
     text = json.dumps(document)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     record_store.create(
-        clients.records, f"{_FOLDER}{countdown(action.at)}_{digest}", document, {_ACTION: text}
+        clients.records,
+        f"{_FOLDER}{countdown(action.at)}_{digest}",
+        document,
+        {_ACTION: listed_text(action)},
     )
+
+
+def listed_text(action: Action) -> str:
+    """The JSON that lists show: texts are cut until it fits into the metadata of a blob."""
+    document = action.model_dump(mode="json")
+    text, limit = json.dumps(document), REASON_LIMIT_CHARACTERS
+    while len(text) > METADATA_LIMIT_BYTES:
+        limit //= 2
+        cut = {name: shorten(document[name], limit) for name in ("on", "by", "reason", "outcome")}
+        text = json.dumps(document | cut)
+    return text
 
 
 def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> Action:

@@ -19,11 +19,11 @@ from handlers.durable.status_documents import parsed
 from handlers.landing_zone import event_log
 from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.directory_stubs import is_stub_name
-from handlers.landing_zone.event_log import UNREADABLE, Decision, Entry
+from handlers.landing_zone.event_log import Decision, Entry
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
 from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
-from handlers.triggers.rejected_events import RejectedEvent, count_rejected
+from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
 from orchestrations.landing import landing
@@ -130,19 +130,7 @@ class _Intake:
         """Keep an event that cannot be understood."""
         logger.warning("event rejected: %s", error)
         self._rejected.append(
-            RejectedEvent(event_id=event_id, cause=error.cause, reason=str(error))
-        )
-        self._entries[UNREADABLE].append(
-            Entry(
-                event_id=event_id,
-                change="",
-                blob=subject,
-                etag="",
-                event_time="",
-                decided_at=self._now.isoformat(),
-                decision="rejected",
-                reason=str(error),
-            )
+            RejectedEvent(event_id=event_id, subject=subject, cause=error.cause, reason=str(error))
         )
 
     async def finish(self, starter: DurableOrchestrationClient) -> Decisions:
@@ -160,12 +148,13 @@ class _Intake:
         )
         if self._rejected:
             await asyncio.to_thread(
-                count_rejected, self._clients.records, self._rejected, at=self._now
+                keep_rejected, self._clients.records, self._rejected, at=self._now
             )
         kept: Decisions = Counter(
             entry.decision for entries in self._entries.values() for entry in entries
         )
         kept["filtered"] += self._unwatched
+        kept["rejected"] += len(self._rejected)
         return +kept
 
     async def _land(

@@ -37,7 +37,8 @@ def parse_job_event(*, event_id: str, event_type: str, subject: str, data: objec
     if event_type.lower() not in EVENT_TYPES:
         raise InvalidEvent(
             f"event {event_id}: type {event_type!r} is neither RunCompleted nor RunStatusChanged "
-            "of Microsoft.MachineLearningServices"
+            "of Microsoft.MachineLearningServices",
+            cause="unknown-job-event-type",
         )
     fields = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
     run = next((value for key, value in fields.items() if key.lower() == "runid"), None)
@@ -46,7 +47,8 @@ def parse_job_event(*, event_id: str, event_type: str, subject: str, data: objec
         run = None if match is None else match["run"]
     if not isinstance(run, str) or _RUN.fullmatch(run) is None:
         raise InvalidEvent(
-            f"event {event_id}: neither data.runId {run!r} nor subject {subject!r} names a run"
+            f"event {event_id}: neither data.runId {run!r} nor subject {subject!r} names a run",
+            cause="no-run-named",
         )
     return run
 
@@ -74,5 +76,6 @@ def check_workspace(
     if [each.lower() for each in named] != [each.lower() for each in configured]:
         raise InvalidEvent(
             f"event {event_id}: topic {topic!r} is not workspace {workspace!r} of resource group "
-            f"{resource_group!r}"
+            f"{resource_group!r}",
+            cause="other-workspace",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,8 +11,9 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
-from handlers.triggers.event_envelope import Delivered, EventEnvelope, parse_event
+from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
 from handlers.triggers.job_events import check_workspace, parse_job_event
+from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
 from orchestrations.errors import InvalidEvent
 
 logger = logging.getLogger(__name__)
@@ -26,7 +28,8 @@ async def handle_job_events(
 ) -> int:
     """Wake the runs that events are about; how many were woken.
 
-    An event that cannot be understood is logged and ignored: the run's next poll finds its job.
+    An event that cannot be understood is kept and counted, and not raised: to deliver it again
+    could not help, and the run's next poll finds its job. Operators are alerted to each cause.
 
     Args:
         clients: for the settings that name the workspace.
@@ -35,12 +38,27 @@ async def handle_job_events(
         now: in UTC.
     """
     runs: set[str] = set()
+    rejected: list[RejectedEvent] = []
     for event in events:
+        subject = ""
         try:
-            runs.add(parse(clients, parse_event(event, now=now)))
+            envelope = parse_event(event, now=now)
+            subject = envelope.subject
+            runs.add(parse(clients, envelope))
         except InvalidEvent as error:
-            logger.warning("event of Azure ML ignored: %s", error)
-    return sum([await _wake(starter, run) for run in sorted(runs)])
+            logger.warning("event of Azure ML rejected: %s", error)
+            rejected.append(
+                RejectedEvent(
+                    event_id=delivery_id(event),
+                    subject=subject,
+                    cause=error.cause,
+                    reason=str(error),
+                )
+            )
+    woken = sum([await _wake(starter, run) for run in sorted(runs)])
+    if rejected:
+        await asyncio.to_thread(keep_rejected, clients.records, rejected, at=now)
+    return woken
 
 
 def parse(clients: Clients, event: EventEnvelope) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.landing_zone.event_log import UNREADABLE
+from handlers.landing_zone import event_log
+from handlers.landing_zone.event_log import UNREADABLE, Entry
 from handlers.messaging.ops_alerts import publish_alert, trouble_document
 from orchestrations.contracts.base import Contract
 from orchestrations.errors import shorten
@@ -35,6 +36,8 @@ class RejectedEvent:
     """An event that could not be understood."""
 
     event_id: str
+    subject: str
+    """What it is about, as far as it says so."""
     cause: str
     reason: str
 
@@ -53,10 +56,10 @@ class _Cause(Contract):
     alerted_at: datetime | None = None
 
 
-def count_rejected(
+def keep_rejected(
     records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime
 ) -> None:
-    """Add events to the records of their causes; one write for each cause.
+    """Append events to the event log, and count them by cause: one write for each cause.
 
     Events that are delivered again, since the process died, are counted again.
 
@@ -65,6 +68,24 @@ def count_rejected(
         events: in the order of their delivery.
         at: when they were rejected, UTC.
     """
+    entries = [
+        Entry(
+            event_id=event.event_id,
+            change="",
+            blob=event.subject,
+            etag="",
+            event_time="",
+            decided_at=at.isoformat(),
+            decision="rejected",
+            reason=event.reason,
+        )
+        for event in events
+    ]
+    event_log.append(records, UNREADABLE, entries, at=at)
+    _count(records, events, at=at)
+
+
+def _count(records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime) -> None:
     by_cause: dict[str, list[RejectedEvent]] = defaultdict(list)
     for event in events:
         by_cause[event.cause].append(event)

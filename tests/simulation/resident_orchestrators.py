@@ -9,7 +9,6 @@ ways.
 
 # As in localazure's short cut, which makes the SDK's objects here.
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
-# ruff: noqa: SLF001 - the SDK has no public way to go on with an orchestrator
 
 from __future__ import annotations
 

@@ -374,6 +374,4 @@ def _as_worker_function(
     if execution == "sdk":
         return lambda trigger: decision.from_answer(handle(trigger.body))
     quick = worker.wrap(handle)
-    return lambda trigger: decision.from_answer(
-        quick(context=worker.TriggerContext(trigger))
-    )
+    return lambda trigger: decision.from_answer(quick(context=worker.TriggerContext(trigger)))

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Self, TypeVar
 from unittest import mock
 
-import azure.durable_functions.models.DurableOrchestrationStatus as instance_status
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.configuration import configurations, pipeline_files
 from handlers.durable import activity_adapter
@@ -28,6 +28,8 @@ Result = TypeVar("Result")
 # The very function; a file that is the same is parsed once for all seeds.
 _parse_pipeline = functools.cache(pipeline_files.parse_pipeline)
 _modules = modules()
+# A module of the name of its class, which hides it from `import`.
+_instance_status = sys.modules[DurableOrchestrationStatus.__module__]
 
 
 class _InlinePool:
@@ -65,7 +67,7 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (run_index, "ThreadPoolExecutor", _InlinePool),
             (copies, "ThreadPoolExecutor", _InlinePool),
             # The SDK guesses the format of each time.
-            (instance_status, "dt_parse", datetime.fromisoformat),
+            (_instance_status, "dt_parse", datetime.fromisoformat),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(_imported(_modules))

@@ -8,7 +8,9 @@ from azure.functions import EventGridEvent
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
+from handlers.triggers import job_state_changed
 from handlers.triggers.job_state_changed import handle_job_events
+from handlers.triggers.rejected_events import RejectedEvent
 from orchestrations.errors import InvalidSetting
 from tests.unit.handlers.durable_fake import TaskHub
 
@@ -56,19 +58,32 @@ async def test_the_run_of_the_job_is_woken(hub: TaskHub) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "cause"),
     [
-        {"topic": an_event().topic.replace("WS", "another")},
-        {"event_type": "Microsoft.MachineLearningServices.ModelRegistered"},
-        {"subject": "", "data": {}},
-        {"subject": "", "data": None},
-        {"data": {"runId": "somebody-elses-job"}},
+        ({"topic": an_event().topic.replace("WS", "another")}, "other-workspace"),
+        (
+            {"event_type": "Microsoft.MachineLearningServices.ModelRegistered"},
+            "unknown-job-event-type",
+        ),
+        ({"subject": "", "data": {}}, "no-run-named"),
+        ({"subject": "", "data": None}, "no-run-named"),
     ],
 )
-async def test_what_is_none_of_our_business_wakes_nobody(
-    hub: TaskHub, changes: dict[str, Any]
+async def test_an_event_that_is_not_understood_wakes_nobody_and_is_kept(
+    hub: TaskHub, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], cause: str
 ) -> None:
+    kept: list[RejectedEvent] = []
+    monkeypatch.setattr(
+        job_state_changed, "keep_rejected", lambda _records, events, **_: kept.extend(events)
+    )
+    monkeypatch.setattr(Clients, "records", None)
     assert not await handle(hub, an_event(**changes))
+    assert hub.raised == []
+    assert [(each.event_id, each.cause) for each in kept] == [("e1", cause)]
+
+
+async def test_the_job_of_another_system_wakes_nobody(hub: TaskHub) -> None:
+    assert not await handle(hub, an_event(data={"runId": "somebody-elses-job"}))
     assert hub.raised == []
 
 
