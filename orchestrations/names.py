@@ -9,6 +9,7 @@ import hashlib
 from datetime import UTC, datetime
 
 VERSION_HEX_DIGITS = 16
+REQUEST_PREFIX = "request-"
 
 
 def landing_instance(pipeline: str, partition: str | None = None) -> str:
@@ -22,7 +23,7 @@ def landing_instance(pipeline: str, partition: str | None = None) -> str:
 def request_instance(pipeline: str, idempotency_key: str) -> str:
     """The `landing` instance of one caller's request."""
     key = hashlib.sha256(idempotency_key.encode()).hexdigest()[:VERSION_HEX_DIGITS]
-    return f"request-{pipeline}-{key}"
+    return f"{REQUEST_PREFIX}{pipeline}-{key}"
 
 
 def batch_id(landing: str, opened_at: datetime) -> str:

@@ -28,6 +28,7 @@ AlertKind = Literal[
     "landing-overdue",
     "manifest-invalid",
     "batch-held",
+    "request-failed",
 ]
 
 

@@ -49,6 +49,7 @@ from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.rejected_events import alert_rejected
+from handlers.triggers.request_reconciliation import close_request, is_broken_request
 from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import CancelJob, GetJob
@@ -97,6 +98,8 @@ class Summary:
     """Runs whose job had ended, and that were woken up."""
     runs_closed: list[str] = field(default_factory=list[str])
     """Runs whose instance failed or was terminated, and that were closed."""
+    requests_closed: list[str] = field(default_factory=list[str])
+    """Requests over the API whose landing broke: started again, or alerted of."""
     runs_indexed: list[str] = field(default_factory=list[str])
     """Runs that had ended without the index having it."""
     messages_sent: int = 0
@@ -137,7 +140,8 @@ async def reconcile(
        is dead-lettered, and its pipeline's channels are notified. If its end was decided before,
        only the notification is left.
     5. Every run that waits for a job that has ended is woken up.
-    6. Every run that the index has as unfinished, and whose instance has ended, is put right there.
+    6. Every request over the API whose landing broke is started again, or operators are alerted.
+    7. Every run that the index has as unfinished, and whose instance has ended, is put right there.
 
     One fault does not keep the other steps from running: it is logged and returned. No step begins
     after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
@@ -243,6 +247,13 @@ class _Reconciler:
         for instance in runs:
             step = self._check_broken if is_broken(instance) else self._check_waiting
             await self.attempt(f"run {instance.instance_id}", step, instance)
+        for instance in filter(is_broken_request, found.values()):
+            request = str(instance.instance_id)
+            await self.attempt(f"request {request}", self._close_request, instance)
+
+    async def _close_request(self, instance: DurableOrchestrationStatus) -> None:
+        if await close_request(self.clients, self.starter, instance, now=self.now) is not None:
+            self.summary.requests_closed.append(str(instance.instance_id))
 
     async def check_index(self) -> None:
         page = await asyncio.to_thread(

@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
-from orchestrations.names import alert_id, landing_instance
+from orchestrations.names import REQUEST_PREFIX, alert_id, landing_instance
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import JobLife
 from tests.simulation.scheduler import START
-from tests.simulation.story import DAY, CallFault, LoseEvent, Outage, Terminate
+from tests.simulation.story import DAY, CallFault, LoseEvent, Terminate, TerminateAfter
 from tests.simulation.world import CALL_LIMIT, Snapshot, World
 
 Invariant = Callable[[Evidence], Iterator[str]]
@@ -76,7 +76,9 @@ def custom_status_is_small(evidence: Evidence) -> Iterator[str]:
 
 def instances_break_for_a_reason(evidence: Evidence) -> Iterator[str]:
     """An instance fails because a service was out for longer than its retries, or by people."""
-    terminations = any(isinstance(item, Terminate) for item in evidence.world.story.items)
+    terminations = any(
+        isinstance(item, Terminate | TerminateAfter) for item in evidence.world.story.items
+    )
     for instance in evidence.world.hub.instances.values():
         if instance.status is Status.TERMINATED and not terminations:
             yield f"{instance.id} was terminated by nobody"
@@ -159,6 +161,17 @@ def every_end_is_in_the_list_of_runs(evidence: Evidence) -> Iterator[str]:
 
 def _was_undeliverable(evidence: Evidence, notification: str) -> bool:
     return any(letter.startswith(notification) for letter in evidence.letters)
+
+
+def every_request_ends_or_is_alerted(evidence: Evidence) -> Iterator[str]:
+    """A request over the API whose landing broke for good is known to operators, once."""
+    for each in evidence.landings:
+        if not each.id.startswith(REQUEST_PREFIX):
+            continue
+        alerts = sum(alert.message_id == f"request-failed:{each.id}" for alert in evidence.alerts)
+        is_broken = each.status in (Status.FAILED, Status.TERMINATED)
+        if alerts != is_broken:
+            yield f"{each.id} is {each.status}, and operators were alerted {alerts} times"
 
 
 def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
@@ -291,15 +304,15 @@ def _has_no_run(evidence: Evidence, life: JobLife) -> bool:
 
 def _excused(evidence: Evidence, began: float, ended: float) -> float:
     """Seconds in which nobody could supervise: no host, no Azure ML, no storage."""
-    story = evidence.world.story
-    gaps = list(evidence.world.host.downtime)
+    world = evidence.world
+    gaps = list(world.host.downtime)
     gaps += [
         (item.at, item.at + item.seconds + 2 * FAULT_SECONDS)
-        for item in story.items
-        if isinstance(item, Outage) and item.service in ("azure_ml", "blobs", "task_hub")
+        for item in world.network.outages
+        if item.service in ("azure_ml", "blobs", "task_hub")
     ]
     away = sum(max(min(ended, to) - max(began, start), 0.0) for start, to in gaps)
-    faults = sum(isinstance(item, CallFault) for item in story.items)
+    faults = sum(isinstance(item, CallFault) for item in world.story.items)
     return away + faults * FAULT_SECONDS
 
 
@@ -313,6 +326,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     every_run_ends_in_one_state,
     every_end_is_notified_once,
     every_end_is_in_the_list_of_runs,
+    every_request_ends_or_is_alerted,
     no_effect_happens_twice,
     models_are_of_runs_that_succeeded,
     no_job_goes_on_alone,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import get_args
 
+from orchestrations.activities import ACTIVITIES
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
     DAY,
@@ -24,6 +25,7 @@ from tests.simulation.story import (
     LoseJobEvent,
     Mark,
     Outage,
+    OutageAfter,
     Redrive,
     Release,
     RepeatEvent,
@@ -32,6 +34,7 @@ from tests.simulation.story import (
     Service,
     Story,
     Terminate,
+    TerminateAfter,
     Upload,
     Zone,
 )
@@ -117,6 +120,10 @@ def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         yield CancelRun(at=moment())
     for _ in range(chance.choices([0, 1, 4], weights=(8, 1, 1))[0]):
         yield Terminate(at=moment(), orchestrator=chance.choice(["retraining", "landing"]))
+    if chance.random() < 0.3:
+        yield TerminateAfter(
+            activity=chance.choice(list(ACTIVITIES)), number=chance.choice([1, 1, 2, 3, 5])
+        )
     for _ in range(chance.choices([0, 1, 2], weights=(6, 3, 1))[0]):
         yield Redrive(at=moment())
     for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
@@ -151,6 +158,14 @@ def _call_faults(chance: random.Random) -> Iterator[Item]:
             service=service,
             number=chance.randint(1, CALLS[service]),
             end=chance.choice(get_args(CallEnd)),
+        )
+    if chance.random() < 0.3:
+        yield OutageAfter(
+            activity=chance.choice(list(ACTIVITIES)),
+            number=chance.choice([1, 1, 2, 3, 5]),
+            service=chance.choice(list(CALLS)),
+            seconds=chance.choice([60.0, 600.0, 2 * HOUR]),
+            hangs=chance.random() < 0.4,
         )
     for _ in range(chance.choices([0, 1, 3], weights=(4, 4, 2))[0]):
         yield Outage(

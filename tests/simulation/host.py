@@ -81,6 +81,8 @@ class Host:
         self.downtime: list[tuple[float, float]] = []
         self.mistakes: list[str] = []
         """Exceptions that no service explains, with their tracebacks."""
+        self.on_activity_ended: Callable[[ActivityCall], None] = lambda _: None
+        """Called after an execution of an activity returned or raised."""
         hub.run_activity = self._run_activity
         broker.on_available = self._listen
         network.crash = self.die
@@ -180,6 +182,7 @@ class Host:
             self._hub.fail(call, error)
         else:
             self._hub.complete(call, result)
+        self.on_activity_ended(call)
 
     # --- queues ----------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Network:
     def __init__(self, scheduler: Scheduler, story: Story, chance: random.Random) -> None:
         self._scheduler = scheduler
         self._chance = chance
-        self._outages = [item for item in story.items if isinstance(item, Outage)]
+        self.outages = [item for item in story.items if isinstance(item, Outage)]
         self._faults = {
             (item.service, item.number): item for item in story.items if isinstance(item, CallFault)
         }
@@ -74,7 +74,7 @@ class Network:
         pause(self.latency())
         if crash is not None and not crash.after:
             self._die(crash, pause)
-        if self._outages:
+        if self.outages:
             self._check_outage(service, pause)
         if fault is not None and fault.end in ("unavailable", "throttled"):
             pause(GIVE_UP_SECONDS)
@@ -98,11 +98,11 @@ class Network:
         """Whether a service answers nothing at that second."""
         return any(
             each.service == service and each.at <= now < each.at + each.seconds
-            for each in self._outages
+            for each in self.outages
         )
 
     def _check_outage(self, service: Service, pause: Callable[[float], None]) -> None:
-        for outage in self._outages:
+        for outage in self.outages:
             if (
                 outage.service == service
                 and outage.at <= self._scheduler.time() < outage.at + outage.seconds

@@ -85,6 +85,28 @@ class Terminate(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TerminateAfter(Item):
+    """Somebody terminates the instance whose activity this was, when it has run `number` times.
+
+    So an orchestration ends between two steps that are milliseconds apart.
+    """
+
+    activity: str
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutageAfter(Item):
+    """A service answers nothing for a while, from the end of an activity's n-th execution on."""
+
+    activity: str
+    number: int
+    service: Service
+    seconds: float
+    hangs: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Redrive(Item):
     """Somebody redrives all that is dead-lettered."""
 

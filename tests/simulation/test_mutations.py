@@ -15,9 +15,11 @@ from tests.simulation.story import (
     JobFate,
     LoseEvent,
     Outage,
+    RequestRun,
     SecondCopy,
     Story,
     Terminate,
+    TerminateAfter,
     Upload,
 )
 from tests.simulation.trial import try_story
@@ -67,6 +69,18 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "zones are not reconciled": (
         "every_whole_batch_is_accounted_for",
         [UPLOAD, LoseEvent(number=1)],
+    ),
+    "claims are not reconciled": (
+        "every_claim_has_its_run",
+        [UPLOAD, TerminateAfter(activity="claim_dataset", number=1)],
+    ),
+    "broken requests are not reconciled": (
+        "every_request_ends_or_is_alerted",
+        [
+            UPLOAD,
+            RequestRun(at=UPLOADED_AT + 10, key="a"),
+            Outage(service="blobs", at=UPLOADED_AT + 10.1, seconds=600),
+        ],
     ),
     "broken runs are not reconciled": (
         "every_end_is_notified_once",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,14 +38,17 @@ from tests.simulation.story import (
     Delete,
     Item,
     Mark,
+    Outage,
+    OutageAfter,
     Redrive,
     Release,
     RequestRun,
     Story,
     Terminate,
+    TerminateAfter,
     Upload,
 )
-from tests.simulation.task_hub import ExecutionMode, HubInstance, TaskHub
+from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, TaskHub
 from tests.simulation.virtual_time import installed
 
 PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
@@ -107,6 +111,13 @@ class World:
         self.is_idle = False
         """Whether it came to rest."""
         account.on_change = self._on_change
+        self._executions = Counter[str]()
+        self._following = {
+            (item.activity, item.number): item
+            for item in story.items
+            if isinstance(item, TerminateAfter | OutageAfter)
+        }
+        self.host.on_activity_ended = self._on_activity_ended
 
     @property
     def pipeline(self) -> Pipeline:
@@ -232,6 +243,20 @@ class World:
             await http_api.cancel_run(
                 self.host.clients, self.host.starter, run=run.id, headers={}, body=body
             )
+
+    def _on_activity_ended(self, call: ActivityCall) -> None:
+        self._executions[call.name] += 1
+        item = self._following.get((call.name, self._executions[call.name]))
+        if isinstance(item, TerminateAfter):
+            self.hub.terminate(call.instance_id, "somebody wanted it so")
+        elif item is not None:
+            outage = Outage(
+                service=item.service,
+                at=self.scheduler.time(),
+                seconds=item.seconds,
+                hangs=item.hangs,
+            )
+            self.network.outages.append(outage)
 
     def _terminate(self, orchestrator: str) -> None:
         instance = self._newest(orchestrator)
