@@ -11,8 +11,10 @@ from localazure.functions.durable.engine.instance import Status
 from orchestrations.names import REQUEST_PREFIX, alert_id, landing_instance
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
+from tests.simulation.acts import MORE_ATTEMPTS
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import JobLife
+from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
 from tests.simulation.scheduler import START
 from tests.simulation.story import DAY, CallFault, LoseEvent, Terminate, TerminateAfter
 from tests.simulation.world import CALL_LIMIT, Snapshot, World
@@ -60,7 +62,10 @@ def cost_is_bounded(evidence: Evidence) -> Iterator[str]:
         if instance.longest_history > HISTORY_LIMIT_EVENTS:
             yield f"{instance.id} has {instance.longest_history} history events"
     attempts = Counter(life.dataset_version for life in world.cluster.lives.values())
-    allowed = world.pipeline.retry.attempts + world.redrives
+    more = sum(
+        MORE_ATTEMPTS if change == "attempts" else 1 for change in world.acts.changed.values()
+    )
+    allowed = world.pipeline.retry.attempts + world.acts.redrives + more
     for version, count in attempts.items():
         if count > allowed:
             yield f"{version} was trained {count} times, {allowed} are allowed"
@@ -113,10 +118,8 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
             yield f"{run.id} gave up ({run.state}), and is not dead-lettered"
         if gave_up and evidence.letters[run.id] > 1:
             yield f"{run.id} is dead-lettered {evidence.letters[run.id]} times"
-        if (
-            run.attempt > 1
-            and f"{run.id.rpartition('-')[0]}-{run.attempt - 1}" not in evidence.runs
-        ):
+        is_first = run.attempt == 1 or evidence.world.acts.changed.get(run.id) == "without a file"
+        if not is_first and _attempt(run, run.attempt - 1) not in evidence.runs:
             yield f"{run.id} has no attempt before it"
 
 
@@ -317,6 +320,7 @@ def _excused(evidence: Evidence, began: float, ended: float) -> float:
 
 
 INVARIANTS: tuple[Invariant, ...] = (
+    *INVARIANTS_OF_INPUTS,
     only_services_fail,
     nothing_waits_for_ever,
     cost_is_bounded,

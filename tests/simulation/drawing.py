@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,9 +16,13 @@ from tests.simulation.story import (
     CallEnd,
     CallFault,
     CancelRun,
+    Change,
+    ChangeCluster,
     Crash,
     DelayEvent,
+    DelayJobEvent,
     Delete,
+    Deploy,
     Item,
     JobEnd,
     JobFate,
@@ -27,12 +32,16 @@ from tests.simulation.story import (
     Outage,
     OutageAfter,
     Redrive,
+    RedriveChanged,
     Release,
     RepeatEvent,
     RequestRun,
     SecondCopy,
     Service,
+    Shortage,
     Story,
+    StrayJobEvent,
+    StrayKind,
     Terminate,
     TerminateAfter,
     Upload,
@@ -54,10 +63,10 @@ LAST_UPLOAD = 6 * DAY
 def draw(seed: int) -> Story:
     """The story of a seed."""
     chance = random.Random(seed)
-    zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2))[0]
+    zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2, 2))[0]
     acts = list(_uploads(chance, zone))
     moments = [item.at for item in acts if isinstance(item, Upload)]
-    items = [*acts, *_people(chance, moments), *_jobs(chance)]
+    items = [*acts, *_people(chance, moments), *_jobs(chance), *_surroundings(chance, moments)]
     # A third of all weeks are calm, and the others are wild in different ways.
     if chance.random() < 0.67:
         items += _event_faults(chance, changes=len(acts))
@@ -105,13 +114,15 @@ def _uploads(chance: random.Random, zone: Zone) -> Iterator[Item]:
             return
 
 
-def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
-    def moment() -> float:
-        if chance.random() < 0.3:
-            return round(chance.uniform(0, LAST_UPLOAD), 3)
-        # While something comes of an upload: it settles for five minutes.
-        return round(chance.choice(uploads) + 300.0 + chance.choice([2.0, 10.0, 100.0, 900.0]), 3)
+def _moment(chance: random.Random, uploads: list[float]) -> float:
+    if chance.random() < 0.3:
+        return round(chance.uniform(0, LAST_UPLOAD), 3)
+    # While something comes of an upload: it settles for five minutes.
+    return round(chance.choice(uploads) + 300.0 + chance.choice([2.0, 10.0, 100.0, 900.0]), 3)
 
+
+def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
+    moment = functools.partial(_moment, chance, uploads)
     if chance.random() < 0.3:
         key = f"request-{chance.randint(1, 2)}"
         for _ in range(chance.randint(1, 3)):
@@ -128,6 +139,29 @@ def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         yield Redrive(at=moment())
     for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
         yield Release(at=moment())
+    for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
+        # A run that gave up is dead-lettered some hours after its upload.
+        later = moment() + chance.choice([HOUR, 4 * HOUR, DAY])
+        yield RedriveChanged(at=round(later, 3), change=chance.choice(get_args(Change)))
+
+
+def _surroundings(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
+    moment = functools.partial(_moment, chance, uploads)
+    for _ in range(chance.choices([0, 1, 3], weights=(8, 2, 1))[0]):
+        yield Deploy(at=moment(), floor=chance.choice([0.7, 0.9, 0.99]))
+    for _ in range(chance.choices([0, 1, 2], weights=(8, 2, 1))[0]):
+        clusters = [("spot",), ("dedicated",), ("spot", "dedicated")]
+        yield Shortage(
+            at=max(moment() - 600.0, 0.0),
+            seconds=chance.choice([900.0, 3 * HOUR, 2 * DAY]),
+            clusters=chance.choice(clusters),
+        )
+    for _ in range(chance.choices([0, 1, 2], weights=(8, 2, 1))[0]):
+        yield ChangeCluster(
+            at=max(moment() - 60.0, 0.0),
+            seconds=chance.choice([120.0, 1_500.0, 3 * HOUR]),
+            cluster=chance.choice(["spot", "dedicated"]),
+        )
 
 
 def _jobs(chance: random.Random) -> Iterator[Item]:
@@ -149,6 +183,12 @@ def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:
             yield DelayEvent(number=number, delay=chance.choice([5.0, 400.0, HOUR, DAY]))
         else:
             yield LoseJobEvent(number=chance.randint(1, 12))
+    for _ in range(chance.choices([0, 1, 3], weights=(6, 3, 1))[0]):
+        delay = chance.choice([5.0, 400.0, HOUR, DAY])
+        yield DelayJobEvent(number=chance.randint(1, 12), delay=delay)
+    for _ in range(chance.choices([0, 1, 4], weights=(7, 2, 1))[0]):
+        at = round(chance.uniform(0, LAST_UPLOAD), 3)
+        yield StrayJobEvent(at=at, kind=chance.choice(get_args(StrayKind)))
 
 
 def _call_faults(chance: random.Random) -> Iterator[Item]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.landing import landing
-from orchestrations.manifest import ManifestLine
+from orchestrations.manifest import ManifestLine, copy_name
 from orchestrations.retraining import retraining
 from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
@@ -38,6 +40,11 @@ class Run:
     @property
     def is_broken(self) -> bool:
         return self.instance.status in (Status.FAILED, Status.TERMINATED)
+
+
+def _given(instance: HubInstance) -> Any:
+    given: Any = json.loads(instance.execution.input_json or "null")
+    return json.loads(given) if isinstance(given, str) else given
 
 
 class Evidence:
@@ -79,6 +86,14 @@ class Evidence:
                 if run in found:
                     found[run].kinds.setdefault(channel, set()).add(kind)
         return found
+
+    @cached_property
+    def requests(self) -> dict[str, RunRequest]:
+        """Run → what it was started with."""
+        return {
+            name: RunInput.from_dict(_given(run.instance)).request
+            for name, run in self.runs.items()
+        }
 
     @cached_property
     def alerts(self) -> list[Any]:
@@ -170,5 +185,7 @@ class Evidence:
             )
             for blob in blobs
         ]
+        if self.world.pipeline.dataset.freeze == "copy":
+            lines = [replace(line, file=copy_name(line)) for line in lines]
         left = [line for line in lines if (line.path, line.etag) not in self.quarantine]
         return {version_of(lines), version_of(left)}

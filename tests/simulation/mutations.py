@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.azure_ml import jobs, model_registry
+from handlers.azure_ml import compute_clusters, jobs, model_registry
+from handlers.configuration import configurations
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable import activity_adapter
-from handlers.messaging import retry_queue
-from handlers.triggers import reconciliation
+from handlers.landing_zone import copies
+from handlers.messaging import redrive, retry_queue
+from handlers.triggers import job_state_changed, reconciliation
 from orchestrations import landing, run_progress, supervising
 from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
 from orchestrations.contracts.jobs import Job, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.settling import Whole
+from tests.simulation.world import PIPELINES_FOLDER
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -65,6 +71,29 @@ async def _never(*_: Any, **__: Any) -> None:
     """A trigger that takes its message and does nothing."""
 
 
+def _resolve_as_first_deployed(clients: Clients, request: ResolveConfiguration) -> Configuration:
+    values = {**clients.settings.values, "PIPELINES_FOLDER": str(PIPELINES_FOLDER)}
+    stale: Any = SimpleNamespace(settings=Settings(values), records=clients.records)
+    return configurations.resolve_configuration(stale, request)
+
+
+def _read_deployed_job(clients: Clients, pipeline: str, _configuration: str) -> str:
+    return (clients.settings.pipelines_folder / pipeline / "job.yml").read_text("utf-8")
+
+
+def _unchanged(_clients: Clients, request: RunRequest, *_: Any) -> RunRequest:
+    return request.model_copy(update={"attempt": request.attempt + 1})
+
+
+def _unconditional(_: Any) -> dict[str, Any]:
+    return {}
+
+
+async def _wake_blindly(starter: Any, run: str) -> bool:
+    await starter.raise_event(run, WAKE_UP)
+    return True
+
+
 def _reconciler_without(step: str) -> Mutation:
     return lambda: mock.patch.object(
         reconciliation._Reconciler,  # pyright: ignore[reportPrivateUsage]
@@ -93,6 +122,23 @@ MUTATIONS: Mapping[str, Mutation] = {
     "broken requests are not reconciled": _reconciler_without("_close_request"),
     "broken runs are not reconciled": _reconciler_without("check_runs"),
     "the outbox is not flushed": _reconciler_without("flush_outbox"),
+    "files of the first release are used": _body(
+        "resolve_configuration", _resolve_as_first_deployed
+    ),
+    "job.yml is read live": lambda: mock.patch.object(jobs, "read_job_file", _read_deployed_job),
+    "changes of a redrive are dropped": lambda: mock.patch.object(
+        redrive, "changed_request", _unchanged
+    ),
+    "a shortage ends the run": lambda: mock.patch.object(
+        compute_clusters, "is_quota_error", return_value=False
+    ),
+    "copies are of what is there now": lambda: mock.patch.object(
+        copies, "_as_listed", _unconditional
+    ),
+    "foreign job events are dropped": lambda: mock.patch.object(job_state_changed, "keep_rejected"),
+    "late job events wake runs that have ended": lambda: mock.patch.object(
+        job_state_changed, "_wake", _wake_blindly
+    ),
     "events are not given back": lambda: mock.patch.object(
         reconciliation, "give_back", return_value=0
     ),

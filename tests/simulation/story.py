@@ -21,7 +21,7 @@ SERVICES: tuple[Service, ...] = (
     "webhooks",
     "task_hub",
 )
-Zone = Literal["quiet", "marked", "daily"]
+Zone = Literal["quiet", "marked", "daily", "copied"]
 """Which pipeline of `pipelines.py` a story is about."""
 
 
@@ -113,6 +113,43 @@ class Redrive(Item):
     at: float
 
 
+Change = Literal["compute", "limits", "attempts", "job", "without a file"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedriveChanged(Item):
+    """Somebody redrives the first of the dead-lettered runs, with a change."""
+
+    at: float
+    change: Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deploy(Item):
+    """The app is deployed with another gate in `pipeline.yml` and another command in `job.yml`."""
+
+    at: float
+    floor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortage(Item):
+    """For a while there is no quota for these clusters; those that are there are taken away."""
+
+    at: float
+    seconds: float
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeCluster(Item):
+    """Somebody changes a cluster, if it is there; for so long it takes no other change."""
+
+    at: float
+    seconds: float
+    cluster: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Release(Item):
     """Somebody releases the batch that was held last, if there is one."""
@@ -148,6 +185,28 @@ class LoseJobEvent(Item):
     """The n-th event of Azure ML never comes."""
 
     number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayJobEvent(Item):
+    """The n-th event of Azure ML comes so much later, when its run may have ended."""
+
+    number: int
+    delay: float
+
+
+StrayKind = Literal["unknown run", "other workspace", "unknown type", "not JSON", "wrong state"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrayJobEvent(Item):
+    """An event on the queue of Azure ML that is not what it should be.
+
+    `wrong state`: it says of the newest job that it has completed, whatever it does.
+    """
+
+    at: float
+    kind: StrayKind
 
 
 CallEnd = Literal["unavailable", "throttled", "answer lost", "sent twice"]

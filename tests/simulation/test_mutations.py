@@ -10,17 +10,24 @@ from tests.simulation.story import (
     HOUR,
     CallFault,
     CancelRun,
+    DelayJobEvent,
+    Deploy,
     Item,
     JobEnd,
     JobFate,
     LoseEvent,
     Outage,
+    OutageAfter,
+    RedriveChanged,
     RequestRun,
     SecondCopy,
+    Shortage,
     Story,
+    StrayJobEvent,
     Terminate,
     TerminateAfter,
     Upload,
+    Zone,
 )
 from tests.simulation.trial import try_story
 
@@ -90,6 +97,44 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "nothing_waits_for_ever",
         [UPLOAD, Outage(service="service_bus", at=UPLOADED_AT + 200, seconds=2 * HOUR)],
     ),
+    "files of the first release are used": (
+        "runs_use_the_files_of_their_freeze",
+        [Deploy(at=500, floor=0.9), UPLOAD],
+    ),
+    "job.yml is read live": (
+        "runs_use_the_files_of_their_freeze",
+        [UPLOAD, first_job("loses a node"), Deploy(at=UPLOADED_AT + 320, floor=0.7)],
+    ),
+    "changes of a redrive are dropped": (
+        "changes_of_a_redrive_are_made",
+        [
+            UPLOAD,
+            first_job("leaves a null metric"),
+            RedriveChanged(at=UPLOADED_AT + 4 * HOUR, change="compute"),
+        ],
+    ),
+    "a shortage ends the run": (
+        "rejections_have_their_cause",
+        [Shortage(at=0, seconds=DAY, clusters=("spot",)), UPLOAD],
+    ),
+    "copies are of what is there now": (
+        "data_that_is_copied_never_changes",
+        [
+            UPLOAD,
+            # Overwritten between the listing and its copy.
+            OutageAfter(activity="freeze_manifest", number=1, service="blobs", seconds=60),
+            Upload(at=UPLOADED_AT + 330, path="1.png", content="two"),
+        ],
+    ),
+    "foreign job events are dropped": (
+        "foreign_job_events_are_alerted",
+        [StrayJobEvent(at=500, kind="other workspace")],
+    ),
+    "late job events wake runs that have ended": (
+        "nothing_waits_for_ever",
+        # The second event says that the job has ended.
+        [UPLOAD, DelayJobEvent(number=2, delay=2 * HOUR)],
+    ),
     "events are not given back": (
         "every_event_is_decided",
         [UPLOAD, Outage(service="blobs", at=UPLOADED_AT - 100, seconds=2 * HOUR)],
@@ -104,7 +149,8 @@ def test_every_mutation_is_tried() -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_a_planted_mistake_is_found(name: str) -> None:
     invariant, items = FOUND[name]
-    story = Story(seed=1, zone="quiet", reconcile_every=8 * HOUR, items=tuple(items))
+    zone: Zone = "copied" if name == "copies are of what is there now" else "quiet"
+    story = Story(seed=1, zone=zone, reconcile_every=8 * HOUR, items=tuple(items))
     sound = try_story(story)
     assert not sound.problems, str(sound)
     with MUTATIONS[name]():

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
-from handlers.notifications.webhook_signature import parse_secrets, sign
-from handlers.triggers import http_api
-from handlers.triggers.release import release_batch
 from orchestrations.activities import ACTIVITIES
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from tests.simulation.acts import SECRET, Acts
 from tests.simulation.fakes.azure_ml import MLClient, Workspace
 from tests.simulation.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount
 from tests.simulation.fakes.event_grid import EventGridTopic, SystemTopics
@@ -34,25 +33,15 @@ from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler, VirtualBackground
 from tests.simulation.story import (
     DAY,
-    CancelRun,
-    Delete,
-    Item,
-    Mark,
     Outage,
     OutageAfter,
-    Redrive,
-    Release,
-    RequestRun,
     Story,
-    Terminate,
     TerminateAfter,
-    Upload,
 )
 from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, TaskHub
 from tests.simulation.virtual_time import installed
 
 PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
-SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SETTINGS = {
     "PIPELINES_FOLDER": str(PIPELINES_FOLDER),
     "AZUREML_SUBSCRIPTION_ID": "s",
@@ -66,7 +55,7 @@ STORY_SECONDS = 7 * DAY
 # A receiver's retries take 75 hours. What still goes on after this is taken to wait for ever.
 PATIENCE_SECONDS = STORY_SECONDS + 7 * DAY
 ROUNDS_UNTIL_IDLE = 2
-ASK_AGAIN_SECONDS = 60.0
+DEPLOYMENT_SECONDS = 20.0
 CALL_LIMIT = 60_000
 
 
@@ -83,6 +72,11 @@ class World:
 
     def __init__(self, story: Story, *, execution: ExecutionMode = "resident") -> None:
         self.story = story
+        self._settings = dict(SETTINGS)
+        self._files: TemporaryDirectory[str] | None = None
+        self.configurations: list[tuple[datetime, str, float]] = []
+        """From when on, the hash of what is deployed, and its floor."""
+        self.acts = Acts(self)
         self.scheduler = scheduler = Scheduler()
         self.network = network = Network(scheduler, story, random.Random(f"net {story.seed}"))
         self.account = account = StorageAccount(scheduler)
@@ -105,7 +99,6 @@ class World:
         """The same of every event on the custom topic."""
         self.zone: list[Snapshot] = []
         self.ended_instances: list[HubInstance] = []
-        self.redrives = 0
         self._idle_rounds = 0
         self._is_over = False
         self.is_idle = False
@@ -128,13 +121,16 @@ class World:
         receiver = WebhookReceiver(self.network, self._take_webhook)
         with installed(self.scheduler, receiver):
             self.host.start()
+            self._note_configuration()
             for item in self.story.items:
-                act = self._act(item)
+                act = self.acts.of(item)
                 if act is not None:
                     self.scheduler.after(getattr(item, "at"), act)  # noqa: B009 - every act has one
             self.scheduler.after(self.story.reconcile_every, self._tick)
             self.scheduler.run(until=lambda: self._is_over)
             self.scheduler.kill_threads()
+        if self._files is not None:
+            self._files.cleanup()
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -166,83 +162,31 @@ class World:
         jobs = [f"job {life.name}" for life in self.cluster.lives.values() if not life.has_ended]
         return [*live, *waiting, *kept, *jobs]
 
-    # --- acts ------------------------------------------------------------------------------------
+    # --- what a story changes --------------------------------------------------------------------
 
-    def _act(self, item: Item) -> Callable[[], object] | None:
-        prefix = self.pipeline.source.prefix
-        match item:
-            case Upload():
-                content = item.content.encode()
-                return functools.partial(
-                    self.account.write, LANDING_CONTAINER, prefix + item.path, content
-                )
-            case Mark():
-                return functools.partial(
-                    self.account.write, LANDING_CONTAINER, prefix + item.path, b""
-                )
-            case Delete():
-                return functools.partial(self._delete, prefix + item.path)
-            case RequestRun():
-                return functools.partial(self._ask, functools.partial(self._request_run, item.key))
-            case CancelRun():
-                return functools.partial(self._ask, self._cancel_run)
-            case Terminate():
-                return functools.partial(self._terminate, item.orchestrator)
-            case Redrive():
-                return functools.partial(self._ask, self._redrive)
-            case Release():
-                return functools.partial(self._ask, self._release)
-            case _:
-                return None
+    def deploy(self, floor: float) -> None:
+        """Another release: its files are in place, and a new process starts."""
+        source = PIPELINES_FOLDER / self.story.zone
+        if self._files is None:
+            self._files = TemporaryDirectory(prefix="simulated-pipelines-")
+        folder = Path(self._files.name)
+        target = folder / self.story.zone
+        target.mkdir(exist_ok=True)
+        pipeline = (source / "pipeline.yml").read_text("utf-8")
+        job = (source / "job.yml").read_text("utf-8")
+        (target / "pipeline.yml").write_text(pipeline.replace("floor: 0.8", f"floor: {floor}"))
+        (target / "job.yml").write_text(job.replace("trainers.train", f"trainers.train --{floor}"))
+        self._settings["PIPELINES_FOLDER"] = str(folder)
+        self.pipelines.update(load_pipelines(folder, records_container=RECORDS_CONTAINER))
+        self._note_configuration()
+        self.host.die(DEPLOYMENT_SECONDS)
 
-    def _ask(self, make_request: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """A caller of the HTTP API asks again until there is an answer."""
-
-        def answered(succeeded: bool) -> None:  # noqa: FBT001 - a callback
-            if not succeeded:
-                self.scheduler.after(ASK_AGAIN_SECONDS, again)
-
-        again = functools.partial(self._ask, make_request)
-        if self.host.is_up:
-            self.host.run(make_request(), answered)
-        else:
-            answered(False)  # noqa: FBT003 - a callback
-
-    def _delete(self, name: str) -> None:
-        if name in self.account.container(LANDING_CONTAINER).blobs:
-            self.account.delete(LANDING_CONTAINER, name)
-
-    async def _request_run(self, key: str) -> None:
-        body = json.dumps({"callback_url": "https://caller.example/done"}).encode()
-        # The library that verifies it reads the wall clock.
-        now = datetime.now(UTC)
-        headers = sign(parse_secrets(SECRET, setting=""), message_id=key, at=now, body=body)
-        clients, starter = self.host.clients, self.host.starter
-        answer = await http_api.start_run(
-            clients.settings,
-            self.pipelines,
-            starter,
-            name=self.pipeline.name,
-            headers=headers,
-            body=body,
-        )
-        assert answer.status == 202, answer
-
-    def _newest(self, orchestrator: str) -> HubInstance | None:
-        live = [
-            each
-            for each in self.hub.instances.values()
-            if each.execution.name == orchestrator and each.is_live
-        ]
-        return max(live, key=lambda each: each.created_at, default=None)
-
-    async def _cancel_run(self) -> None:
-        run = self._newest(retraining.__name__)
-        if run is not None:
-            body = b'{"by": "ada", "reason": "a wrong upload"}'
-            await http_api.cancel_run(
-                self.host.clients, self.host.starter, run=run.id, headers={}, body=body
-            )
+    def _note_configuration(self) -> None:
+        """As `resolve_configuration` names what is deployed now."""
+        folder = Path(self._settings["PIPELINES_FOLDER"]) / self.story.zone
+        texts = [(folder / name).read_text("utf-8") for name in ("pipeline.yml", "job.yml")]
+        digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+        self.configurations.append((self.scheduler.now, digest, self.pipeline.gate.floor))
 
     def _on_activity_ended(self, call: ActivityCall) -> None:
         self._executions[call.name] += 1
@@ -257,32 +201,6 @@ class World:
                 hangs=item.hangs,
             )
             self.network.outages.append(outage)
-
-    def _terminate(self, orchestrator: str) -> None:
-        instance = self._newest(orchestrator)
-        if instance is not None:
-            self.hub.terminate(instance.id, "somebody wanted it so")
-
-    async def _redrive(self) -> None:
-        answer = await http_api.redrive(
-            self.host.clients, headers={}, body=b'{"maximum": 100}', now=self.scheduler.now
-        )
-        assert answer.status == 200, answer
-        self.redrives += 1
-
-    async def _release(self) -> None:
-        held = self.account.container(RECORDS_CONTAINER).below(f"held/{self.pipeline.name}/")
-        if held:
-            newest = max(held, key=lambda blob: blob.last_modified)
-            version = newest.name.rpartition("/")[2].removesuffix(".json")
-            body = json.dumps({"dataset_version": version}).encode()
-            await release_batch(
-                self.host.clients,
-                self.pipelines,
-                self.host.starter,
-                name=self.pipeline.name,
-                body=body,
-            )
 
     # --- what others see -------------------------------------------------------------------------
 
@@ -302,7 +220,7 @@ class World:
         self.host.note(error)
 
     def _make_clients(self) -> Clients:
-        clients = Clients(Settings(SETTINGS))
+        clients = Clients(Settings(self._settings))
         ml = MLClient(self.workspace, self.network)
         blobs = BlobServiceClient(self.account, self.network)
         # Where functools.cached_property keeps what it made.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import functools
 import io
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, TypeVar
@@ -36,8 +37,18 @@ class Workspace:
     data: dict[Key, Any] = field(default_factory=dict[Key, Any])
     models: dict[Key, Any] = field(default_factory=dict[Key, Any])
     clusters: dict[str, Any] = field(default_factory=dict[str, Any])
+    short: Counter[str] = field(default_factory=Counter[str])
+    """Cluster → how many shortages of its quota last."""
     on_submitted: Callable[[Any], None] = lambda _: None
     on_cancelled: Callable[[str], None] = lambda _: None
+
+    def begin_shortage(self, clusters: Iterable[str]) -> None:
+        self.short.update(clusters)
+        for cluster in clusters:
+            self.clusters.pop(cluster, None)
+
+    def end_shortage(self, clusters: Iterable[str]) -> None:
+        self.short.subtract(clusters)
 
 
 class MLClient:
@@ -80,6 +91,8 @@ class Jobs:
                 code=None,
                 error=None,
                 inputs=job.inputs,
+                compute=job.compute.removeprefix("azureml:"),
+                command=job.command,
             )
             self._workspace.jobs[job.name] = kept
             self._workspace.on_submitted(kept)
@@ -152,6 +165,7 @@ class Models:
 
 class Computes:
     def __init__(self, workspace: Workspace, call: Call) -> None:
+        self._workspace = workspace
         self._clusters = workspace.clusters
         self._call = call
 
@@ -160,6 +174,11 @@ class Computes:
 
     def begin_create_or_update(self, cluster: Any) -> Any:
         def effect() -> Any:
+            if self._workspace.short[cluster.name] > 0:
+                raise _refusal(HttpResponseError, 400, "its nodes exceed the quota")
+            there = self._clusters.get(cluster.name)
+            if there is not None and there.provisioning_state == "Updating":
+                raise _refusal(ResourceExistsError, 409, "the cluster is being changed")
             cluster.provisioning_state = "Succeeded"
             self._clusters[cluster.name] = cluster
             return SimpleNamespace(wait=_wait, done=lambda: True)
@@ -204,6 +223,8 @@ def _load_job(source: io.StringIO, *, relative_origin: str, params_override: Any
         type=document["type"],
         name=document["name"],
         inputs=inputs,
+        compute=document["compute"],
+        command=document["command"],
         resources=None,
         tags=document.get("tags"),
     )

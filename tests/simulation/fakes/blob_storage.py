@@ -11,7 +11,7 @@ from datetime import datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from azure.core import MatchConditions
@@ -55,6 +55,7 @@ class Blob:
             last_modified=self.last_modified,
             metadata=dict(self.metadata),
             content_settings=SimpleNamespace(content_md5=bytearray(self.md5)),
+            copy=SimpleNamespace(status=None),
         )
 
 
@@ -278,6 +279,35 @@ class BlobClient:
             chunks=lambda: iter([blob.content[offset or 0 :]]),
             properties=SimpleNamespace(etag=blob.etag),
         )
+
+    @property
+    def url(self) -> str:
+        return f"{self._client.url}{self._container}/{quote(self._name)}"
+
+    def start_copy_from_url(
+        self,
+        source_url: str,
+        *,
+        match_condition: MatchConditions,
+        source_etag: str | None = None,
+        source_match_condition: MatchConditions | None = None,
+    ) -> dict[str, str]:
+        """Copy Blob within the account, which ends at once."""
+        assert match_condition is MatchConditions.IfMissing
+        container, _, name = unquote(source_url.removeprefix(self._client.url)).partition("/")
+
+        def effect() -> None:
+            if self._find() is not None:
+                raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
+            source = self._client.account.container(container).blobs.get(name)
+            if source is None:
+                raise _not_found(name)
+            if source_match_condition is not None and source_etag != f'"{source.etag}"':
+                raise _error(ResourceModifiedError, 412, "SourceConditionNotMet")
+            self._client.account.write(self._container, self._name, source.content)
+
+        self._client.call("copy", effect)
+        return {"copy_status": "success"}
 
     def get_blob_properties(self) -> Any:
         return self._client.call("properties", self._get).listed()

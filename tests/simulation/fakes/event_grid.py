@@ -13,7 +13,15 @@ from tests.simulation.fakes.blob_storage import ACCOUNT, Blob
 from tests.simulation.fakes.service_bus import Broker
 from tests.simulation.network import Network, Unavailable
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.story import DelayEvent, LoseEvent, LoseJobEvent, RepeatEvent, Story
+from tests.simulation.story import (
+    DelayEvent,
+    DelayJobEvent,
+    LoseEvent,
+    LoseJobEvent,
+    RepeatEvent,
+    Story,
+    StrayKind,
+)
 
 TOPIC = f"/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/{ACCOUNT}"
 WORKSPACE = (
@@ -35,7 +43,13 @@ class SystemTopics:
         }
         self._delayed = {item.number: item.delay for item in items if isinstance(item, DelayEvent)}
         self._lost_of_jobs = {item.number for item in items if isinstance(item, LoseJobEvent)}
+        self._delayed_of_jobs = {
+            item.number: item.delay for item in items if isinstance(item, DelayJobEvent)
+        }
         self._of_jobs = 0
+        self._newest_job = "none-1"
+        self.malformed = 0
+        """How many events of Azure ML on the queue are of no job of the workspace's."""
         self.delivered: list[str] = []
         """Ids of the blob events that reached their queue."""
         self._of_blobs = 0
@@ -65,7 +79,31 @@ class SystemTopics:
         self._of_jobs += 1
         if self._of_jobs in self._lost_of_jobs:
             return
-        event = {
+        self._newest_job = job
+        delay = TRANSIT_SECONDS + self._delayed_of_jobs.get(self._of_jobs, 0.0)
+        self._deliver("job-events", self._job_event(job), delay)
+
+    def stray_job_event(self, kind: StrayKind) -> None:
+        """Something else reports a job."""
+        self._of_jobs += 1
+        event = self._job_event(self._newest_job)
+        match kind:
+            case "unknown run":
+                event["data"] = {"runId": "of-another-system"}
+            case "other workspace":
+                event["topic"] = WORKSPACE + "-2"
+            case "unknown type":
+                event["eventType"] = "Microsoft.MachineLearningServices.ModelRegistered"
+            case "not JSON":
+                event["body"] = "no event"
+            case "wrong state":
+                event["eventType"] = "Microsoft.MachineLearningServices.RunCompleted"
+                event["data"]["runStatus"] = "Completed"
+        self.malformed += kind in ("other workspace", "unknown type", "not JSON")
+        self._deliver("job-events", event, TRANSIT_SECONDS)
+
+    def _job_event(self, job: str) -> dict[str, Any]:
+        return {
             "id": f"job-event-{self._of_jobs}",
             "topic": WORKSPACE,
             "subject": f"experiments/e/runs/{job}",
@@ -74,7 +112,6 @@ class SystemTopics:
             "dataVersion": "",
             "data": {"runId": job},
         }
-        self._deliver("job-events", event, TRANSIT_SECONDS)
 
     def _deliver(self, queue: str, event: dict[str, Any], delay: float) -> None:
         def arrive() -> None:
@@ -84,7 +121,7 @@ class SystemTopics:
 
         message = SimpleNamespace(
             message_id=event["id"],
-            body=json.dumps(event).encode(),
+            body=event.get("body", json.dumps(event)).encode(),
             application_properties=None,
             subject=None,
             scheduled_enqueue_time_utc=None,

@@ -31,8 +31,12 @@ class JobLife:
     pipeline: str
     dataset_version: str
     end: JobEnd
+    cluster: str
+    command: str
     states: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """Second → Azure ML's status."""
+    found_changed: bool = False
+    """Whether it found other data than its manifest lists."""
     cancelled_at: float | None = None
     """When its cancellation was asked for."""
 
@@ -71,6 +75,8 @@ class Cluster:
             pipeline=job.tags["landfall.pipeline"],
             dataset_version=job.tags["landfall.dataset-version"],
             end=end,
+            cluster=job.compute,
+            command=job.command,
         )
         self.lives[job.name] = life
         life.states.append((self._scheduler.time(), "Queued"))
@@ -108,6 +114,7 @@ class Cluster:
         if life.has_ended or life.cancelled_at is not None:
             return
         changed = self._changed_files(life)
+        life.found_changed = bool(changed)
         if life.end == "loses a node":
             self._workspace.jobs[life.name].error = "rank 1 on node 0 exited with code 137"
             self._set(life, "Failed")
@@ -149,11 +156,13 @@ class Cluster:
         ]
 
     def _changed_files(self, life: JobLife) -> list[str]:
+        """As the trainer reads a dataset: its zone, or the copies that the manifest names."""
         prefix: str = self._workspace.jobs[life.name].inputs["data"]["path"]
-        folder = prefix.partition("/paths/")[2]
-        live = self._account.container(LANDING_CONTAINER).blobs
+        datastore, _, folder = prefix.removeprefix("azureml://datastores/").partition("/paths/")
+        live = self._account.container(datastore).blobs
         return [
             line["path"]
             for line in self._manifest(life)
-            if (blob := live.get(folder + line["path"])) is None or blob.md5.hex() != line["md5"]
+            if (blob := live.get(folder + (line.get("file") or line["path"]))) is None
+            or blob.md5.hex() != line["md5"]
         ]

@@ -1,0 +1,184 @@
+"""What must hold of what runs are given: their files, compute and data, and of foreign events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from orchestrations.errors import DataRejected, InvalidResults, QuotaExceeded
+from orchestrations.pipeline import ComputeOption
+from tests.simulation.acts import LARGE, QUEUED_LIMIT_SECONDS
+from tests.simulation.evidence import Evidence, Run
+from tests.simulation.fakes.training import RECORDS_CONTAINER
+from tests.simulation.scheduler import START
+from tests.simulation.story import JobEnd, Shortage
+
+# Trainers' mistakes that no other attempt can help, and what the run is rejected for then.
+REJECTED_FOR: dict[str, tuple[JobEnd, ...]] = {
+    DataRejected.__name__: ("rejects a file", "rejects all files"),
+    InvalidResults.__name__: ("leaves no metrics", "leaves a null metric"),
+}
+
+
+def runs_use_the_files_of_their_freeze(evidence: Evidence) -> Iterator[str]:
+    """Every attempt has the `pipeline.yml` and `job.yml` that were in force at the freeze."""
+    deployed = evidence.world.configurations
+    job_files = _job_commands(evidence)
+    for run in evidence.runs.values():
+        request = evidence.requests[run.id]
+        if run.version not in evidence.claims:
+            continue
+        # The files are read some moments after the listing; a release may come in between.
+        frozen_at, claimed_at = request.dataset.frozen_at, _claimed_at(evidence, run)
+        in_force = {
+            digest: floor
+            for number, (since, digest, floor) in enumerate(deployed)
+            if since <= claimed_at
+            and (number + 1 == len(deployed) or deployed[number + 1][0] >= frozen_at)
+        }
+        if request.configuration not in in_force:
+            yield f"{run.id} has files {request.configuration}; in force: {list(in_force)}"
+        elif request.pipeline.gate.floor != in_force[request.configuration]:
+            yield f"{run.id} has floor {request.pipeline.gate.floor}, its files another"
+        life = evidence.world.cluster.lives.get(run.id)
+        wanted = request.job_configuration
+        if life is not None and wanted is not None and life.command != job_files[wanted]:
+            yield f"job {run.id} runs {life.command!r}, its files say {job_files[wanted]!r}"
+
+
+def _claimed_at(evidence: Evidence, run: Run) -> Any:
+    name = f"dataset-claims/{evidence.world.pipeline.name}/{run.version}.json"
+    container = evidence.world.account.container(RECORDS_CONTAINER)
+    return container.blobs[name].last_modified + timedelta(seconds=1)
+
+
+def _job_commands(evidence: Evidence) -> dict[str, str]:
+    """Configuration → the command of its `job.yml`."""
+    prefix = f"configurations/{evidence.world.pipeline.name}/"
+    found: dict[str, str] = {}
+    for name, document in evidence.records(prefix).items():
+        digest = name.removeprefix(prefix).removesuffix(".json")
+        lines = document["job"].splitlines()
+        (found[digest],) = [
+            line.removeprefix("command: ") for line in lines if line.startswith("command: ")
+        ]
+    return found
+
+
+def promoted_models_are_above_the_floor(evidence: Evidence) -> Iterator[str]:
+    """Of the gate that the run was frozen with."""
+    for model in evidence.models:
+        run = evidence.runs.get(model.tags["landfall.run"])
+        if run is None or run.state != "succeeded":
+            continue
+        status = json.loads(run.instance.custom_status or "null")
+        floor = evidence.requests[run.id].pipeline.gate.floor
+        if status["metrics"]["accuracy"] < floor:
+            yield f"model {model.version} of {run.id} has {status['metrics']}, the floor is {floor}"
+
+
+def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
+    """What a person changed is in the run, in its job, and in its lineage."""
+    for name, change in evidence.world.acts.changed.items():
+        if name not in evidence.runs:
+            continue  # every_run_ends_in_one_state
+        request = evidence.requests[name]
+        life = evidence.world.cluster.lives.get(name)
+        lineage = request.redrive
+        is_made = lineage is not None
+        if lineage is None:
+            pass
+        elif change == "compute":
+            on_it = life is None or life.cluster == LARGE["cluster"]
+            is_made = on_it and request.pipeline.compute == [ComputeOption.model_validate(LARGE)]
+        elif change == "limits":
+            is_made = request.pipeline.limits.queued_seconds == QUEUED_LIMIT_SECONDS
+        elif change == "attempts":
+            is_made = lineage.last_attempt is not None
+        elif change == "job":
+            is_made = lineage.job is not None
+        else:
+            is_made = bool(lineage.files_left_out)
+        if not is_made:
+            yield f"{name} was redriven with a change of {change}, and has {lineage}"
+
+
+def jobs_run_where_there_is_quota(evidence: Evidence) -> Iterator[str]:
+    """No job is submitted to a cluster that was gone before its run began."""
+    for life in evidence.world.cluster.lives.values():
+        run = evidence.runs.get(life.name)
+        if run is None:
+            continue
+        began = (run.instance.created_at - START).total_seconds()
+        for item in _shortages(evidence):
+            lasts = item.at <= began and life.states[0][0] < item.at + item.seconds
+            if lasts and life.cluster in item.clusters:
+                yield f"job {life.name} was submitted to {life.cluster}, which has no quota"
+
+
+def rejections_have_their_cause(evidence: Evidence) -> Iterator[str]:
+    """A run is rejected for its trainer's mistake, or when every compute option was short."""
+    for run in evidence.runs.values():
+        if run.state != "rejected":
+            continue
+        error = json.loads(run.instance.custom_status or "null")["error"]
+        life = evidence.world.cluster.lives.get(run.id)
+        if error["type"] == QuotaExceeded.__name__:
+            if not _was_short(evidence, run):
+                yield f"{run.id} was rejected for want of quota, and there was some"
+        elif life is None or life.end not in REJECTED_FOR.get(error["type"], ()):
+            yield f"{run.id} was rejected: {error['type']}: {error['message'][:200]}"
+
+
+def _was_short(evidence: Evidence, run: Run) -> bool:
+    began = (run.instance.created_at - START).total_seconds()
+    ended = (run.instance.last_updated_at - START).total_seconds()
+    short = {
+        cluster
+        for item in _shortages(evidence)
+        if item.at <= ended and began <= item.at + item.seconds
+        for cluster in item.clusters
+    }
+    compute = evidence.requests[run.id].pipeline.compute
+    options = compute[min(run.attempt, len(compute)) - 1 :]
+    return all(option.cluster in short for option in options)
+
+
+def _shortages(evidence: Evidence) -> list[Shortage]:
+    return [item for item in evidence.world.story.items if isinstance(item, Shortage)]
+
+
+def data_that_is_copied_never_changes(evidence: Evidence) -> Iterator[str]:
+    """A job that reads copies reads what was frozen."""
+    if evidence.world.pipeline.dataset.freeze != "copy":
+        return
+    yield from (
+        f"job {life.name} found its data changed, which is copied"
+        for life in evidence.world.cluster.lives.values()
+        if life.found_changed
+    )
+
+
+def foreign_job_events_are_alerted(evidence: Evidence) -> Iterator[str]:
+    """Every event of Azure ML that is not understood is counted in an alert of its cause."""
+    alerted = sum(
+        json.loads(message.content)["data"]["count"]
+        for message in evidence.alerts
+        if message.subject == "events-rejected"
+    )
+    malformed = evidence.world.topics.malformed
+    if malformed and not alerted:
+        yield f"{malformed} events of Azure ML were not understood, and {alerted} are alerted"
+
+
+INVARIANTS_OF_INPUTS = (
+    runs_use_the_files_of_their_freeze,
+    promoted_models_are_above_the_floor,
+    changes_of_a_redrive_are_made,
+    jobs_run_where_there_is_quota,
+    rejections_have_their_cause,
+    data_that_is_copied_never_changes,
+    foreign_job_events_are_alerted,
+)
