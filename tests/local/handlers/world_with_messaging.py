@@ -196,4 +196,7 @@ def _settings(environment: Environment, receiver: HttpReceiver) -> dict[str, str
         "MODEL_WATCH_URL": f"{receiver.url}/model-watch",
         "MODEL_WATCH_SECRET": SECRET,
         "GONE_URL": f"{receiver.url}/gone",
+        "AZUREML_SUBSCRIPTION_ID": "s",
+        "AZUREML_RESOURCE_GROUP": "g",
+        "AZUREML_WORKSPACE_NAME": "w",
     }

@@ -73,9 +73,12 @@ async def test_an_event_that_is_not_understood_wakes_nobody_and_is_kept(
     hub: TaskHub, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], cause: str
 ) -> None:
     kept: list[RejectedEvent] = []
-    monkeypatch.setattr(
-        job_state_changed, "keep_rejected", lambda _records, events, **_: kept.extend(events)
-    )
+
+    def keep(_: object, events: list[RejectedEvent], *, at: datetime) -> None:
+        assert at.tzinfo is UTC
+        kept.extend(events)
+
+    monkeypatch.setattr(job_state_changed, "keep_rejected", keep)
     monkeypatch.setattr(Clients, "records", None)
     assert not await handle(hub, an_event(**changes))
     assert hub.raised == []

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.triggers import request_reconciliation
+from handlers.triggers.request_reconciliation import RESTARTS, close_request, is_broken_request
+from orchestrations.contracts.landing import LandingRequest
+from orchestrations.names import request_instance
+from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import PIPELINE
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+REQUEST = request_instance("digits", "a-key")
+DOCUMENT = LandingRequest(pipeline=PIPELINE, opened_by="request", settled=True).to_dict()
+
+
+class Records:
+    """Records in memory, and the alerts that were sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.documents: dict[str, Any] = {}
+        self.alerts: list[dict[str, Any]] = []
+        self.clients = Clients(Settings({}))
+        monkeypatch.setattr(Clients, "records", None)
+        monkeypatch.setattr(record_store, "read", self._read)
+        monkeypatch.setattr(record_store, "replace", self._replace)
+        monkeypatch.setattr(request_reconciliation, "publish_alert", self._alert)
+
+    def _read(self, _: object, name: str) -> Any | None:
+        return self.documents.get(name)
+
+    def _replace(self, _: object, name: str, document: Any) -> None:
+        self.documents[name] = document
+
+    def _alert(self, _: Clients, **alert: Any) -> None:
+        self.alerts.append(alert)
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> Records:
+    return Records(monkeypatch)
+
+
+async def close(records: Records, hub: TaskHub) -> str | None:
+    starter: Any = hub
+    instance = await starter.get_status(REQUEST)
+    assert is_broken_request(instance)
+    return await close_request(records.clients, starter, instance, now=NOW)
+
+
+async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_once(
+    records: Records,
+) -> None:
+    hub = TaskHub()
+    closed: list[str | None] = []
+    for _ in range(RESTARTS + 2):
+        hub.add(REQUEST, "landing", "Failed", document=DOCUMENT, output="storage is out of reach")
+        closed.append(await close(records, hub))
+    assert closed == ["started again"] * RESTARTS + ["alerted", None]
+    assert hub.started == [REQUEST] * RESTARTS
+    (alert,) = records.alerts
+    assert (alert["alert_id"], alert["severity"]) == (f"request-failed:{REQUEST}", "error")
+    assert "storage is out of reach" in alert["document"]["data"]["message"]
+
+
+async def test_it_is_started_with_the_input_that_it_had(records: Records) -> None:
+    hub = TaskHub()
+    hub.add(REQUEST, "landing", "Failed", document=DOCUMENT)
+    await close(records, hub)
+    assert hub.documents[REQUEST]["input"] == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("status", "document"), [("Terminated", DOCUMENT), ("Failed", {"of": "another release"})]
+)
+async def test_what_a_person_ended_and_what_is_not_understood_is_alerted_at_once(
+    records: Records, status: str, document: Any
+) -> None:
+    hub = TaskHub()
+    hub.add(REQUEST, "landing", status, document=document)
+    assert await close(records, hub) == "alerted"
+    assert await close(records, hub) is None
+    assert hub.started == []
+    assert len(records.alerts) == 1
+
+
+@pytest.mark.parametrize(
+    ("instance", "name", "status"),
+    [
+        ("landing-digits", "landing", "Failed"),
+        (REQUEST, "landing", "Running"),
+        (REQUEST, "landing", "Completed"),
+        ("request-0123456789abcdef-1", "retraining", "Failed"),
+    ],
+)
+async def test_other_instances_are_no_broken_requests(
+    instance: str, name: str, status: str
+) -> None:
+    hub = TaskHub()
+    hub.add(instance, name, status)
+    assert not is_broken_request(await hub.get_status(instance))
