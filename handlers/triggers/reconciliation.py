@@ -307,6 +307,8 @@ class _Reconciler:
         else:
             await asyncio.to_thread(cancel_job, self.clients, CancelJob(job=run))
             await asyncio.to_thread(self._give_up, whole)
+        # It may have broken before it wrote any record.
+        await asyncio.to_thread(add_to_record, self.clients, record_of(whole))
         # Last: dying before it means doing all of it again, under the same ids.
         document = {"at": self.now.isoformat(), "status": str(instance.runtime_status)}
         await asyncio.to_thread(record_store.create, self.clients.records, record, document)

@@ -68,9 +68,20 @@ def _run_many(first: int, seeds: int, processes: int) -> int:
     if not failed:
         return 0
     print(f"what does not hold, and in how many weeks: {dict(invariants)}")
-    for trial in sorted(failed, key=lambda each: len(each.story.items))[:EXPLAINED]:
-        print(f"\n{explain(trial)}\nagain: make simulate SEED={trial.story.seed}")
+    for trial in _one_for_each_invariant(failed)[:EXPLAINED]:
+        print(f"\n{explain(trial)}\nagain: make simulate SEED={trial.story.seed}", flush=True)
     return 1
+
+
+def _one_for_each_invariant(failed: list[Trial]) -> list[Trial]:
+    """The shortest stories that have all that does not hold."""
+    chosen: list[Trial] = []
+    seen: set[str] = set()
+    for trial in sorted(failed, key=lambda each: len(each.story.items)):
+        if trial.invariants - seen:
+            chosen.append(trial)
+            seen |= trial.invariants
+    return chosen
 
 
 def _try_seed(seed: int) -> Trial:

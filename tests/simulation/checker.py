@@ -141,7 +141,8 @@ def every_end_is_notified_once(evidence: Evidence) -> Iterator[str]:
         if state not in TERMINAL_RUN_STATES:
             continue
         wanted = notification_of(state)
-        for channel in ("event_grid", "webhook/model-watch", "service_bus"):
+        callback = ("callback",) if evidence.requests[run.id].callback_url else ()
+        for channel in ("event_grid", "webhook/model-watch", "service_bus", *callback):
             kinds = run.kinds.get(channel, set())
             if wanted not in kinds and not _was_undeliverable(evidence, f"{run.id}:{wanted}"):
                 yield f"{run.id} ended as {state}: {channel} has {sorted(kinds)}"

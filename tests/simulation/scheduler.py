@@ -28,6 +28,8 @@ from handlers.durable.bounded_call import TookTooLong
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 Result = TypeVar("Result")
+# A week has some thousands; this many are a loop.
+ACTIONS_LIMIT = 1_000_000
 
 
 class ProcessDied(BaseException):
@@ -75,7 +77,9 @@ class Scheduler(asyncio.AbstractEventLoop):
         """Let everything happen until the agenda is empty, or `until` says so."""
         with self._as_running_loop():
             while self._agenda and not until():
-                self._seconds, _, action = heapq.heappop(self._agenda)
+                self._seconds, ticket, action = heapq.heappop(self._agenda)
+                if ticket > ACTIONS_LIMIT:
+                    raise RuntimeError(f"it does not come to rest: {ACTIONS_LIMIT} actions")
                 action()
 
     @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.drawing import draw
-from tests.simulation.story import HOUR, Outage, Story, Upload
+from tests.simulation.story import HOUR, Outage, OutageAfter, Story, Upload
 from tests.simulation.task_hub import ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
@@ -19,6 +19,15 @@ KEPT = {
         items=(
             Outage(service="blobs", at=HOUR, seconds=2 * HOUR),
             *(Upload(at=HOUR + n, path=f"{n}.png", content=f"{n}") for n in range(3)),
+        ),
+    ),
+    "a run that broke before its first record": Story(
+        seed=1126,
+        zone="quiet",
+        reconcile_every=4 * HOUR,
+        items=(
+            Upload(at=HOUR, path="1.png", content="one"),
+            OutageAfter(activity="record_batch", number=1, service="blobs", seconds=2 * HOUR),
         ),
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,9 +37,12 @@ class Trial:
 def try_story(story: Story) -> Trial:
     """Let a story happen, and check it."""
     world = World(story)
-    with _logged(world.host.note):
-        world.run()
-    return Trial(story, check(world))
+    try:
+        with _logged(world.host.note):
+            world.run()
+        return Trial(story, check(world))
+    except Exception:  # noqa: BLE001 - a week that breaks off is one that failed
+        return Trial(story, [f"the week breaks off: {traceback.format_exc()}"])
 
 
 class _CaughtErrors(logging.Handler):

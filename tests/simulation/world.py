@@ -21,7 +21,7 @@ from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
-from tests.simulation.acts import SECRET, Acts
+from tests.simulation.acts import CALLBACK_URL, SECRET, Acts
 from tests.simulation.fakes.azure_ml import MLClient, Workspace
 from tests.simulation.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount
 from tests.simulation.fakes.event_grid import EventGridTopic, SystemTopics
@@ -50,6 +50,7 @@ SETTINGS = {
     "MODEL_WATCH_URL": "https://models.example/hook",
     "MODEL_WATCH_SECRET": SECRET,
     "INBOUND_WEBHOOK_SECRET": SECRET,
+    "CALLBACK_WEBHOOK_SECRET": SECRET,
 }
 STORY_SECONDS = 7 * DAY
 # A receiver's retries take 75 hours. What still goes on after this is taken to wait for ever.
@@ -95,6 +96,8 @@ class World:
         self.host = Host(scheduler, network, hub, broker, story, self.pipelines, self._make_clients)
         self.webhooks: list[tuple[str, str]] = []
         """Id and type of every webhook that was taken."""
+        self.callbacks: list[tuple[str, str]] = []
+        """The same of those to the callers of the API."""
         self.events: list[tuple[str, str]] = []
         """The same of every event on the custom topic."""
         self.zone: list[Snapshot] = []
@@ -210,8 +213,9 @@ class World:
             self.zone.append(Snapshot(self.scheduler.time(), blobs))
             self.topics.blob_changed(container, name, blob)
 
-    def _take_webhook(self, message_id: str, document: dict[str, Any]) -> None:
-        self.webhooks.append((message_id, document["type"]))
+    def _take_webhook(self, url: str, message_id: str, document: dict[str, Any]) -> None:
+        taken = self.callbacks if url == CALLBACK_URL else self.webhooks
+        taken.append((message_id, document["type"]))
 
     def _take_event(self, event: Any) -> None:
         self.events.append((event.id, event.type))

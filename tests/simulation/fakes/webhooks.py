@@ -9,7 +9,8 @@ from typing import Any
 from handlers.notifications.webhook_client import Answer, ReceiverUnreachable
 from tests.simulation.network import Network, Unavailable
 
-Take = Callable[[str, dict[str, Any]], None]
+Take = Callable[[str, str, dict[str, Any]], None]
+"""Called with URL, id and document."""
 
 
 class WebhookReceiver:
@@ -19,11 +20,11 @@ class WebhookReceiver:
         self._network = network
         self._take = take
 
-    def post(self, _url: str, *, headers: dict[str, str], body: bytes, **_: Any) -> Answer:
+    def post(self, url: str, *, headers: dict[str, str], body: bytes, **_: Any) -> Answer:
         """In the place of `webhook_client.post`."""
         try:
             self._network.call(
-                "webhooks", "post", lambda: self._take(headers["webhook-id"], json.loads(body))
+                "webhooks", "post", lambda: self._take(url, headers["webhook-id"], json.loads(body))
             )
         except Unavailable as error:
             if error.status is None:
