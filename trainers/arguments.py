@@ -30,6 +30,14 @@ def positive_number(text: str) -> float:
     return number
 
 
+def epochs(text: str) -> tuple[float, ...]:
+    """Numbers above 0 that rise, with commas between them."""
+    numbers = tuple(positive_number(part) for part in text.split(","))
+    if list(numbers) != sorted(set(numbers)):
+        raise argparse.ArgumentTypeError(f"{text} does not rise from number to number")
+    return numbers
+
+
 def fraction(text: str) -> float:
     """From 0 to 1."""
     number = float(text)

@@ -10,7 +10,8 @@ import torch
 
 from trainers.errors import LaunchInvalid
 from trainers.plugins import is_dotted
-from trainers.settings import Settings
+from trainers.schedule import STEP
+from trainers.settings import SGD, Settings
 
 
 def check_options(settings: Settings, ranks: int) -> None:
@@ -21,6 +22,7 @@ def check_options(settings: Settings, ranks: int) -> None:
     """
     for reason in (
         _about_learning(settings),
+        _about_optimizer(settings),
         _about_sharding(settings),
         _about_pipeline(settings),
         _about_data(settings),
@@ -43,6 +45,21 @@ def _about_learning(settings: Settings) -> str | None:
         return (
             f"--shift-pixels {settings.shift_pixels} would move images of --image-size "
             f"{settings.image_size} out of sight: lower it, 0 for none"
+        )
+    return None
+
+
+def _about_optimizer(settings: Settings) -> str | None:
+    if settings.momentum is not None and settings.optimizer != SGD:
+        return f"--momentum is of --optimizer {SGD}: leave it out with {settings.optimizer}"
+    if settings.deepspeed is not None and settings.optimizer != SGD:
+        return f"--optimizer {settings.optimizer} cannot run under --deepspeed: use {SGD}"
+    if (settings.schedule == STEP) != bool(settings.decay_epochs):
+        return "--decay-epochs and --schedule step belong together: give both or neither"
+    if settings.decay_epochs and settings.decay_epochs[-1] >= settings.epochs:
+        return (
+            f"--decay-epochs {settings.decay_epochs[-1]:g} is not before the end of --epochs "
+            f"{settings.epochs}: lower it"
         )
     return None
 

@@ -22,12 +22,13 @@ from trainers.data.order import Order, stream_seed
 from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import Evaluation, evaluate, evaluate_champion
+from trainers.optimizers import Kernels, build_optimizer
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
 from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
 from trainers.reports.speed import Speed
-from trainers.schedule import learning_rate, warm_up_steps
+from trainers.schedule import decay_steps, learning_rate, warm_up_steps
 from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
 from trainers.warm_start import InitialModel
@@ -81,6 +82,7 @@ class Run:
         self.warm_up = warm_up_steps(
             self.steps, self.order.steps_per_epoch, settings.warm_up_epochs
         )
+        self.decay_at = decay_steps(settings.decay_epochs, self.order.steps_per_epoch)
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
         if initial_model is not None:
@@ -98,17 +100,13 @@ class Run:
         self.feed = DeviceFeed(
             batches, world.device, steps=self.steps, moves_labels=self.moves_labels
         )
-        self.optimizer = torch.optim.SGD(
-            self.parallel.network.parameters(),
-            lr=settings.peak_learning_rate,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            nesterov=settings.momentum > 0,
+        kernels = Kernels(
             # torch's multi-tensor kernels take tensors of one kind only.
             foreach=False if self.parallel.has_mixed_tensors else None,
             # One kernel for all parameters; it takes plain tensors only.
             fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
         )
+        self.optimizer = build_optimizer(settings, self.parallel.network.parameters(), kernels)
         self.identity = RunIdentity(
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,
@@ -337,7 +335,8 @@ class Run:
         Gradients are averaged over the data ranks. With this factor unequal parts weigh by their
         size, and the gradient is that of the global batch.
         """
-        loss = functional.cross_entropy(logits, labels, reduction="sum")
+        smoothing = self.settings.label_smoothing
+        loss = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
         return loss * (self.parallel.coordinates.data_ranks / self.settings.batch_size)
 
     def _update(self) -> None:
@@ -347,6 +346,8 @@ class Run:
                 steps=self.steps,
                 peak=self.settings.peak_learning_rate,
                 warm_up=self.warm_up,
+                schedule=self.settings.schedule,
+                decay_at=self.decay_at,
             )
         self.parallel.step(self.optimizer)
 

@@ -1,4 +1,4 @@
-"""Models and datasets by name: built in, or a user's own by its dotted path.
+"""Models, datasets and optimizers by name: built in, or a user's own by its dotted path.
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
@@ -6,6 +6,8 @@
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
 | --dataset | folder, shards, synthetic, coco | a `trainers.data.images.DatasetRequest` | \
 a `trainers.data.images.Dataset` |
+| --optimizer | sgd, adamw | the parameters, lr=, weight_decay= | a `torch.optim.Optimizer`; its \
+rate is set at each step |
 
 A model may have further methods:
 

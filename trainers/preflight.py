@@ -69,8 +69,17 @@ def _check_launch(settings: Settings, world: World) -> RankCoordinates:
 
 
 def _check_task(settings: Settings, dataset: Dataset) -> None:
-    """Refuse a classifier for annotated images, and a detector for labelled ones."""
+    """Refuse a classifier for annotated images, and a detector for labelled ones.
+
+    Raises:
+        LaunchInvalid: also for an option of classifiers where a detector is trained.
+    """
     is_detection, is_detector = isinstance(dataset, DetectionDataset), settings.model in DETECTORS
+    if is_detection and settings.label_smoothing:
+        raise LaunchInvalid(
+            "--label-smoothing is of a classifier's loss, and detectors compute their own: leave "
+            "it out"
+        )
     if is_detection != is_detector and not is_dotted(settings.model):
         raise LaunchInvalid(
             f"--model {settings.model} cannot be trained on --dataset {settings.dataset}: "

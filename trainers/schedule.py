@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+COSINE, STEP, CONSTANT = "cosine", "step", "constant"
+SCHEDULES = (COSINE, STEP, CONSTANT)
 
 # Without warm-up, large batches diverge or stall early (arXiv 1706.02677, section 2.2).
 WARM_UP_FRACTION = 0.1
+_DECAY = 0.1  # of a step schedule: arXiv 1512.03385, section 3.4
 
 
 def warm_up_steps(steps: int, steps_per_epoch: int, epochs: float | None) -> int:
@@ -27,18 +32,37 @@ def scaled(rate: float, *, batch_size: int, of_batch_size: int) -> float:
     return rate * batch_size / of_batch_size
 
 
-def learning_rate(step: int, *, steps: int, peak: float, warm_up: int) -> float:
-    """Linear warm-up, then half a cosine down to 0.
+def decay_steps(epochs: Sequence[float], steps_per_epoch: int) -> tuple[int, ...]:
+    """The steps at which these epochs end."""
+    return tuple(round(epoch * steps_per_epoch) for epoch in epochs)
+
+
+def learning_rate(
+    step: int,
+    *,
+    steps: int,
+    peak: float,
+    warm_up: int,
+    schedule: str = COSINE,
+    decay_at: Sequence[int] = (),
+) -> float:
+    """Linear warm-up, then half a cosine down to 0, or steps down, or the peak to the end.
 
     Args:
         step: counted from 0, below `steps`.
         steps: steps of the whole run.
         peak: the highest rate, reached once.
         warm_up: steps of warm-up, from `warm_up_steps`.
+        schedule: one of `SCHEDULES`.
+        decay_at: of a step schedule: from each of these steps on, the rate is a tenth.
 
-    Source: arXiv 1608.03983 (cosine), arXiv 1706.02677 (warm-up).
+    Source: arXiv 1608.03983 (cosine), arXiv 1706.02677 (warm-up, steps).
     """
     if step < warm_up:
         return peak * (step + 1) / warm_up
+    if schedule == CONSTANT:
+        return peak
+    if schedule == STEP:
+        return peak * _DECAY ** sum(step >= begin for begin in decay_at)
     progress = (step - warm_up) / max(1, steps - warm_up)
     return peak * 0.5 * (1 + math.cos(math.pi * progress))

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.arguments import count, fraction, positive_integer, positive_number
+from trainers.arguments import count, epochs, fraction, positive_integer, positive_number
 from trainers.data.image_file import MODES, ImageFormat
 from trainers.data.images import DatasetRequest
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.parallelism.devices import DEVICES, DeviceChoice
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
-from trainers.schedule import scaled
+from trainers.schedule import COSINE, SCHEDULES, scaled
 
 PARALLEL = ("ddp", "fsdp")
 PIPELINE_SCHEDULES = ("gpipe", "1f1b")
@@ -24,6 +24,12 @@ PIPELINE_SCHEDULES = ("gpipe", "1f1b")
 PIPELINE_SCHEDULE = "1f1b"
 MICROBATCHES = 4
 PRECISIONS = ("fp32", "tf32", "bf16")
+SGD, ADAMW = "sgd", "adamw"
+OPTIMIZERS = (SGD, ADAMW)
+# Without the options. A user's own optimizer has AdamW's.
+_LEARNING_RATES = {SGD: 0.1, ADAMW: 1e-3}
+_WEIGHT_DECAYS = {SGD: 5e-4, ADAMW: 1e-2}
+_MOMENTUM = 0.9
 _NO_MODEL = "none"
 _STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
 
@@ -34,11 +40,14 @@ _DECISIVE = (
     "image_mode",
     "epochs",
     "batch_size",
-    "learning_rate",
-    "scale_learning_rate_from",
+    "optimizer",
+    "peak_learning_rate",
+    "schedule",
     "warm_up_epochs",
-    "momentum",
-    "weight_decay",
+    "decay_epochs",
+    "chosen_momentum",
+    "chosen_weight_decay",
+    "label_smoothing",
     "shift_pixels",
     "shuffle_window",
     "precision",
@@ -70,11 +79,15 @@ class Settings:
     image_mode: str
     epochs: int
     batch_size: int
-    learning_rate: float
+    optimizer: str
+    learning_rate: float | None
     scale_learning_rate_from: int | None
+    schedule: str
     warm_up_epochs: float | None
-    momentum: float
-    weight_decay: float
+    decay_epochs: tuple[float, ...]
+    momentum: float | None
+    weight_decay: float | None
+    label_smoothing: float
     shift_pixels: int
     shuffle_window: int
     seed: int
@@ -132,16 +145,29 @@ class Settings:
     @property
     def peak_learning_rate(self) -> float:
         """The highest rate of the schedule, for this global batch."""
+        rate = self.learning_rate
         return scaled(
-            self.learning_rate,
+            _LEARNING_RATES.get(self.optimizer, _LEARNING_RATES[ADAMW]) if rate is None else rate,
             batch_size=self.batch_size,
             of_batch_size=self.scale_learning_rate_from or self.batch_size,
         )
 
+    @property
+    def chosen_momentum(self) -> float:
+        """The momentum of SGD: the option, or the default."""
+        return _MOMENTUM if self.momentum is None else self.momentum
+
+    @property
+    def chosen_weight_decay(self) -> float:
+        """The weight decay: the option, or the optimizer's default."""
+        decay = self.weight_decay
+        if decay is not None:
+            return decay
+        return _WEIGHT_DECAYS.get(self.optimizer, _WEIGHT_DECAYS[ADAMW])
+
     def fingerprint(self) -> str:
         """A hash of the settings that decide the weights."""
-        fields = dataclasses.asdict(self)
-        decisive = {name: fields[name] for name in _DECISIVE}
+        decisive = {name: getattr(self, name) for name in _DECISIVE}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
@@ -178,7 +204,19 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
     add("--image-mode", choices=MODES, default="rgb")
     add("--epochs", type=positive_integer, default=10)
     add("--batch-size", type=positive_integer, default=64, help="global: over all ranks")
-    add("--learning-rate", type=positive_number, default=0.1, help="peak of the schedule")
+    add(
+        "--optimizer",
+        type=_name_among(OPTIMIZERS),
+        default=SGD,
+        help=f"{', '.join(OPTIMIZERS)}, or your own: package.module:factory",
+    )
+    add(
+        "--learning-rate",
+        type=positive_number,
+        default=None,
+        help=f"peak of the schedule; default {_LEARNING_RATES[SGD]:g}, not {SGD}: "
+        f"{_LEARNING_RATES[ADAMW]:g}",
+    )
     add(
         "--scale-learning-rate-from",
         type=positive_integer,
@@ -186,14 +224,33 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         metavar="BATCH",
         help="--learning-rate is for this batch size, and is scaled linearly to --batch-size",
     )
+    add("--schedule", choices=SCHEDULES, default=COSINE, help="of the rate, after the warm-up")
+    add(
+        "--decay-epochs",
+        type=epochs,
+        default=(),
+        metavar="E1,E2",
+        help="of --schedule step: after each of them the rate is a tenth, as 30,60,80",
+    )
     add(
         "--warm-up-epochs",
         type=positive_number,
         default=None,
         help="default: a tenth of the run",
     )
-    add("--momentum", type=fraction, default=0.9)
-    add("--weight-decay", type=fraction, default=5e-4)
+    add("--momentum", type=fraction, default=None, help=f"of {SGD}; default {_MOMENTUM:g}")
+    add(
+        "--weight-decay",
+        type=fraction,
+        default=None,
+        help=f"default {_WEIGHT_DECAYS[SGD]:g}, not {SGD}: {_WEIGHT_DECAYS[ADAMW]:g}",
+    )
+    add(
+        "--label-smoothing",
+        type=fraction,
+        default=0.0,
+        help="of a classifier's training loss: this part of each label is spread over all classes",
+    )
     add("--shift-pixels", type=count, default=1, help="augmentation; 0 for none")
     add(
         "--shuffle-window",

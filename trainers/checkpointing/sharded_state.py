@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -144,14 +144,13 @@ def read(
         Exception: any other failure of the first rank that failed.
     """
     reader = _Reader(folder)
-    names = list(reader.read_metadata().state_dict_metadata)
     parameters = dict(network.named_parameters())
-    for name in names:
+    for name, stored in reader.read_metadata().state_dict_metadata.items():
         if name.startswith(_OPTIMIZER):
             key, _, parameter_name = name.removeprefix(_OPTIMIZER).partition(".")
             parameter = parameters.get(parameter_name)
             if parameter is not None:  # other stages hold the rest
-                optimizer.state[parameter][key] = torch.zeros_like(parameter)
+                optimizer.state[parameter][key] = _empty(stored, parameter, optimizer)
     with _expected_warnings(), _unwrapped_failures():
         load(
             state_of(network, optimizer),
@@ -160,6 +159,19 @@ def read(
             process_group=group,
             no_dist=group is None,
         )
+
+
+def _empty(stored: object, parameter: nn.Parameter, optimizer: Optimizer) -> Tensor:
+    """A tensor to read one of a parameter's states into.
+
+    AdamW counts its steps in a tensor of one number, which is on the CPU unless the update is one
+    kernel on the device. All other states are like the parameter.
+    """
+    if not isinstance(stored, TensorStorageMetadata) or stored.size == parameter.shape:
+        return torch.zeros_like(parameter)
+    is_on_device = optimizer.defaults.get("fused") or optimizer.defaults.get("capturable")
+    device = parameter.device if is_on_device else "cpu"
+    return torch.zeros(stored.size, dtype=stored.properties.dtype, device=device)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ SAME_BUT_FOR_ROUNDING = 2e-5
 BF16_TOLERANCE = 0.05
 
 FSDP = ("--parallel", "fsdp")
+ADAMW = ("--optimizer", "adamw", "--label-smoothing", "0.1", "--schedule", "constant")
 EVERY_4 = ("--checkpoint-every", "4")
 
 
@@ -37,6 +38,12 @@ def plain(train: Any) -> Any:
 def sharded(train: Any) -> Any:
     """The same with FSDP."""
     return train(*FSDP, *EVERY_4)
+
+
+@pytest.fixture(scope="session")
+def adamw(train: Any) -> Any:
+    """Two ranks, AdamW, smoothed labels, checkpoints after steps 4 and 8."""
+    return train(*ADAMW, *EVERY_4)
 
 
 def before_the_last_step(done: Any, folder: Path) -> Path:
@@ -91,6 +98,17 @@ def test_a_rate_is_scaled_and_warms_up_as_the_options_say(train: Any) -> None:
     curve = train(*scaled, "--warm-up-epochs", "1").result("report")["curve"]["train"]
     expected = [learning_rate(step, steps=8, peak=0.05, warm_up=4) for step in range(8)]
     assert [point["learning_rate"] for point in curve] == expected
+
+
+@pytest.mark.parametrize("resumed_with", [(), FSDP], ids=["ddp", "fsdp"])
+def test_adamw_goes_on_where_it_stopped(
+    resumed_with: tuple[str, ...], train: Any, tmp_path: Path, adamw: Any
+) -> None:
+    folder = before_the_last_step(adamw, tmp_path)
+    done = train(*ADAMW, *EVERY_4, *resumed_with, folder=folder)
+    assert min(done.losses) == 5
+    assert done.losses == {step: adamw.losses[step] for step in done.losses}
+    assert done.weights == adamw.weights
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.schedule import learning_rate, scaled, warm_up_steps
+from trainers.schedule import decay_steps, learning_rate, scaled, warm_up_steps
 
 
 @given(
@@ -33,6 +33,22 @@ def test_the_rate_of_a_hundred_steps() -> None:
     assert rate(9) == rate(10) == pytest.approx(1.0)
     assert rate(55) == pytest.approx(0.5)
     assert rate(99) < 0.001
+
+
+def test_a_step_schedule_takes_a_tenth_at_the_end_of_each_epoch_named() -> None:
+    decay_at = decay_steps((30, 60, 80), steps_per_epoch=10)
+    rates = [
+        learning_rate(step, steps=900, peak=0.1, warm_up=50, schedule="step", decay_at=decay_at)
+        for step in (48, 49, 299, 300, 599, 600, 799, 800, 899)
+    ]
+    assert rates == pytest.approx([0.098, 0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3, 1e-4, 1e-4])
+
+
+def test_a_constant_schedule_stays_at_its_peak() -> None:
+    rates = [
+        learning_rate(step, steps=9, peak=0.1, warm_up=2, schedule="constant") for step in range(9)
+    ]
+    assert rates == [0.05, *[0.1] * 8]
 
 
 def test_warm_up_and_rate_follow_the_global_batch() -> None:

@@ -31,6 +31,11 @@ def test_the_champion_may_be_none() -> None:
         ["--learning-rate", "nan"],
         ["--learning-rate", "inf"],
         ["--momentum", "1.5"],
+        ["--optimizer", "adam"],
+        ["--decay-epochs", "30,30"],
+        ["--decay-epochs", "60,30"],
+        ["--decay-epochs", "0"],
+        ["--decay-epochs", "30,"],
         ["--max-bad-fraction", "nan"],
         ["--seed", "-1"],
         ["--image-mode", "cmyk"],
@@ -94,11 +99,15 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "image_mode": "grey",
         "epochs": 7,
         "batch_size": 7,
+        "optimizer": "adamw",
         "learning_rate": 0.7,
         "scale_learning_rate_from": 7,
+        "schedule": "constant",
+        "decay_epochs": (7.0,),
         "warm_up_epochs": 7.0,
         "momentum": 0.7,
         "weight_decay": 0.7,
+        "label_smoothing": 0.7,
         "shift_pixels": 7,
         "shuffle_window": 7,
         "precision": "bf16",
@@ -117,6 +126,20 @@ def test_a_pipeline_has_defaults_of_its_own() -> None:
     assert (settings_of().chosen_schedule, settings_of().chosen_microbatches) == ("1f1b", 4)
     chosen = settings_of("--pipeline-schedule", "gpipe", "--microbatches", "8")
     assert (chosen.chosen_schedule, chosen.chosen_microbatches) == ("gpipe", 8)
+
+
+def test_rate_and_decay_have_the_defaults_of_the_optimizer() -> None:
+    sgd, adamw = settings_of(), settings_of("--optimizer", "adamw")
+    assert (sgd.peak_learning_rate, sgd.chosen_weight_decay, sgd.chosen_momentum) == (
+        0.1,
+        5e-4,
+        0.9,
+    )
+    assert (adamw.peak_learning_rate, adamw.chosen_weight_decay) == (1e-3, 1e-2)
+    own = settings_of("--optimizer", "mine.trees:optimizer")
+    assert (own.peak_learning_rate, own.chosen_weight_decay) == (1e-3, 1e-2)
+    none = settings_of("--optimizer", "adamw", "--weight-decay", "0", "--learning-rate", "0.01")
+    assert (none.peak_learning_rate, none.chosen_weight_decay) == (0.01, 0.0)
 
 
 def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:

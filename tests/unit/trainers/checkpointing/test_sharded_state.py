@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable
 from pathlib import Path, PosixPath
 
 import pytest
@@ -13,14 +14,22 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from trainers.checkpointing import sharded_state
 
 
-def network_and_optimizer(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+def sgd(network: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+
+
+def network_and_optimizer(
+    seed: int, optimizer: Callable[[nn.Module], torch.optim.Optimizer] = sgd
+) -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(seed)
     network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
-    return network, torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    return network, optimizer(network)
 
 
-def trained(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
-    network, optimizer = network_and_optimizer(seed)
+def trained(
+    seed: int, make: Callable[[nn.Module], torch.optim.Optimizer] = sgd
+) -> tuple[nn.Module, torch.optim.Optimizer]:
+    network, optimizer = network_and_optimizer(seed, make)
     for _ in range(3):
         optimizer.zero_grad()
         network(torch.randn(8, 4)).square().mean().backward()
@@ -40,6 +49,27 @@ def test_what_is_read_is_what_was_written_buffers_and_all(tmp_path: Path) -> Non
     read = sharded_state.state_of(fresh, fresh_optimizer)
     assert read.keys() == state.keys()
     assert all(torch.equal(read[name], state[name]) for name in state)
+
+
+def test_a_state_that_is_one_number_is_read_as_one(tmp_path: Path) -> None:
+    """AdamW counts its steps for each parameter; a resumed run steps as an undisturbed one."""
+
+    def adamw(network: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(network.parameters(), lr=0.1)
+
+    network, optimizer = trained(1, adamw)
+    state = sharded_state.state_of(network, optimizer)
+    sharded_state.write(tmp_path, sharded_state.staged(state), None)
+    fresh, fresh_optimizer = network_and_optimizer(2, adamw)
+    sharded_state.read(tmp_path, fresh, fresh_optimizer, None)
+    for each, its_optimizer in ((network, optimizer), (fresh, fresh_optimizer)):
+        its_optimizer.zero_grad()
+        each(torch.ones(8, 4)).square().mean().backward()
+        its_optimizer.step()
+    after = sharded_state.state_of(fresh, fresh_optimizer)
+    assert after["optimizer.step.0.weight"].shape == ()
+    expected = sharded_state.state_of(network, optimizer)
+    assert all(torch.equal(after[name], expected[name]) for name in expected)
 
 
 def test_a_staged_copy_does_not_follow_the_training() -> None:
