@@ -134,6 +134,8 @@ class Host:
         task: asyncio.Task[None] = self._scheduler.create_task(guarded())
         self._tasks[task] = None
         task.add_done_callback(lambda _: self._tasks.pop(task, None))
+        # A task that is cancelled before its first step has not begun to await it.
+        task.add_done_callback(lambda _: work.close())
 
     def note(self, error: BaseException | None) -> None:
         """Keep an exception that no service explains."""
