@@ -29,6 +29,7 @@ _DATASTORE = re.compile(r"^azureml://datastores/(?P<name>[^/]+)/paths/(?P<path>.
 _JOB_OUTPUT = re.compile(
     r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$"
 )
+_WASBS = re.compile(r"^wasbs?://(?P<container>[^@/]+)@(?P<host>[^/]+)/(?P<path>.*)$")
 _SHORT_ASSET = re.compile(r"^azureml:(?P<name>[^:/@]+):(?P<version>[^:/@]+)$")
 _VERSIONED = re.compile(r"^/(?P<kind>[A-Za-z]+)/(?P<name>[^/]+)/versions/(?P<version>[^/]+)$")
 
@@ -71,7 +72,14 @@ class BlobPath:
         return BlobPath(self.container, f"{self.path.rstrip('/')}/{name}".lstrip("/"))
 
 
-Address = AssetVersion | DatastorePath | JobOutputPath | BlobPath
+@dataclass(frozen=True)
+class WebUrl:
+    """A public file, or a folder of a public container, outside the local storage account."""
+
+    url: str
+
+
+Address = AssetVersion | DatastorePath | JobOutputPath | BlobPath | WebUrl
 
 
 def workspace_id(environment: Environment) -> str:
@@ -134,33 +142,40 @@ def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
         asset_kind: ARM collection that `azureml:name:version` belongs to.
 
     Raises:
-        ArmError: 400, the form is unknown or it leaves the storage account.
+        ArmError: 400, the form is unknown.
     """
     short = _LONG_FORM.sub("azureml://", uri)
     if match := _DATASTORE.match(short):
         return DatastorePath(match["name"], _safe_path(match["path"], uri))
     if match := _JOB_OUTPUT.match(short):
         return JobOutputPath(match["job"], match["output"], _safe_path(match["path"] or "", uri))
+    if match := _WASBS.match(uri):
+        path = f"{match['container']}/{match['path']}"
+        return _parse_web_url(f"https://{match['host']}/{path}")
     if uri.startswith(("http://", "https://")):
-        return _parse_blob_url(uri)
+        return _parse_web_url(uri)
     if uri.startswith(("azureml:", "/subscriptions/")) and not uri.startswith("azureml://"):
         return parse_asset(uri, kind=asset_kind)
     raise invalid(
         f"{uri!r} is not a URI that the local workspace can read; use azureml:name:version, "
-        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/… "
-        "or an http(s) URL of the storage account"
+        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/…, "
+        "an http(s) URL or wasbs://container@account.blob.core.windows.net/…"
     )
 
 
-def _parse_blob_url(url: str) -> BlobPath:
-    """Path-style (`http://127.0.0.1:…/account/container/…`) or `https://account.blob.…/…`."""
+def _parse_web_url(url: str) -> BlobPath | WebUrl:
+    """A URL: the local account's are `http://127.0.0.1:…/account/…` or `https://account.blob.…`.
+
+    In the URLs that the SDK builds, `account.blob.…` is the user name: see `blob_over_tls`.
+    """
     parts = urlsplit(url)
     path = unquote(parts.path).lstrip("/")
     host = parts.hostname or ""
     if path.startswith(f"{STORAGE_ACCOUNT}/"):
         path = path.removeprefix(f"{STORAGE_ACCOUNT}/")
-    elif not host.startswith(f"{STORAGE_ACCOUNT}.blob."):
-        raise invalid(f"{url!r} is not in the local storage account {STORAGE_ACCOUNT!r}")
+    elif not (parts.username or host).startswith(f"{STORAGE_ACCOUNT}.blob."):
+        _safe_path(path, url)
+        return WebUrl(url)
     container, _, blob = path.partition("/")
     if not container:
         raise invalid(f"{url!r} names no container")

@@ -1,5 +1,8 @@
 """The compute of the workspace: one loop applies the scheduler's decisions and runs jobs.
 
+The same loop drives the jobs that have children: first they submit and cancel children, then the
+scheduler decides on nodes, in one transaction.
+
 Durable state is in the tables before it takes effect: a job is Preparing before its runner exists,
 a stop order is stored before it is sent. After kill -9 `recover` reads the tables: it ends
 processes that still run, lets ended attempts finish their uploads, and queues the others again, as
@@ -35,7 +38,8 @@ from localazure.machinelearning.job_table import (
     replace_nodes,
     set_status,
 )
-from localazure.machinelearning.processes import FOLDER_VARIABLE
+from localazure.machinelearning.parent_jobs import advance_parents, read_trial_metrics
+from localazure.machinelearning.processes import FOLDER_VARIABLE, tracking_store
 from localazure.machinelearning.rank_group import kill_marked
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, parse_report
 from localazure.machinelearning.scheduler import Outcome as Schedule
@@ -90,9 +94,9 @@ class Compute:
     async def stop(self, name: str, order: StopOrder) -> None:
         """End the running attempt of a job; the stop order is durable when this returns."""
         await self._database.write(lambda connection: order_stop(connection, name, order))
-        self._deliver_stop(name)
+        self.deliver_stop(name)
 
-    def _deliver_stop(self, name: str) -> None:
+    def deliver_stop(self, name: str) -> None:
         """Send a stored stop order to the runner; a runner that is still starting gets it later."""
         job = get_job(self._database.read, name)
         runner = self._runners.get(name)
@@ -119,12 +123,25 @@ class Compute:
         Returns:
             The time of the next change that time alone causes.
         """
-        schedule = await self._database.write(self._advance)
+        store = tracking_store(self._workspace.environment)
+        metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
+        parents, schedule = await self._database.write(
+            lambda connection: (
+                advance_parents(connection, self._workspace.id, metrics, self._clock()),
+                self._advance(connection),
+            )
+        )
         self.short_of_quota = frozenset(schedule.short_of_quota)
         self._workspace.events.filled.set()
+        for name in parents.stop:
+            self.deliver_stop(name)
         for name in schedule.started:
             self._start_attempt(name)
-        return schedule.wake_at
+        if parents.has_changed:
+            self.wake()
+        return min(
+            (at for at in (schedule.wake_at, parents.wake_at) if at is not None), default=None
+        )
 
     def _advance(self, connection: sqlite3.Connection) -> Schedule:
         query = querying(connection)
@@ -218,7 +235,7 @@ class Compute:
         )
         self._runners[name] = runner
         try:
-            self._deliver_stop(name)
+            self.deliver_stop(name)
             if runner.stdout is not None:
                 async for line in runner.stdout:
                     await self._follow(name, parse_report(line))

@@ -6,6 +6,7 @@ https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from localazure.machinelearning.addresses import (
@@ -14,6 +15,7 @@ from localazure.machinelearning.addresses import (
     BlobPath,
     DatastorePath,
     JobOutputPath,
+    WebUrl,
     parse_asset,
     parse_uri,
 )
@@ -42,6 +44,7 @@ _INPUT_MODES = {
     "Direct": InputMode.LITERAL,
 }
 _OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
+_OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastore)\s*\}\}")
 _DISTRIBUTIONS = {"PyTorch": Distribution.PYTORCH, "Mpi": Distribution.MPI}
 _MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
 
@@ -101,10 +104,18 @@ def locate(query: Query, address: Address) -> BlobPath:
     """The blob or folder that an address means.
 
     Raises:
-        ArmError: 404, an asset, datastore or job on the way does not exist.
+        ArmError: 404, an asset, datastore or job on the way does not exist; 400, it is not in the
+            local storage account.
     """
+    found = _locate(query, address)
+    if isinstance(found, WebUrl):
+        raise invalid(f"{found.url!r} is not in the local storage account")
+    return found
+
+
+def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
     seen: set[Address] = set()
-    while not isinstance(address, BlobPath):
+    while not isinstance(address, BlobPath | WebUrl):
         if address in seen:
             raise invalid(f"{address} refers to itself")
         seen.add(address)
@@ -124,6 +135,18 @@ def locate(query: Query, address: Address) -> BlobPath:
 def default_output_uri(job: str, output: str) -> str:
     """The default path of a named output."""
     return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
+
+
+def output_uri(job: str, output: str, entry: dict[str, Any]) -> str:
+    """Where an output goes: its path, with Azure ML's names in it replaced, or the default path.
+
+    https://learn.microsoft.com/azure/machine-learning/how-to-manage-inputs-outputs-pipeline
+    """
+    uri = entry.get("uri")
+    if not uri:
+        return default_output_uri(job, output)
+    names = {"name": job, "output_name": output, "default_datastore": DEFAULT_DATASTORE}
+    return _OUTPUT_NAMES.sub(lambda match: names[match["name"]], uri)
 
 
 def _output_of(query: Query, job: str, output: str) -> BlobPath:
@@ -149,9 +172,11 @@ def _resolve_input(query: Query, key: str, entry: dict[str, Any]) -> InputSpec:
     if mode not in _INPUT_MODES:
         raise invalid(f"input {key!r}: mode {mode!r} is not covered; use ro_mount or download")
     asset_kind = "models" if kind in _MODEL_TYPES else "data"
-    source = locate(query, parse_uri(entry["uri"], asset_kind=asset_kind))
+    source = _locate(query, parse_uri(entry["uri"], asset_kind=asset_kind))
     if _INPUT_MODES[mode] is InputMode.LITERAL:
         return InputSpec(mode=InputMode.LITERAL, literal=entry["uri"])
+    if isinstance(source, WebUrl):
+        return InputSpec(mode=_INPUT_MODES[mode], url=source.url)
     return InputSpec(mode=_INPUT_MODES[mode], source=source)
 
 
@@ -159,7 +184,7 @@ def _resolve_output(query: Query, job: str, key: str, entry: dict[str, Any]) -> 
     mode = entry.get("mode") or "ReadWriteMount"
     if mode not in _OUTPUT_MODES:
         raise invalid(f"output {key!r}: mode {mode!r} is not covered; use rw_mount or upload")
-    address = parse_uri(entry.get("uri") or default_output_uri(job, key))
+    address = parse_uri(output_uri(job, key, entry))
     if not isinstance(address, DatastorePath | BlobPath):
         raise invalid(f"output {key!r}: its path must be in a datastore")
     return OutputSpec(

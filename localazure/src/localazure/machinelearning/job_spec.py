@@ -36,11 +36,12 @@ class InputMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """One input: either `literal`, or blobs at `source`."""
+    """One input: `literal`, or blobs at `source`, or what is public at `url`."""
 
     mode: InputMode
     literal: str = ""
     source: BlobPath | None = None
+    url: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,7 @@ class JobSpec:
                     mode=InputMode(entry["mode"]),
                     literal=entry["literal"],
                     source=_blob_path(entry["source"]),
+                    url=entry["url"],
                 )
                 for name, entry in document["inputs"].items()
             },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from localazure.machinelearning.events import enqueue, run_event
@@ -13,6 +14,7 @@ from localazure.machinelearning.scheduler import Node, release
 from localazure.machinelearning.states import (
     ACTIVE,
     TERMINAL,
+    WAITING,
     JobStatus,
     NodeState,
     check_transition,
@@ -21,6 +23,14 @@ from localazure.machinelearning.store import Query, get_resource, querying
 
 JOBS = "jobs"
 DEFAULT_EXPERIMENT = "Default"
+
+
+class JobKind(StrEnum):
+    """`JobType` of Azure ML, as far as it is covered."""
+
+    COMMAND = "Command"
+    SWEEP = "Sweep"
+    PIPELINE = "Pipeline"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +49,21 @@ class JobRow:
     ended_at: float | None
     error_code: str
     error_message: str
+    kind: JobKind = JobKind.COMMAND
+    """Only command jobs have processes, and so a cluster and nodes; others have children."""
+    parent: str | None = None
+    """The sweep or pipeline that the job belongs to."""
+    step: str = ""
+    """Its place in the parent: a trial's number, or the name of a step."""
+    fingerprint: str | None = None
+    """What a step's result depends on, where it may be reused."""
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> JobRow:
         """Read a row of the table."""
         values: dict[str, Any] = dict(row)
         values["status"] = JobStatus(values["status"])
+        values["kind"] = JobKind(values["kind"])
         order = values["stop_order"]
         values["stop_order"] = None if order is None else StopOrder.parse(order)
         return cls(**values)
@@ -57,22 +76,116 @@ def get_job(query: Query, name: str) -> JobRow | None:
 
 
 def list_jobs(query: Query, statuses: Iterable[JobStatus]) -> list[JobRow]:
-    """Jobs in any of these states, in the order of their submission."""
+    """Command jobs in any of these states, in the order of their submission."""
     wanted = tuple(statuses)
     marks = ", ".join("?" * len(wanted))
-    rows = query(f"SELECT * FROM job WHERE status IN ({marks}) ORDER BY number", wanted)  # noqa: S608 - only marks
+    rows = query(
+        f"SELECT * FROM job WHERE status IN ({marks}) AND kind = ? ORDER BY number",  # noqa: S608 - only marks
+        (*wanted, JobKind.COMMAND),
+    )
     return [JobRow.from_row(row) for row in rows]
 
 
-def insert_job(
-    connection: sqlite3.Connection, topic: str, name: str, cluster: str, node_count: int, now: float
-) -> None:
-    """Queue a new job; its document is a resource of the same transaction."""
-    connection.execute(
-        "INSERT INTO job (name, cluster, node_count, status) VALUES (?, ?, ?, ?)",
-        (name, cluster, node_count, JobStatus.QUEUED),
+def list_unfinished_parents(query: Query) -> list[JobRow]:
+    """Sweeps and pipelines that have not ended, in the order of their submission."""
+    wanted = (*WAITING, *ACTIVE)
+    marks = ", ".join("?" * len(wanted))
+    rows = query(
+        f"SELECT * FROM job WHERE status IN ({marks}) AND kind != ? ORDER BY number",  # noqa: S608 - only marks
+        (*wanted, JobKind.COMMAND),
     )
-    _announce(connection, topic, name, JobStatus.QUEUED, now)
+    return [JobRow.from_row(row) for row in rows]
+
+
+def list_children(query: Query, parent: str) -> list[JobRow]:
+    """The trials or steps of a job, in the order of their submission."""
+    rows = query("SELECT * FROM job WHERE parent = ? ORDER BY number", (parent,))
+    return [JobRow.from_row(row) for row in rows]
+
+
+def list_names_of_children(query: Query) -> set[str]:
+    """Names of all jobs that belong to another one."""
+    return {row["name"] for row in query("SELECT name FROM job WHERE parent IS NOT NULL", ())}
+
+
+def root_of(query: Query, job: JobRow) -> JobRow:
+    """The job that was submitted, of which this one is a part."""
+    while job.parent is not None and (parent := get_job(query, job.parent)) is not None:
+        job = parent
+    return job
+
+
+def find_reusable(query: Query, fingerprint: str) -> JobRow | None:
+    """The newest completed step with that fingerprint."""
+    rows = query(
+        "SELECT * FROM job WHERE fingerprint = ? AND status = ? ORDER BY number DESC LIMIT 1",
+        (fingerprint, JobStatus.COMPLETED),
+    )
+    return JobRow.from_row(rows[0]) if rows else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """A job to insert; its document is a resource of the same transaction."""
+
+    name: str
+    kind: JobKind = JobKind.COMMAND
+    cluster: str = ""
+    node_count: int = 0
+    parent: str | None = None
+    step: str = ""
+    fingerprint: str | None = None
+
+
+def insert_job(
+    connection: sqlite3.Connection,
+    topic: str,
+    job: NewJob,
+    now: float,
+    *,
+    status: JobStatus = JobStatus.QUEUED,
+) -> None:
+    """Queue a new job; a step that is reused begins as Completed."""
+    connection.execute(
+        "INSERT INTO job (name, cluster, node_count, status, kind, parent, step, fingerprint) "
+        "VALUES (:name, :cluster, :node_count, :status, :kind, :parent, :step, :fingerprint)",
+        {**asdict(job), "status": status},
+    )
+    if status in TERMINAL:
+        connection.execute(
+            "UPDATE job SET started_at = ?, ended_at = ? WHERE name = ?", (now, now, job.name)
+        )
+    _announce(connection, topic, job.name, status, now)
+
+
+def request_cancel(
+    connection: sqlite3.Connection, topic: str, name: str, order: StopOrder, now: float
+) -> bool:
+    """Cancel a job: at once if it waits, else by a stop order or, of a parent, by its children.
+
+    Returns:
+        Whether a runner has to be told of a stop order.
+    """
+    job = get_job(querying(connection), name)
+    if job is None:
+        return False
+    if job.status in WAITING:
+        set_error(connection, name, order.code, order.message)
+        set_status(connection, topic, name, JobStatus.CANCELED, now)
+    elif job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
+        set_status(connection, topic, name, JobStatus.CANCEL_REQUESTED, now)
+        if job.kind is JobKind.COMMAND:
+            order_stop(connection, name, order)
+            return True
+        set_error(connection, name, order.code, order.message)
+    return False
+
+
+def set_error(connection: sqlite3.Connection, name: str, code: str, message: str) -> None:
+    """Store why a job ends as it does."""
+    connection.execute(
+        "UPDATE job SET error_code = ?, error_message = ? WHERE name = ?", (code, message, name)
+    )
 
 
 def set_status(

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.job_folder import JobFolder
-from localazure.machinelearning.job_spec import Distribution, JobSpec
+from localazure.machinelearning.job_spec import Distribution, InputMode, JobSpec
 from localazure.machinelearning.placeholders import expand
 from localazure.machinelearning.tracking import tracking_environment
 from localazure.runtime.environment import LOOPBACK, Environment
@@ -102,10 +103,11 @@ def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
 
 def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
     """The path of a data input: a folder, or one file if the source was a blob."""
-    source = spec.inputs[name].source
+    entry = spec.inputs[name]
     path = folder.input(name)
-    if source is not None:
-        single = path / Path(source.path).name
+    file_name = Path(urlsplit(entry.url).path if entry.source is None else entry.source.path).name
+    if file_name:
+        single = path / file_name
         if single.is_file() and [*path.iterdir()] == [single]:
             return single
     return path
@@ -134,7 +136,9 @@ def log_names(distribution: Distribution, world_size: int) -> list[str]:
 
 def _input_values(spec: JobSpec, folder: JobFolder) -> dict[str, str]:
     return {
-        name: entry.literal if entry.source is None else str(input_path(spec, folder, name))
+        name: entry.literal
+        if entry.mode is InputMode.LITERAL
+        else str(input_path(spec, folder, name))
         for name, entry in spec.inputs.items()
     }
 

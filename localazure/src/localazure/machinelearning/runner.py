@@ -41,6 +41,7 @@ from localazure.machinelearning.processes import (
     plan_processes,
     tracking_store,
 )
+from localazure.machinelearning.public_inputs import fetch_public
 from localazure.machinelearning.rank_group import RankGroup, kill_descendants
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.states import JobStatus
@@ -143,8 +144,11 @@ class Runner:
         if self._spec.code is not None:
             self._materialize(cache, "code", self._folder.working_directory, InputMode.DOWNLOAD)
         for name, entry in self._spec.inputs.items():
-            if entry.source is not None:
+            if entry.mode is not InputMode.LITERAL:
                 _remove(self._folder.input(name))
+            if entry.url:
+                fetch_public(entry.url, self._folder.input(name))
+            if entry.source is not None:
                 self._materialize(cache, name, self._folder.input(name), entry.mode)
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
             if self._spec.outputs[name].downloads_first:

@@ -1,4 +1,4 @@
-"""Composes the part: certificates, tables, compute, two listeners, the publisher of events."""
+"""Composes the part: certificates, tables, compute, three listeners, the publisher of events."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from localazure.machinelearning.arm import (
     check_roles,
     check_workspace,
 )
+from localazure.machinelearning.blob_over_tls import relaying
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
@@ -56,6 +57,8 @@ STOP_SECONDS = 1.0
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Serve ARM over TLS on `ports.azure_ml` and tokens on `ports.identity`, and run jobs.
+
+    Blobs are served over TLS on `ports.blob_tls`, for the SDK's own uploads and downloads.
 
     Raises:
         ConfigurationError: `azure-ml.json` is not valid.
@@ -104,6 +107,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         for family in families:
             arm.add_routes(family.routes)
         context = server_context(certificates)
+        await stack.enter_async_context(relaying(environment.ports, context))
         await stack.enter_async_context(_listening(arm, environment.ports.azure_ml, context))
         yield
 

@@ -45,6 +45,14 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE TABLE event (number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     """,
+    """
+    ALTER TABLE job ADD COLUMN kind TEXT NOT NULL DEFAULT 'Command';
+    ALTER TABLE job ADD COLUMN parent TEXT;
+    ALTER TABLE job ADD COLUMN step TEXT NOT NULL DEFAULT '';
+    ALTER TABLE job ADD COLUMN fingerprint TEXT;
+    CREATE INDEX job_by_parent ON job (parent, number);
+    CREATE INDEX job_by_fingerprint ON job (fingerprint, number);
+    """,
 )
 
 Query = Callable[[str, Sequence[Any]], list[sqlite3.Row]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ _META = "meta.yaml"
 _RUN_FOLDERS = ("metrics", "params", "tags", "artifacts")
 _SOURCE_TYPE_LOCAL = 4
 _STATUS_RUNNING = 1
+_METRIC_COLUMNS = 3
 
 
 def tracking_environment(store: Path, experiment: str, run: str) -> dict[str, str]:
@@ -43,8 +45,7 @@ def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
         now: epoch seconds.
     """
     milliseconds = int(now * 1000)
-    # Ids of experiments are decimal numbers; derived, so that each name has one.
-    experiment_id = str(int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:7]))
+    experiment_id = _experiment_id(experiment)
     experiment_folder = store / experiment_id
     run_folder = experiment_folder / run
     for name in _RUN_FOLDERS:
@@ -79,6 +80,31 @@ def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
             "user_id": "localazure",
         },
     )
+
+
+def read_metric(store: Path, experiment: str, run: str, metric: str) -> tuple[float, ...]:
+    """The finite values that a run has logged of a metric, in the order of logging."""
+    file = store / _experiment_id(experiment) / run / "metrics" / metric
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    # Each line has time, value and step. The last one may be half written.
+    columns = (line.split() for line in lines)
+    values = (_number(line[1]) for line in columns if len(line) == _METRIC_COLUMNS)
+    return tuple(value for value in values if math.isfinite(value))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _experiment_id(experiment: str) -> str:
+    """Ids of experiments are decimal numbers; derived, so that each name has one."""
+    return str(int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:7]))
 
 
 def _write_once(folder: Path, meta: dict[str, Any]) -> None:

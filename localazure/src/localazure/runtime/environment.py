@@ -45,6 +45,7 @@ class Ports:
     queue: int
     table: int
     azurite_blob: int
+    blob_tls: int
     service_bus: int
     event_grid: int
     azure_ml: int
@@ -56,6 +57,7 @@ class Ports:
         "queue": 11,
         "table": 12,
         "azurite_blob": 13,
+        "blob_tls": 14,
         "service_bus": 20,
         "event_grid": 30,
         "azure_ml": 40,

@@ -273,7 +273,6 @@ def test_a_job_without_compute_runs(local: Local, compute: str | None) -> None:
 
 def test_what_the_workspace_does_not_have_is_named(local: Local) -> None:
     for ask in (
-        lambda: local.ml.components.get("train", "1"),
         lambda: list(local.ml.schedules.list()),
         lambda: list(local.ml.online_endpoints.list()),
     ):

@@ -10,6 +10,7 @@ from localazure.machinelearning.addresses import (
     BlobPath,
     DatastorePath,
     JobOutputPath,
+    WebUrl,
     parse_asset,
     parse_compute,
     parse_uri,
@@ -39,6 +40,15 @@ WORKSPACE = (
         (f"{WORKSPACE}/models/m/versions/1", AssetVersion("models", "m", "1")),
         ("http://127.0.0.1:10000/devstoreaccount1/c/a%20b/", BlobPath("c", "a b")),
         ("https://devstoreaccount1.blob.core.localhost:1/c/a", BlobPath("c", "a")),
+        ("https://devstoreaccount1.blob.localhost@127.0.0.1:1/c/a", BlobPath("c", "a")),
+        (
+            "https://other.blob.core.windows.net/c/a.csv",
+            WebUrl("https://other.blob.core.windows.net/c/a.csv"),
+        ),
+        (
+            "wasbs://c@other.blob.core.windows.net/a/",
+            WebUrl("https://other.blob.core.windows.net/c/a/"),
+        ),
     ],
 )
 def test_uris(uri: str, address: Address) -> None:
@@ -51,10 +61,9 @@ def test_uris(uri: str, address: Address) -> None:
         "azureml://datastores/landing/paths/../other",
         "azureml://datastores/landing/paths/a/./b",
         "http://127.0.0.1:10000/devstoreaccount1/c/%2e%2e/x",
-        "https://other.blob.core.windows.net/c/a",
         "http://127.0.0.1:10000/devstoreaccount1/",
         "azureml:digits@latest",
-        "wasbs://c@a.blob.core.windows.net/x",
+        "wasbs://c@a.blob.core.windows.net/../x",
         "./local",
         "",
     ],

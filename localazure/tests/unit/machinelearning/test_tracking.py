@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from localazure.machinelearning.tracking import ensure_run, tracking_environment
+from localazure.machinelearning.tracking import ensure_run, read_metric, tracking_environment
 
 
 def test_runs_of_an_experiment_are_made_once_and_kept(tmp_path: Path) -> None:
@@ -27,3 +27,12 @@ def test_mlflow_finds_the_run(tmp_path: Path) -> None:
     variables = tracking_environment(tmp_path, "digits", "run-1")
     assert variables["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}"
     assert variables["MLFLOW_RUN_ID"] == "run-1"
+
+
+def test_a_metric_is_read_in_the_order_of_logging_without_what_is_no_number(tmp_path: Path) -> None:
+    assert read_metric(tmp_path, "digits", "run-1", "accuracy") == ()
+    ensure_run(tmp_path, "digits", "run-1", now=1)
+    (experiment,) = tmp_path.iterdir()
+    lines = "1 0.5 0\n2 nan 1\n3 0.25 2\n4 0.7"
+    (experiment / "run-1" / "metrics" / "accuracy").write_text(lines)
+    assert read_metric(tmp_path, "digits", "run-1", "accuracy") == (0.5, 0.25)

@@ -1,7 +1,7 @@
-"""Data, models and environments: named assets whose versions never change.
+"""Data, models, environments and components: named assets whose versions never change.
 
-https://learn.microsoft.com/rest/api/azureml/data-versions, …/model-versions and
-…/environment-versions
+https://learn.microsoft.com/rest/api/azureml/data-versions, …/model-versions,
+…/environment-versions and …/component-versions
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ DEFINING = {
     "data": ("dataType", "dataUri"),
     "models": ("modelType", "modelUri"),
     "environments": ("image", "condaFile", "build"),
+    "components": ("componentSpec",),
 }
 """ARM collection → the properties that define a version, and so cannot change."""
 
-_PATH = f"{WORKSPACE_PATH}/{{collection:data|models|environments}}"
+_PATH = f"{WORKSPACE_PATH}/{{collection:data|models|environments|components}}"
 _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
 
 

@@ -8,14 +8,10 @@ https://learn.microsoft.com/rest/api/azureml/code-versions
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
-from azure.core.exceptions import AzureError
-from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from localazure.machinelearning.addresses import parse_uri
 from localazure.machinelearning.arm import (
@@ -26,8 +22,8 @@ from localazure.machinelearning.arm import (
     path_name,
     read_body,
 )
-from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
-from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
+from localazure.machinelearning.container_access import create_container, sas_token
+from localazure.machinelearning.errors import immutable, invalid, not_found
 from localazure.machinelearning.store import (
     Resource,
     get_resource,
@@ -35,15 +31,12 @@ from localazure.machinelearning.store import (
     put_resource,
 )
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT
 
 routes = web.RouteTableDef()
 
 CODES = "codes"
 _PATH = f"{WORKSPACE_PATH}/{CODES}/{{name}}/versions"
-SAS_LIFETIME = timedelta(hours=24)
-CLOCK_SKEW = timedelta(minutes=5)
-STORAGE_PATIENCE_SECONDS = 15.0
 
 
 @routes.get(_PATH)
@@ -82,19 +75,8 @@ async def start_pending_upload(request: web.Request) -> web.Response:
     """
     workspace = request.app[WORKSPACE]
     container = f"code-{uuid4().hex}"
-    try:
-        await asyncio.to_thread(_create_container, workspace, container)
-    except AzureError as error:
-        raise ArmError(503, "StorageUnavailable", f"no storage: {error.message}") from error
-    now = datetime.fromtimestamp(request.app[WORKSPACE].clock(), tz=UTC)
-    sas = generate_container_sas(
-        account_name=STORAGE_ACCOUNT,
-        container_name=container,
-        account_key=STORAGE_KEY,
-        permission=ContainerSasPermissions(read=True, write=True, list=True, create=True, add=True),
-        start=now - CLOCK_SKEW,
-        expiry=now + SAS_LIFETIME,
-    )
+    await create_container(workspace, container)
+    sas = sas_token(workspace, container)
     blob_uri = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{STORAGE_ACCOUNT}/{container}"
     return web.json_response(
         {
@@ -128,16 +110,6 @@ async def put_code_version(request: web.Request) -> web.Response:
     )
     status = 201 if existing is None else 200
     return web.json_response(_document(workspace, resource), status=status)
-
-
-def _create_container(workspace: Workspace, name: str) -> None:
-    store = BlobStore(workspace.environment.storage_connection_string())
-    try:
-        retry_while_unavailable(
-            lambda: store.ensure_container(name), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
-        )
-    finally:
-        store.close()
 
 
 def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:

@@ -5,6 +5,7 @@ https://learn.microsoft.com/rest/api/azureml/datastores
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import Any
 
@@ -19,6 +20,7 @@ from localazure.machinelearning.arm import (
     read_body,
 )
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
+from localazure.machinelearning.container_access import create_container, sas_token
 from localazure.machinelearning.errors import invalid, not_found
 from localazure.machinelearning.store import (
     Resource,
@@ -109,9 +111,19 @@ async def delete_datastore(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{name}}/listSecrets")
 async def list_secrets(request: web.Request) -> web.Response:
-    """The account's key: the published one of every storage emulator."""
-    _find(request)
-    return web.json_response({"secretsType": "AccountKey", "key": STORAGE_KEY})
+    """The account's key, the published one of every storage emulator; or a SAS of the container.
+
+    As on Azure, `expirableSecret` asks for a SAS. Its container is made, since the SDK is about
+    to upload into it, and its upload into a missing one never ends.
+    """
+    workspace = request.app[WORKSPACE]
+    container = _find(request).properties["containerName"]
+    body: dict[str, Any] = json.loads(await request.read() or b"{}")
+    if not body.get("expirableSecret"):
+        return web.json_response({"secretsType": "AccountKey", "key": STORAGE_KEY})
+    await create_container(workspace, container)
+    token = sas_token(workspace, container, delete=True)
+    return web.json_response({"secretsType": "Sas", "sasToken": token})
 
 
 def _find(request: web.Request) -> Resource:

@@ -1,4 +1,4 @@
-"""Command jobs: submitted by name, watched, cancelled.
+"""Command jobs, sweeps and pipelines: submitted by name, watched, cancelled.
 
 https://learn.microsoft.com/rest/api/azureml/jobs
 """
@@ -11,7 +11,6 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import parse_compute
 from localazure.machinelearning.arm import (
     COMPUTE,
     WORKSPACE,
@@ -22,21 +21,20 @@ from localazure.machinelearning.arm import (
     path_name,
     read_body,
 )
-from localazure.machinelearning.clusters import COMPUTES, SERVERLESS
 from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
-from localazure.machinelearning.job_resolution import default_output_uri, node_count, resolve_job
+from localazure.machinelearning.job_placement import check_job
+from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
     DEFAULT_EXPERIMENT,
     JOBS,
+    NewJob,
     get_job,
     insert_job,
-    order_stop,
-    set_status,
+    list_names_of_children,
+    request_cancel,
 )
 from localazure.machinelearning.runner_protocol import Outcome, StopOrder
-from localazure.machinelearning.states import WAITING, JobStatus
 from localazure.machinelearning.store import (
-    Query,
     Resource,
     get_resource,
     list_resources,
@@ -58,14 +56,16 @@ FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
 
 @routes.get(_PATH)
 async def list_all_jobs(request: web.Request) -> web.Response:
-    """Jobs, newest first; `tag` asks for those that have a tag of that name."""
+    """Jobs, newest first, without children; `tag` asks for those that have a tag of that name."""
     workspace = request.app[WORKSPACE]
     tag = request.query.get("tag")
     resources = list_resources(workspace.database.read, JOBS)
+    children = list_names_of_children(workspace.database.read)
     shown = [
         _document(workspace, resource)
         for resource in resources
-        if is_listed(request, resource.properties)
+        if resource.name not in children
+        and is_listed(request, resource.properties)
         and (tag is None or tag in (resource.properties.get("tags") or {}))
     ]
     return listing(request, shown)
@@ -92,9 +92,15 @@ async def put_job(request: web.Request) -> web.Response:
         if existing is not None:
             kept = _with_changes(existing, body)
             return put_resource(connection, JOBS, name, "", kept, now=now), False
-        cluster = _check(query, name, body["properties"])
+        placement = check_job(query, name, body["properties"])
         resource = put_resource(connection, JOBS, name, "", body, now=now)
-        insert_job(connection, workspace.id, name, cluster, node_count(body["properties"]), now)
+        job = NewJob(
+            name=name,
+            kind=placement.kind,
+            cluster=placement.cluster,
+            node_count=placement.node_count,
+        )
+        insert_job(connection, workspace.id, job, now)
         return resource, True
 
     resource, is_new = await workspace.database.write(put)
@@ -110,20 +116,10 @@ async def cancel_job(request: web.Request) -> web.Response:
     order = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
 
     def cancel(connection: sqlite3.Connection) -> bool:
-        job = get_job(querying(connection), name)
-        if job is None:
-            return False
-        now = workspace.clock()
-        if job.status in WAITING:
-            set_status(connection, workspace.id, name, JobStatus.CANCELED, now)
-        elif job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
-            set_status(connection, workspace.id, name, JobStatus.CANCEL_REQUESTED, now)
-            order_stop(connection, name, order)
-            return True
-        return False
+        return request_cancel(connection, workspace.id, name, order, workspace.clock())
 
     if await workspace.database.write(cancel):
-        await request.app[COMPUTE].stop(name, order)
+        request.app[COMPUTE].deliver_stop(name)
     workspace.events.filled.set()
     request.app[COMPUTE].wake()
     return web.Response(status=200)
@@ -135,34 +131,6 @@ def _find(request: web.Request) -> Resource:
     if resource is None:
         raise not_found("job", name)
     return resource
-
-
-def _check(query: Query, name: str, properties: dict[str, Any]) -> str:
-    """Refuse a job that could not be run; return the cluster's name."""
-    kind = properties.get("jobType")
-    if kind != "Command":
-        raise invalid(f"job {name!r}: jobType {kind!r} is not covered; only Command jobs are")
-    for field in ("command", "environmentId"):
-        if not isinstance(properties.get(field), str):
-            raise invalid(f"job {name!r}: {field} is missing")
-    cluster = _cluster(query, name, properties)
-    resolve_job(query, name, properties, attempt=1)
-    return cluster
-
-
-def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
-    """The name of the cluster that a job runs on; a job without compute has the serverless one."""
-    compute = properties.get("computeId") or SERVERLESS.name
-    cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
-    if cluster != SERVERLESS.name:
-        if get_resource(query, COMPUTES, cluster) is None:
-            raise not_found("compute", cluster)
-        return cluster
-    if node_count(properties) > SERVERLESS.max_nodes:
-        raise invalid(
-            f"job {name!r}: a job without compute has at most {SERVERLESS.max_nodes} nodes here"
-        )
-    return SERVERLESS.name
 
 
 def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
@@ -198,7 +166,7 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
         raise ArmError(500, "InternalServerError", f"job {resource.name!r} has no run state")
     properties = resource.properties
     outputs = {
-        key: {**entry, "uri": entry.get("uri") or default_output_uri(resource.name, key)}
+        key: {**entry, "uri": output_uri(resource.name, key, entry)}
         for key, entry in (properties.get("outputs") or {}).items()
     }
     url = workspace.environment.azure_ml_url

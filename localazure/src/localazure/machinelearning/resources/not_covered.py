@@ -15,7 +15,6 @@ routes = web.RouteTableDef()
 # https://learn.microsoft.com/rest/api/azureml/operation-groups
 _FAMILIES: Final = {
     "batchEndpoints": "batch endpoints",
-    "components": "components, and so pipelines,",
     "featurestoreEntities": "feature stores",
     "featuresets": "feature stores",
     "onlineEndpoints": "online endpoints",
@@ -31,6 +30,6 @@ async def refuse(request: web.Request) -> web.Response:
     raise ArmError(
         501,
         "NotImplemented",
-        f"{family} are not covered by the local workspace; it has command jobs, computes, data, "
-        "models, environments and datastores",
+        f"{family} are not covered by the local workspace; it has jobs, computes, data, models, "
+        "environments, components and datastores",
     )

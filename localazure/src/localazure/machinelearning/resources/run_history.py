@@ -1,10 +1,15 @@
-"""Run history: what `jobs.stream` polls, with URLs of the logs as they grow.
+"""Run history: runs as `jobs.stream`, `jobs.download`, `jobs.update` and `jobs.list` ask for them.
 
-The history service has no published specification; the fields are those that the SDK reads.
+`jobs.stream` polls details with URLs of the logs as they grow; `jobs.download` asks where the
+outputs are; `jobs.update` and `jobs.archive` patch a run; `jobs.list(parent_job_name=…)` lists
+children. The history service has no published specification; the fields are those that the SDK
+reads.
 """
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -13,19 +18,34 @@ from aiohttp import web
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.arm import WORKSPACE, WORKSPACE_PATH, path_name, timestamp
+from localazure.machinelearning.arm import (
+    WORKSPACE,
+    WORKSPACE_PATH,
+    listing,
+    path_name,
+    timestamp,
+)
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
-from localazure.machinelearning.job_resolution import node_count
+from localazure.machinelearning.job_resolution import node_count, output_uri
 from localazure.machinelearning.job_spec import Distribution, artifacts_of
-from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS, JobRow, get_job
+from localazure.machinelearning.job_table import (
+    DEFAULT_EXPERIMENT,
+    JOBS,
+    JobKind,
+    JobRow,
+    get_job,
+    list_children,
+    root_of,
+)
 from localazure.machinelearning.processes import log_names
-from localazure.machinelearning.store import Resource, get_resource
+from localazure.machinelearning.store import Resource, get_resource, put_resource, querying
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 
 routes = web.RouteTableDef()
 
+_DATA_TYPES = {"uri_file", "uri_folder", "mltable"}
 LOG_URL_LIFETIME = timedelta(hours=8)
 _PATH = f"/history/v1.0{WORKSPACE_PATH}"
 
@@ -46,6 +66,67 @@ async def get_run(request: web.Request) -> web.Response:
     return web.json_response({**_details(workspace, resource, job), "logFiles": {}})
 
 
+@routes.get(f"{_PATH}/runs/{{name}}/children")
+async def list_children_of_run(request: web.Request) -> web.Response:
+    """The trials of a sweep, or the steps of a pipeline, in the order of their submission."""
+    workspace = request.app[WORKSPACE]
+    parent, _ = _find(workspace, path_name(request))
+    runs = [
+        _run(workspace, *_find(workspace, job.name))
+        for job in list_children(workspace.database.read, parent.name)
+    ]
+    return listing(request, runs)
+
+
+@routes.post(f"{_PATH}/rundata")
+async def get_run_data(request: web.Request) -> web.Response:
+    """A run with its outputs, each named by an id that `batchGetResolvedUris` resolves."""
+    workspace = request.app[WORKSPACE]
+    body: dict[str, Any] = json.loads(await request.read())
+    resource, job = _find(workspace, str(body.get("runId")))
+    outputs = {
+        name: {"assetId": uri, "type": kind if kind in _DATA_TYPES else "uri_folder"}
+        for name, (uri, kind) in _outputs(resource).items()
+    }
+    run = {**_run(workspace, resource, job), "outputs": outputs}
+    return web.json_response({"runMetadata": run, "runDefinition": {}, "jobSpecification": {}})
+
+
+@routes.post(f"/data/v1.0{WORKSPACE_PATH}/dataversion/batchGetResolvedUris")
+async def resolve_output_uris(request: web.Request) -> web.Response:
+    """The URIs of outputs. Their ids are the URIs themselves, since nothing registers them."""
+    body: dict[str, Any] = json.loads(await request.read())
+    uris: list[str] = body.get("values") or []
+    return web.json_response({"values": {uri: {"uri": uri, "type": "UriFolder"} for uri in uris}})
+
+
+@routes.patch(f"{_PATH}/experiments/{{experiment}}/runs/{{name}}")
+async def patch_run(request: web.Request) -> web.Response:
+    """Change a job's metadata: tags and properties are merged; `hidden` archives it."""
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+    changes: dict[str, Any] = json.loads(await request.read())
+
+    def patch(connection: sqlite3.Connection) -> None:
+        resource = get_resource(querying(connection), JOBS, name)
+        if resource is None:
+            raise not_found("run", name)
+        kept = dict(resource.properties)
+        for field in ("displayName", "description"):
+            if changes.get(field) is not None:
+                kept[field] = changes[field]
+        for field in ("tags", "properties"):
+            if changes.get(field) is not None:
+                kept[field] = {**(kept.get(field) or {}), **changes[field]}
+        if changes.get("hidden") is not None:
+            kept["isArchived"] = bool(changes["hidden"])
+        document = {**resource.document, "properties": kept}
+        put_resource(connection, JOBS, name, "", document, now=workspace.clock())
+
+    await workspace.database.write(patch)
+    return web.json_response(_run(workspace, *_find(workspace, name)))
+
+
 def _find(workspace: Workspace, name: str) -> tuple[Resource, JobRow]:
     resource = get_resource(workspace.database.read, JOBS, name)
     job = get_job(workspace.database.read, name)
@@ -56,6 +137,7 @@ def _find(workspace: Workspace, name: str) -> tuple[Resource, JobRow]:
 
 def _details(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any]:
     properties = resource.properties
+    has_logs = job.started_at is not None and job.kind is JobKind.COMMAND
     details: dict[str, Any] = {
         "runId": job.name,
         "target": job.cluster,
@@ -67,13 +149,39 @@ def _details(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str,
         "properties": properties.get("properties") or {},
         "tags": properties.get("tags") or {},
         "experimentName": properties.get("experimentName") or DEFAULT_EXPERIMENT,
-        "logFiles": _log_urls(workspace, resource) if job.started_at is not None else {},
+        "logFiles": _log_urls(workspace, resource) if has_logs else {},
         "warnings": [],
     }
     if job.error_code:
         # The SDK prints this text when it raises JobException.
         details["error"] = {"error": {"code": job.error_code, "message": job.error_message}}
     return details
+
+
+def _run(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any]:
+    """The run's fields that `jobs.list` reads of a child."""
+    properties = resource.properties
+    details = _details(workspace, resource, job)
+    return {
+        **{key: value for key, value in details.items() if key not in {"logFiles", "warnings"}},
+        "rootRunId": root_of(workspace.database.read, job).name,
+        "parentRunId": job.parent,
+        "runType": job.kind.value,
+        "displayName": properties.get("displayName") or resource.name,
+        "description": properties.get("description"),
+        "experimentId": details["experimentName"],
+        "createdUtc": details["createdTimeUtc"],
+        "hidden": bool(properties.get("isArchived")),
+        "services": {},
+    }
+
+
+def _outputs(resource: Resource) -> dict[str, tuple[str, str]]:
+    """URI and type of each named output."""
+    return {
+        name: (output_uri(resource.name, name, entry), entry.get("jobOutputType") or "uri_folder")
+        for name, entry in (resource.properties.get("outputs") or {}).items()
+    }
 
 
 def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:

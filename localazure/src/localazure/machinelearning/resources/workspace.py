@@ -8,6 +8,7 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import TOKENS, WORKSPACE, WORKSPACE_PATH
+from localazure.machinelearning.blob_over_tls import storage_suffix
 from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
 from localazure.machinelearning.clusters import list_clusters
 from localazure.machinelearning.errors import ArmError, invalid
@@ -31,9 +32,7 @@ async def get_metadata(request: web.Request) -> web.Response:
             "loginEndpoint": environment.azure_ml_url,
             "audiences": [environment.azure_ml_url],
         },
-        # The SDK makes https://{account}.blob.{suffix} of it, which needs DNS and TLS: see
-        # localazure/docs/machine-learning.md.
-        "suffixes": {"storage": f"core.localhost:{environment.ports.blob}"},
+        "suffixes": {"storage": storage_suffix(environment)},
     }
     return web.json_response([cloud])
 

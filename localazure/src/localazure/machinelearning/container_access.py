@@ -1,0 +1,65 @@
+"""Containers that clients upload into: made before they are named, and opened by a SAS.
+
+https://learn.microsoft.com/rest/api/storageservices/create-service-sas
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from azure.core.exceptions import AzureError
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
+from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
+
+SAS_LIFETIME = timedelta(hours=24)
+CLOCK_SKEW = timedelta(minutes=5)
+STORAGE_PATIENCE_SECONDS = 15.0
+
+
+def sas_token(workspace: Workspace, container: str, *, delete: bool = False) -> str:
+    """A SAS for reading, listing and writing, without its question mark.
+
+    Args:
+        workspace: its clock says when the SAS begins.
+        container: of the account.
+        delete: whether blobs may be deleted, too.
+    """
+    now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
+    permission = ContainerSasPermissions(
+        read=True, write=True, list=True, create=True, add=True, delete=delete
+    )
+    return generate_container_sas(
+        account_name=STORAGE_ACCOUNT,
+        container_name=container,
+        account_key=STORAGE_KEY,
+        permission=permission,
+        start=now - CLOCK_SKEW,
+        expiry=now + SAS_LIFETIME,
+    )
+
+
+async def create_container(workspace: Workspace, name: str) -> None:
+    """Create a container unless it is there.
+
+    Raises:
+        ArmError: 503, storage is down.
+    """
+    try:
+        await asyncio.to_thread(_create, workspace.environment.storage_connection_string(), name)
+    except AzureError as error:
+        raise ArmError(503, "StorageUnavailable", f"no storage: {error.message}") from error
+
+
+def _create(connection_string: str, name: str) -> None:
+    store = BlobStore(connection_string)
+    try:
+        retry_while_unavailable(
+            lambda: store.ensure_container(name), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
+        )
+    finally:
+        store.close()

@@ -1,0 +1,142 @@
+"""Early termination of trials: which running ones a policy ends. Pure.
+
+Each value that a trial logs of the primary metric is one interval. A policy is applied to a trial
+at the last interval that it has reached, that is a multiple of the evaluation interval, and that
+does not come before the delay. Trials are compared at that interval: by the values up to it.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters#early-termination
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median
+from typing import Any
+
+from localazure.machinelearning.errors import invalid
+
+
+class Goal(StrEnum):
+    """What is better."""
+
+    MAXIMIZE = "Maximize"
+    MINIMIZE = "Minimize"
+
+    def best(self, values: Sequence[float]) -> float:
+        """The best of some values."""
+        return max(values) if self is Goal.MAXIMIZE else min(values)
+
+    def is_worse(self, value: float, limit: float) -> bool:
+        """Whether a value is worse than a limit."""
+        return value < limit if self is Goal.MAXIMIZE else value > limit
+
+
+class PolicyKind(StrEnum):
+    """`policyType` of the REST API."""
+
+    BANDIT = "Bandit"
+    MEDIAN = "MedianStopping"
+    TRUNCATION = "TruncationSelection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One policy with its numbers."""
+
+    kind: PolicyKind
+    evaluation_interval: int = 1
+    delay_evaluation: int = 0
+    slack_factor: float = 0.0
+    slack_amount: float = 0.0
+    truncation_percentage: int = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial has logged of the primary metric, in order."""
+
+    values: tuple[float, ...]
+    is_running: bool
+
+
+def parse_policy(document: dict[str, Any] | None) -> Policy | None:
+    """Read `earlyTermination`; None is no policy.
+
+    Raises:
+        ArmError: 400, the policy is unknown or its numbers are wrong.
+    """
+    if not document:
+        return None
+    try:
+        kind = PolicyKind(str(document.get("policyType")))
+    except ValueError as error:
+        known = ", ".join(PolicyKind)
+        raise invalid(f"earlyTermination.policyType: known are {known}") from error
+    policy = Policy(
+        kind=kind,
+        # The SDK writes 0 for a number that was not given.
+        evaluation_interval=document.get("evaluationInterval") or 1,
+        delay_evaluation=document.get("delayEvaluation") or 0,
+        slack_factor=document.get("slackFactor") or 0.0,
+        slack_amount=document.get("slackAmount") or 0.0,
+        truncation_percentage=document.get("truncationPercentage") or 0,
+    )
+    if kind is PolicyKind.BANDIT and bool(policy.slack_factor) == bool(policy.slack_amount):
+        raise invalid("earlyTermination: a bandit policy has slack_factor or slack_amount")
+    if kind is PolicyKind.TRUNCATION and not 1 <= policy.truncation_percentage <= 99:  # noqa: PLR2004 - as documented
+        raise invalid("earlyTermination.truncationPercentage must be from 1 to 99")
+    return policy
+
+
+def trials_to_end(policy: Policy, goal: Goal, trials: Mapping[str, Trial]) -> frozenset[str]:
+    """Names of the running trials that the policy ends."""
+    return frozenset(
+        name
+        for name, trial in trials.items()
+        if trial.is_running
+        and (interval := _interval(policy, len(trial.values))) > 0
+        and _is_ended(policy, goal, name, _up_to(trials, interval))
+    )
+
+
+def _interval(policy: Policy, logged: int) -> int:
+    """The last interval at which the policy applies, or 0."""
+    last = logged - logged % policy.evaluation_interval
+    return last if last >= policy.delay_evaluation else 0
+
+
+def _up_to(trials: Mapping[str, Trial], interval: int) -> dict[str, tuple[float, ...]]:
+    """Values up to an interval of all trials that have reached it, ended ones included."""
+    return {
+        name: trial.values[:interval]
+        for name, trial in trials.items()
+        if len(trial.values) >= interval
+    }
+
+
+def _is_ended(
+    policy: Policy, goal: Goal, name: str, values: Mapping[str, tuple[float, ...]]
+) -> bool:
+    best = {each: goal.best(reached) for each, reached in values.items()}
+    match policy.kind:
+        case PolicyKind.BANDIT:
+            return goal.is_worse(best[name], _slack(policy, goal, goal.best([*best.values()])))
+        case PolicyKind.MEDIAN:
+            averages = [fmean(reached) for reached in values.values()]
+            return goal.is_worse(best[name], median(averages))
+        case PolicyKind.TRUNCATION:
+            count = len(best) * policy.truncation_percentage // 100
+            worst_first = sorted(best, key=lambda each: best[each])
+            if goal is Goal.MINIMIZE:
+                worst_first.reverse()
+            return name in worst_first[:count]
+
+
+def _slack(policy: Policy, goal: Goal, best: float) -> float:
+    """The limit that the best trial so far sets for the others."""
+    if policy.slack_factor:
+        factor = 1 + policy.slack_factor
+        return best / factor if goal is Goal.MAXIMIZE else best * factor
+    return best - policy.slack_amount if goal is Goal.MAXIMIZE else best + policy.slack_amount

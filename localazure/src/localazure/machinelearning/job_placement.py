@@ -1,0 +1,74 @@
+"""Checks of a job before it is accepted, and where it will run.
+
+https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from localazure.machinelearning import sweep as sweeps
+from localazure.machinelearning.addresses import parse_compute
+from localazure.machinelearning.clusters import COMPUTES, SERVERLESS
+from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.job_resolution import node_count, resolve_job
+from localazure.machinelearning.job_table import JobKind
+from localazure.machinelearning.pipeline_steps import Pipeline, check_pipeline
+from localazure.machinelearning.store import Query, get_resource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """What a job is, and the nodes that it needs; a sweep or a pipeline needs none itself."""
+
+    kind: JobKind
+    cluster: str = ""
+    node_count: int = 0
+
+
+def check_job(query: Query, name: str, properties: dict[str, Any]) -> Placement:
+    """Refuse a job that could not be run.
+
+    Raises:
+        ArmError: the type is not covered, a field is missing, or a reference does not exist.
+    """
+    match properties.get("jobType"):
+        case JobKind.COMMAND:
+            return _check_command(query, name, properties)
+        case JobKind.SWEEP:
+            sweep = sweeps.parse_sweep(name, properties)
+            first = sweeps.trial_properties(name, properties, 0, sweep.draw(name, 0))
+            _check_command(query, name, first)
+            return Placement(kind=JobKind.SWEEP)
+        case JobKind.PIPELINE:
+            check_pipeline(query, Pipeline(name=name, properties=properties))
+            return Placement(kind=JobKind.PIPELINE)
+        case kind:
+            raise invalid(
+                f"job {name!r}: jobType {kind!r} is not covered; {', '.join(JobKind)} jobs are"
+            )
+
+
+def _check_command(query: Query, name: str, properties: dict[str, Any]) -> Placement:
+    for field in ("command", "environmentId"):
+        if not isinstance(properties.get(field), str):
+            raise invalid(f"job {name!r}: {field} is missing")
+    cluster = _cluster(query, name, properties)
+    resolve_job(query, name, properties, attempt=1)
+    return Placement(kind=JobKind.COMMAND, cluster=cluster, node_count=node_count(properties))
+
+
+def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
+    """The name of the cluster that a job runs on; a job without compute has the serverless one."""
+    compute = properties.get("computeId") or SERVERLESS.name
+    cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
+    if cluster != SERVERLESS.name:
+        if get_resource(query, COMPUTES, cluster) is None:
+            raise not_found("compute", cluster)
+        return cluster
+    if node_count(properties) > SERVERLESS.max_nodes:
+        raise invalid(
+            f"job {name!r}: a job without compute has at most {SERVERLESS.max_nodes} nodes here"
+        )
+    return SERVERLESS.name

@@ -1,0 +1,383 @@
+"""Drives jobs that have children: sweeps and pipelines.
+
+`advance_parents` runs in one transaction whenever something has changed. It reads the state of all
+children and applies what `sweep.next_step` and `pipeline.next_step` decide. A child is inserted in
+the transaction of the decision, under a name derived from its parent's. So after kill -9 the next
+start goes on with exactly the children that there are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from localazure.machinelearning import pipeline as pipelines
+from localazure.machinelearning import sweep as sweeps
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.job_placement import check_job
+from localazure.machinelearning.job_resolution import output_uri
+from localazure.machinelearning.job_table import (
+    DEFAULT_EXPERIMENT,
+    JOBS,
+    JobKind,
+    JobRow,
+    NewJob,
+    find_reusable,
+    get_job,
+    insert_job,
+    list_children,
+    list_unfinished_parents,
+    request_cancel,
+    set_error,
+    set_status,
+)
+from localazure.machinelearning.pipeline_steps import (
+    Pipeline,
+    StepJob,
+    bound_outputs,
+    build_step_job,
+)
+from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.states import TERMINAL, WAITING, JobStatus
+from localazure.machinelearning.store import Query, Resource, get_resource, put_resource, querying
+from localazure.machinelearning.sweep import Sweep, TrialState
+from localazure.machinelearning.tracking import read_metric
+
+POLICY_SECONDS = 1.0
+"""How often an early termination policy reads the metrics of running trials."""
+REUSED = "azureml.isreused"
+REUSED_JOB = "azureml.reusedrunid"
+
+_CANCELLED_BY_PARENT = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
+_STEP_FAILED = StopOrder(
+    outcome=Outcome.CANCELED,
+    is_graceful=True,
+    code="PipelineStepFailed",
+    message="another step of the pipeline failed",
+)
+_ENDED_EARLY = StopOrder(
+    outcome=Outcome.CANCELED,
+    is_graceful=True,
+    code="EarlyTermination",
+    message="the early termination policy of the sweep ended this trial",
+)
+_TIMED_OUT = StopOrder(
+    outcome=Outcome.CANCELED,
+    is_graceful=True,
+    code="JobTimedOut",
+    message="the sweep ran longer than its limits.timeout",
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialMetrics:
+    """What the trials of a sweep had logged at one moment."""
+
+    ended: frozenset[str]
+    """Trials that had ended before their metrics were read: theirs are whole."""
+    values: Mapping[str, tuple[float, ...]]
+
+
+@dataclass
+class ParentStep:
+    """What `advance_parents` has done."""
+
+    stop: list[str] = field(default_factory=list[str])
+    """Jobs with a new stop order, which their runners have to be told of."""
+    has_changed: bool = False
+    """Whether there may be more to do at once."""
+    wake_at: float | None = None
+    """When time alone will change something, epoch seconds."""
+
+    def wake(self, at: float) -> None:
+        """Ask for another call at the latest at that time."""
+        self.wake_at = at if self.wake_at is None else min(self.wake_at, at)
+
+
+def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
+    """Sweep → metrics of its trials. Reads files, so it is called outside the transaction."""
+    return {
+        parent.name: _read_sweep(query, store, parent.name)
+        for parent in list_unfinished_parents(query)
+        if parent.kind is JobKind.SWEEP
+    }
+
+
+def advance_parents(
+    connection: sqlite3.Connection, topic: str, metrics: Mapping[str, TrialMetrics], now: float
+) -> ParentStep:
+    """Apply all decisions once, within a transaction."""
+    done = ParentStep()
+    query = querying(connection)
+    for parent in list_unfinished_parents(query):
+        resource = get_resource(query, JOBS, parent.name)
+        if resource is None:
+            continue
+        begun = _begin(connection, topic, parent, now)
+        try:
+            if begun.error_code and begun.status is JobStatus.RUNNING:
+                _fail(connection, topic, begun, done, now)
+            elif parent.kind is JobKind.SWEEP:
+                advance = _SweepAdvance(connection, topic, now, done)
+                advance.run(begun, resource, metrics.get(parent.name))
+            else:
+                _PipelineAdvance(connection, topic, now, done).run(begun, resource)
+        except ArmError as error:
+            logger.warning("job %s: %s", parent.name, error.message)
+            set_error(connection, parent.name, error.code, error.message)
+            done.has_changed = True
+    return done
+
+
+class _Advance:
+    """One pass over one parent."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, topic: str, now: float, done: ParentStep
+    ) -> None:
+        self._connection = connection
+        self._query = querying(connection)
+        self._topic = topic
+        self._now = now
+        self._done = done
+
+    def _cancel(self, name: str, order: StopOrder) -> None:
+        if request_cancel(self._connection, self._topic, name, order, self._now):
+            self._done.stop.append(name)
+        self._done.has_changed = True
+
+    def _end(self, parent: JobRow, status: JobStatus) -> None:
+        if status is not JobStatus.CANCELED:
+            set_status(self._connection, self._topic, parent.name, JobStatus.FINALIZING, self._now)
+        set_status(self._connection, self._topic, parent.name, status, self._now)
+        self._done.has_changed = True
+
+    def _insert(self, job: NewJob, properties: dict[str, Any], status: JobStatus) -> None:
+        existing = get_job(self._query, job.name)
+        if existing is not None:
+            raise invalid(f"the name {job.name!r} is taken by a job of another origin")
+        put_resource(
+            self._connection, JOBS, job.name, "", {"properties": properties}, now=self._now
+        )
+        insert_job(self._connection, self._topic, job, self._now, status=status)
+        self._done.has_changed = True
+
+
+class _SweepAdvance(_Advance):
+    def run(self, parent: JobRow, resource: Resource, metrics: TrialMetrics | None) -> None:
+        sweep = sweeps.parse_sweep(parent.name, resource.properties)
+        children = list_children(self._query, parent.name)
+        values = {} if metrics is None else metrics.values
+        trials = [
+            TrialState(
+                name=child.name,
+                number=int(child.step),
+                status=child.status,
+                values=values.get(child.name, ()),
+            )
+            for child in children
+        ]
+        step = sweeps.next_step(sweep, parent.status, trials)
+        for name in step.cancel:
+            self._cancel_once(children, name, _CANCELLED_BY_PARENT)
+        for name in step.end_early:
+            self._cancel_once(children, name, _ENDED_EARLY)
+        for number in step.start:
+            self._submit(parent, resource, sweep, number)
+        if step.status is not None:
+            ended = frozenset() if metrics is None else metrics.ended
+            if not ended.issuperset(trial.name for trial in trials):
+                self._done.has_changed = True  # their last metrics have not been read yet
+                return
+            self._finish(parent, resource, sweep, trials, step.status)
+            return
+        self._watch_time(parent, sweep)
+
+    def _cancel_once(self, children: list[JobRow], name: str, order: StopOrder) -> None:
+        child = next(child for child in children if child.name == name)
+        if child.status is not JobStatus.CANCEL_REQUESTED:
+            self._cancel(name, order)
+
+    def _submit(self, parent: JobRow, resource: Resource, sweep: Sweep, number: int) -> None:
+        values = sweep.draw(parent.name, number)
+        properties = sweeps.trial_properties(parent.name, resource.properties, number, values)
+        name = sweeps.trial_name(parent.name, number)
+        placement = check_job(self._query, name, properties)
+        job = NewJob(
+            name=name,
+            cluster=placement.cluster,
+            node_count=placement.node_count,
+            parent=parent.name,
+            step=str(number),
+        )
+        self._insert(job, properties, JobStatus.QUEUED)
+
+    def _finish(
+        self,
+        parent: JobRow,
+        resource: Resource,
+        sweep: Sweep,
+        trials: list[TrialState],
+        status: JobStatus,
+    ) -> None:
+        best = sweeps.best_trial(sweep, trials)
+        if best is not None:
+            name, score = best
+            changed = {sweeps.BEST_TRIAL: name, "score": json.dumps(score)}
+            _put_properties(self._connection, resource, {"properties": changed}, self._now)
+        if status is JobStatus.FAILED:
+            message = f"all {len(trials)} trials failed or were cancelled"
+            set_error(self._connection, parent.name, "SweepFailed", message)
+        self._end(parent, status)
+
+    def _watch_time(self, parent: JobRow, sweep: Sweep) -> None:
+        if parent.status is not JobStatus.RUNNING or parent.started_at is None:
+            return
+        deadline = parent.started_at + sweep.timeout_seconds
+        if self._now >= deadline:
+            self._cancel(parent.name, _TIMED_OUT)
+            return
+        self._done.wake(deadline)
+        if sweep.policy is not None:
+            self._done.wake(self._now + POLICY_SECONDS)
+
+
+class _PipelineAdvance(_Advance):
+    def run(self, parent: JobRow, resource: Resource) -> None:
+        pipeline = Pipeline(name=parent.name, properties=resource.properties)
+        children = {child.step: child for child in list_children(self._query, parent.name)}
+        step = pipelines.next_step(
+            pipelines.dependencies(pipeline.nodes),
+            parent.status,
+            {name: child.status for name, child in children.items()},
+            continue_on_failure=bool(pipeline.settings.get("continue_on_step_failure")),
+        )
+        for name in step.cancel:
+            if children[name].status is not JobStatus.CANCEL_REQUESTED:
+                is_cancelled = parent.status is JobStatus.CANCEL_REQUESTED
+                order = _CANCELLED_BY_PARENT if is_cancelled else _STEP_FAILED
+                self._cancel(children[name].name, order)
+        names = {name: child.name for name, child in children.items()}
+        for name in step.start:
+            job = build_step_job(self._query, pipeline, name, names)
+            self._submit(pipeline, job)
+            names[name] = job.name
+        self._bind_outputs(pipeline, resource, names)
+        if step.status is JobStatus.FAILED and not parent.error_code:
+            self._explain(parent, children)
+        if step.status is not None:
+            self._end(parent, step.status)
+
+    def _submit(self, pipeline: Pipeline, job: StepJob) -> None:
+        original = None
+        if job.fingerprint is not None and not pipeline.settings.get("force_rerun"):
+            original = find_reusable(self._query, job.fingerprint)
+        row = NewJob(
+            name=job.name,
+            kind=job.kind,
+            parent=pipeline.name,
+            step=job.step,
+            fingerprint=job.fingerprint,
+        )
+        if original is not None:
+            self._insert(row, self._reused(job, original), JobStatus.COMPLETED)
+            return
+        placement = check_job(self._query, job.name, job.properties)
+        placed = replace(row, cluster=placement.cluster, node_count=placement.node_count)
+        self._insert(placed, job.properties, JobStatus.QUEUED)
+
+    def _reused(self, job: StepJob, original: JobRow) -> dict[str, Any]:
+        """The document of a step that is not run again: its outputs are those of the original."""
+        resource = get_resource(self._query, JOBS, original.name)
+        properties = {} if resource is None else resource.properties
+        own: dict[str, Any] = properties.get("properties") or {}
+        root = own.get(REUSED_JOB, original.name)
+        outputs = {
+            key: {**entry, "uri": output_uri(root, key, entry)}
+            for key, entry in (properties.get("outputs") or {}).items()
+        }
+        marks = {REUSED: "true", REUSED_JOB: root}
+        best = {key: own[key] for key in (sweeps.BEST_TRIAL, "score") if key in own}
+        return {
+            **job.properties,
+            "outputs": outputs,
+            "properties": {**job.properties["properties"], **best, **marks},
+        }
+
+    def _bind_outputs(
+        self, pipeline: Pipeline, resource: Resource, children: Mapping[str, str]
+    ) -> None:
+        outputs = bound_outputs(self._query, pipeline, children)
+        if outputs != pipeline.outputs:
+            _put_properties(self._connection, resource, {"outputs": outputs}, self._now)
+
+    def _explain(self, parent: JobRow, children: Mapping[str, JobRow]) -> None:
+        for step, child in children.items():
+            if child.status is JobStatus.FAILED:
+                message = f"step {step!r} (job {child.name}) failed: {child.error_message}"
+                set_error(self._connection, parent.name, "PipelineStepFailed", message)
+                return
+
+
+def _begin(connection: sqlite3.Connection, topic: str, parent: JobRow, now: float) -> JobRow:
+    """A parent that waits is Running from its first pass on: it needs no nodes."""
+    if parent.status in WAITING:
+        set_status(connection, topic, parent.name, JobStatus.PREPARING, now)
+    if parent.status in WAITING or parent.status is JobStatus.PREPARING:
+        set_status(connection, topic, parent.name, JobStatus.RUNNING, now)
+    return get_job(querying(connection), parent.name) or parent
+
+
+def _fail(
+    connection: sqlite3.Connection,
+    topic: str,
+    parent: JobRow,
+    done: ParentStep,
+    now: float,
+) -> None:
+    """End a parent whose next child could not be made: its running children are cancelled."""
+    is_waiting = False
+    for child in list_children(querying(connection), parent.name):
+        if child.status in TERMINAL:
+            continue
+        is_waiting = True
+        if child.status is not JobStatus.CANCEL_REQUESTED and request_cancel(
+            connection, topic, child.name, _STEP_FAILED, now
+        ):
+            done.stop.append(child.name)
+    if not is_waiting:
+        set_status(connection, topic, parent.name, JobStatus.FAILED, now)
+
+
+def _put_properties(
+    connection: sqlite3.Connection, resource: Resource, changes: dict[str, Any], now: float
+) -> None:
+    """Change fields of a job's document; `properties` is merged."""
+    current = get_resource(querying(connection), JOBS, resource.name) or resource
+    merged = dict(current.properties)
+    for key, value in changes.items():
+        merged[key] = {**(merged.get(key) or {}), **value} if key == "properties" else value
+    document = {**current.document, "properties": merged}
+    put_resource(connection, JOBS, resource.name, "", document, now=now)
+
+
+def _read_sweep(query: Query, store: Path, parent: str) -> TrialMetrics:
+    resource = get_resource(query, JOBS, parent)
+    children = list_children(query, parent)
+    properties: dict[str, Any] = {} if resource is None else resource.properties
+    objective: dict[str, Any] = properties.get("objective") or {}
+    metric = str(objective.get("primaryMetric"))
+    experiment = properties.get("experimentName") or DEFAULT_EXPERIMENT
+    return TrialMetrics(
+        ended=frozenset(child.name for child in children if child.status in TERMINAL),
+        values={
+            child.name: read_metric(store, experiment, child.name, metric) for child in children
+        },
+    )

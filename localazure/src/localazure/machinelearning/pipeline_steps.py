@@ -1,0 +1,305 @@
+"""The jobs of a pipeline's steps: their documents, with all bindings resolved, and fingerprints.
+
+A step names a component, which has the command and the types of inputs and outputs. What the step
+does not give comes from the component, then from the pipeline.
+
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-pipeline
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localazure.machinelearning.addresses import parse_asset
+from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.job_resolution import output_uri
+from localazure.machinelearning.job_table import JOBS, JobKind
+from localazure.machinelearning.pipeline import (
+    ParentInput,
+    ParentOutput,
+    StepOutput,
+    dependencies,
+    parse_binding,
+)
+from localazure.machinelearning.store import Query, get_resource
+from localazure.machinelearning.sweep_steps import sweep_properties
+
+COMPONENTS = "components"
+_KINDS = {"command": JobKind.COMMAND, "sweep": JobKind.SWEEP, "pipeline": JobKind.PIPELINE}
+_DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """One pipeline job as its steps need it."""
+
+    name: str
+    properties: dict[str, Any]
+
+    @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Step → its document."""
+        return self.properties.get("jobs") or {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """`settings`, in snake case as the SDK sends them."""
+        return self.properties.get("settings") or {}
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Its own inputs."""
+        return self.properties.get("inputs") or {}
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """Its own outputs."""
+        return self.properties.get("outputs") or {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepJob:
+    """The job of one step."""
+
+    name: str
+    step: str
+    kind: JobKind
+    properties: dict[str, Any]
+    fingerprint: str | None
+    """None: the step is never reused."""
+
+
+def step_job_name(pipeline: str, step: str) -> str:
+    """The name of a step's job. Azure ML draws one; here it is derived, so that it is known."""
+    return f"{pipeline}_{step}"
+
+
+def check_pipeline(query: Query, pipeline: Pipeline) -> dict[str, frozenset[str]]:
+    """Check a pipeline as far as it can be before its first step: step → steps before it.
+
+    Raises:
+        ArmError: a component does not exist, or the graph or a binding is wrong.
+    """
+    graph = dependencies(pipeline.nodes)
+    for step, node in pipeline.nodes.items():
+        spec = _component(query, step, node)
+        if node["type"] == "pipeline":
+            inner = {"jobs": spec.get("jobs"), "inputs": {}, "outputs": {}}
+            check_pipeline(query, Pipeline(name=step, properties=inner))
+        given: dict[str, Any] = node.get("inputs") or {}
+        for key, declared in (spec.get("inputs") or {}).items():
+            if key not in given and not declared.get("optional") and "default" not in declared:
+                searched: dict[str, Any] = node.get("search_space") or {}
+                if key not in searched:
+                    raise invalid(f"step {step!r}: input {key!r} is missing")
+        for key, entry in (node.get("outputs") or {}).items():
+            if key not in (spec.get("outputs") or {}):
+                raise invalid(f"step {step!r}: the component has no output {key!r}")
+            parse_binding(entry)
+    return graph
+
+
+def build_step_job(
+    query: Query, pipeline: Pipeline, step: str, children: Mapping[str, str]
+) -> StepJob:
+    """The job of a step whose dependencies are completed.
+
+    Args:
+        query: reads the workspace.
+        pipeline: of the step.
+        step: its name.
+        children: step → name of its job, of those that were submitted.
+
+    Raises:
+        ArmError: a reference does not exist.
+    """
+    node = pipeline.nodes[step]
+    spec = _component(query, step, node)
+    kind = _KINDS[node["type"]]
+    shared = {
+        "displayName": node.get("display_name") or step,
+        "experimentName": pipeline.properties.get("experimentName"),
+        "computeId": node.get("computeId")
+        or pipeline.settings.get("default_compute")
+        or pipeline.properties.get("computeId"),
+        "inputs": _inputs(query, pipeline, step, spec, children),
+        "outputs": _outputs(pipeline, step, spec),
+        "tags": node.get("tags") or {},
+        "properties": {
+            **(node.get("properties") or {}),
+            "azureml.pipelinerunid": pipeline.name,
+            "azureml.moduleid": node.get("componentId") or "",
+        },
+    }
+    match kind:
+        case JobKind.COMMAND:
+            own = _command(node, spec)
+        case JobKind.SWEEP:
+            own = sweep_properties(step, node, _command({}, spec))
+        case JobKind.PIPELINE:
+            own = {"jobs": spec.get("jobs"), "settings": pipeline.settings}
+    properties = {"jobType": kind.value, **shared, **own}
+    is_reusable = kind is not JobKind.PIPELINE and spec.get("is_deterministic", True)
+    return StepJob(
+        name=step_job_name(pipeline.name, step),
+        step=step,
+        kind=kind,
+        properties=properties,
+        fingerprint=_fingerprint(query, properties) if is_reusable else None,
+    )
+
+
+def bound_outputs(
+    query: Query, pipeline: Pipeline, children: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The pipeline's outputs, those without a path of their own with that of the step's output."""
+    outputs = {key: dict(entry) for key, entry in pipeline.outputs.items()}
+    for step, child in children.items():
+        resource = get_resource(query, JOBS, child)
+        written = {} if resource is None else resource.properties.get("outputs") or {}
+        for key, entry in (pipeline.nodes[step].get("outputs") or {}).items():
+            binding = parse_binding(entry)
+            if isinstance(binding, ParentOutput) and binding.name in outputs and key in written:
+                outputs[binding.name]["uri"] = output_uri(child, key, written[key])
+    return outputs
+
+
+def _component(query: Query, step: str, node: dict[str, Any]) -> dict[str, Any]:
+    """The specification of the step's component."""
+    trial: dict[str, Any] = node.get("trial") or {}
+    identifier = node.get("componentId") or trial.get("componentId")
+    if not isinstance(identifier, str):
+        raise invalid(f"step {step!r}: componentId is missing")
+    asset = parse_asset(identifier, kind=COMPONENTS)
+    resource = get_resource(query, COMPONENTS, asset.name, asset.version)
+    if resource is None:
+        raise not_found("component", f"{asset.name}:{asset.version}")
+    return resource.properties.get("componentSpec") or {}
+
+
+def _inputs(
+    query: Query,
+    pipeline: Pipeline,
+    step: str,
+    spec: dict[str, Any],
+    children: Mapping[str, str],
+) -> dict[str, Any]:
+    resolved: dict[str, Any] = {}
+    given: dict[str, Any] = pipeline.nodes[step].get("inputs") or {}
+    for key, entry in given.items():
+        value = _input(query, pipeline, entry, children)
+        if value is not None:
+            resolved[key] = value
+    for key, declared in (spec.get("inputs") or {}).items():
+        if key not in resolved and "default" in declared:
+            resolved[key] = {"jobInputType": "literal", "value": str(declared["default"])}
+        elif key in resolved and resolved[key]["jobInputType"] != "literal":
+            resolved[key].setdefault("mode", _MODES.get(declared.get("mode")))
+    return resolved
+
+
+_MODES = {"ro_mount": "ReadOnlyMount", "download": "Download", "direct": "Direct"}
+
+
+def _input(
+    query: Query, pipeline: Pipeline, entry: dict[str, Any], children: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """One input as a job has it; None for an input of the pipeline that was not given."""
+    mode = {"mode": entry["mode"]} if entry.get("mode") else {}
+    match parse_binding(entry):
+        case None if "uri" in entry:
+            return {"jobInputType": entry.get("job_input_type"), "uri": entry["uri"], **mode}
+        case ParentInput(name):
+            given = pipeline.inputs.get(name)
+            return None if given is None else {**given, **mode}
+        case StepOutput(step, name):
+            child = get_resource(query, JOBS, children[step])
+            written = {} if child is None else child.properties.get("outputs") or {}
+            if name not in written:
+                raise invalid(f"step {step!r} has no output {name!r}")
+            return {
+                "jobInputType": written[name].get("jobOutputType") or "uri_folder",
+                "uri": output_uri(children[step], name, written[name]),
+                **mode,
+            }
+        case _:
+            return {"jobInputType": "literal", "value": str(entry.get("value", ""))}
+
+
+def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = pipeline.nodes[step].get("outputs") or {}
+    outputs: dict[str, Any] = {}
+    for key, declared in (spec.get("outputs") or {}).items():
+        entry: dict[str, Any] = given.get(key) or {}
+        binding = parse_binding(entry)
+        if isinstance(binding, ParentOutput):
+            bound = pipeline.outputs.get(binding.name)
+            if bound is None:
+                raise invalid(f"step {step!r}: the pipeline has no output {binding.name!r}")
+            uri = output_uri(pipeline.name, binding.name, bound) if bound.get("uri") else None
+            mode = entry.get("mode") or bound.get("mode")
+        else:
+            uri, mode = entry.get("uri"), entry.get("mode")
+        kind = declared.get("type") or entry.get("job_output_type") or "uri_folder"
+        outputs[key] = {"jobOutputType": kind}
+        if uri:
+            outputs[key]["uri"] = uri
+        if mode:
+            outputs[key]["mode"] = mode
+    return outputs
+
+
+def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """What a command job has besides inputs and outputs: the step's own, else the component's."""
+    resources: dict[str, Any] = node.get("resources") or spec.get("resources") or {}
+    limits: dict[str, Any] = node.get("limits") or {}
+    return {
+        "command": spec.get("command"),
+        "codeId": spec.get("code"),
+        "environmentId": spec.get("environment"),
+        "environmentVariables": {
+            **(spec.get("environment_variables") or {}),
+            **(node.get("environment_variables") or {}),
+        },
+        "distribution": _distribution(node.get("distribution") or spec.get("distribution")),
+        "resources": {"instanceCount": resources.get("instance_count") or 1},
+        "limits": {"jobLimitsType": "Command", "timeout": limits.get("timeout")},
+    }
+
+
+def _distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not document:
+        return None
+    kind = str(document.get("distribution_type") or document.get("type"))
+    return {
+        "distributionType": _DISTRIBUTIONS.get(kind.lower(), kind),
+        "processCountPerInstance": document.get("process_count_per_instance") or 1,
+    }
+
+
+def _fingerprint(query: Query, properties: dict[str, Any]) -> str:
+    """A hash of everything that the result depends on, as far as Azure ML counts it.
+
+    Data counts by its URI, or by name and version of its asset: not by its content. Compute does
+    not count, nor does a default path of an output.
+    """
+    ignored = {"displayName", "experimentName", "computeId", "tags", "properties", "limits"}
+    counted = {key: value for key, value in properties.items() if key not in ignored}
+    code = properties.get("codeId")
+    if code:
+        counted["codeId"] = _code_hash(query, code)
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+
+
+def _code_hash(query: Query, identifier: str) -> str:
+    try:
+        asset = parse_asset(identifier, kind="codes")
+    except ArmError:
+        return identifier
+    resource = get_resource(query, "codes", asset.name, asset.version)
+    own: dict[str, Any] = {} if resource is None else resource.properties.get("properties") or {}
+    return str(own.get("hash_sha256") or identifier)

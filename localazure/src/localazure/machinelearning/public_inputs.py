@@ -1,0 +1,64 @@
+"""Inputs that are public on the web: a file, or a folder of a public blob container.
+
+Azure ML reads them in the same way, without an identity. A laptop needs the internet for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit
+from urllib.request import urlopen
+
+from azure.core.exceptions import AzureError
+from azure.storage.blob import ContainerClient
+
+from localazure.machinelearning.downloads import SourceNotFoundError
+
+CONNECT_SECONDS = 30.0
+_BLOB_HOST = ".blob.core.windows.net"
+
+
+def fetch_public(url: str, target: Path) -> None:
+    """Download a file into the folder `target`, or all files below a folder of blobs.
+
+    Raises:
+        SourceNotFoundError: there is nothing at the URL.
+        OSError: the host cannot be reached.
+        AzureError: the container is not public.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    parts = urlsplit(url)
+    if (parts.hostname or "").endswith(_BLOB_HOST) and _fetch_folder(url, target):
+        return
+    name = Path(unquote(parts.path)).name
+    if not name:
+        raise SourceNotFoundError(f"{url} names no file, and only blob storage lists folders")
+    try:
+        with urlopen(url, timeout=CONNECT_SECONDS) as answer, (target / name).open("wb") as out:  # noqa: S310 - http and https only: `parse_uri` takes no other
+            shutil.copyfileobj(answer, out)
+    except HTTPError as error:
+        raise SourceNotFoundError(f"{url} answers {error.code} {error.reason}") from error
+    except URLError as error:
+        raise OSError(f"{url} cannot be reached: {error.reason}") from error
+
+
+def _fetch_folder(url: str, target: Path) -> bool:
+    """Whether there are blobs below the URL; they are downloaded."""
+    parts = urlsplit(url)
+    container, _, prefix = unquote(parts.path).strip("/").partition("/")
+    folder = f"{prefix.rstrip('/')}/" if prefix else ""
+    with ContainerClient(f"{parts.scheme}://{parts.netloc}", container) as client:
+        try:
+            names = [blob.name for blob in client.list_blobs(name_starts_with=folder or None)]
+        except AzureError:
+            return False  # it may be a file of a container that cannot be listed
+        for name in names:
+            path = (target / name.removeprefix(folder)).resolve()
+            if name.endswith("/") or not path.is_relative_to(target.resolve()):
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as out:
+                client.get_blob_client(name).download_blob().readinto(out)
+    return bool(names)

@@ -1,0 +1,179 @@
+"""Search spaces and how trials are drawn from them. Pure.
+
+Each draw depends on the seed and the number of the trial only, so that a restart draws the same.
+All distributions are sampled through their inverse, so that a Sobol sequence serves them, too.
+
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, cast
+
+from localazure.machinelearning.errors import invalid
+
+# The inverse of the normal distribution has no value at 0 and 1.
+_EPSILON = 1e-12
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One hyperparameter: a distribution and its arguments, as the REST API has them."""
+
+    name: str
+    distribution: str
+    arguments: tuple[Any, ...]
+
+    @property
+    def choices(self) -> list[Any]:
+        """The values of a `choice`."""
+        return list(self.arguments[0])
+
+    def at(self, quantile: float) -> Any:
+        """The value at a quantile from 0 up to, but not including, 1."""
+        return _DISTRIBUTIONS[self.distribution].value(quantile, *self.arguments)
+
+
+def parse_search_space(document: dict[str, Any]) -> tuple[Parameter, ...]:
+    """Read `searchSpace`: name → `[distribution, [arguments]]`.
+
+    Raises:
+        ArmError: 400, a distribution is unknown or its arguments are wrong.
+    """
+    if not document:
+        raise invalid("searchSpace is empty: a sweep needs at least one hyperparameter")
+    return tuple(_parse(name, entry) for name, entry in sorted(document.items()))
+
+
+def grid_size(space: Sequence[Parameter]) -> int:
+    """How many combinations a grid has.
+
+    Raises:
+        ArmError: 400, a parameter is no `choice`.
+    """
+    for parameter in space:
+        if parameter.distribution != "choice":
+            raise invalid(
+                f"searchSpace.{parameter.name}: grid sampling takes `choice` only, not "
+                f"{parameter.distribution!r}"
+            )
+    return math.prod(len(parameter.choices) for parameter in space)
+
+
+def draw_grid(space: Sequence[Parameter], number: int) -> dict[str, Any]:
+    """The combination of a trial, in the order of the names and of each one's values."""
+    combination = next(
+        itertools.islice(
+            itertools.product(*(parameter.choices for parameter in space)), number, None
+        )
+    )
+    return dict(zip((parameter.name for parameter in space), combination, strict=True))
+
+
+def draw_random(space: Sequence[Parameter], number: int, seed: str) -> dict[str, Any]:
+    """The values of a trial, each parameter drawn on its own."""
+    source = random.Random(f"{seed}:{number}")  # noqa: S311 - no secret depends on it
+    return {parameter.name: parameter.at(source.random()) for parameter in space}
+
+
+def draw_sobol(space: Sequence[Parameter], number: int, seed: int) -> dict[str, Any]:
+    """The values of a trial: a point of a scrambled Sobol sequence.
+
+    Raises:
+        ArmError: 400, SciPy is not installed.
+    """
+    try:
+        from scipy.stats import qmc  # noqa: PLC0415 - SciPy is optional, and slow to import
+    except ImportError as error:
+        raise invalid(
+            "sampling rule 'sobol' needs SciPy here: `pip install scipy`, or use rule 'random'"
+        ) from error
+    # Its stubs know another name for the seed than SciPy before 1.15 does.
+    sequence = cast("Any", qmc).Sobol(d=len(space), scramble=True, seed=seed)
+    if number:
+        sequence.fast_forward(number)
+    point: list[float] = sequence.random(1)[0].tolist()
+    return {
+        parameter.name: parameter.at(quantile)
+        for parameter, quantile in zip(space, point, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class _Distribution:
+    arity: int
+    value: Callable[..., Any]
+
+
+def _choice(quantile: float, values: Sequence[Any]) -> Any:
+    return values[int(quantile * len(values))]
+
+
+def _randint(quantile: float, upper: int) -> int:
+    return int(quantile * upper)
+
+
+def _uniform(quantile: float, low: float, high: float) -> float:
+    return low + quantile * (high - low)
+
+
+def _normal(quantile: float, mean: float, deviation: float) -> float:
+    return NormalDist(mean, deviation).inv_cdf(min(max(quantile, _EPSILON), 1 - _EPSILON))
+
+
+def _loguniform(quantile: float, low: float, high: float) -> float:
+    return math.exp(_uniform(quantile, low, high))
+
+
+def _lognormal(quantile: float, mean: float, deviation: float) -> float:
+    return math.exp(_normal(quantile, mean, deviation))
+
+
+def _quantized(continuous: Callable[[float, float, float], float]) -> Callable[..., float]:
+    def value(quantile: float, first: float, second: float, step: float) -> float:
+        return round(continuous(quantile, first, second) / step) * step
+
+    return value
+
+
+_DISTRIBUTIONS = {
+    "choice": _Distribution(1, _choice),
+    "randint": _Distribution(1, _randint),
+    "uniform": _Distribution(2, _uniform),
+    "quniform": _Distribution(3, _quantized(_uniform)),
+    "loguniform": _Distribution(2, _loguniform),
+    "qloguniform": _Distribution(3, _quantized(_loguniform)),
+    "normal": _Distribution(2, _normal),
+    "qnormal": _Distribution(3, _quantized(_normal)),
+    "lognormal": _Distribution(2, _lognormal),
+    "qlognormal": _Distribution(3, _quantized(_lognormal)),
+}
+
+
+def _parse(name: str, entry: Any) -> Parameter:
+    match entry:
+        case [str(kind), [*arguments]] if kind in _DISTRIBUTIONS:
+            pass
+        case _:
+            raise invalid(
+                f"searchSpace.{name}: {entry!r} is no distribution; known are "
+                f"{', '.join(_DISTRIBUTIONS)}"
+            )
+    distribution = _DISTRIBUTIONS[kind]
+    if len(arguments) != distribution.arity:
+        raise invalid(f"searchSpace.{name}: {kind} takes {distribution.arity} arguments")
+    if kind == "choice":
+        values = arguments[0]
+        if not isinstance(values, list) or not values:
+            raise invalid(f"searchSpace.{name}: choice needs values")
+        if any(isinstance(value, dict) for value in cast("list[Any]", values)):
+            raise invalid(f"searchSpace.{name}: conditional choices are not covered")
+    elif not all(isinstance(each, int | float) for each in arguments):
+        raise invalid(f"searchSpace.{name}: the arguments of {kind} must be numbers")
+    return Parameter(name, kind, tuple(arguments))

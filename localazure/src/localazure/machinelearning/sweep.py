@@ -1,0 +1,252 @@
+"""Sweep jobs: their specification, the documents of their trials, and what to do next. Pure.
+
+`next_step`, given the state of all trials:
+
+1. A cancelled sweep cancels its trials and ends with the last of them.
+2. The early termination policy ends running trials.
+3. New trials start, up to `maxConcurrentTrials` at once and `maxTotalTrials` in all.
+4. When all trials have ended the sweep ends: Completed if any trial was, else Failed. The best
+   trial is the one with the best value of the primary metric that it has ever logged.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.early_termination import (
+    Goal,
+    Policy,
+    Trial,
+    parse_policy,
+    trials_to_end,
+)
+from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.search_space import (
+    Parameter,
+    draw_grid,
+    draw_random,
+    draw_sobol,
+    grid_size,
+    parse_search_space,
+)
+from localazure.machinelearning.states import TERMINAL, JobStatus
+
+# https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep: limits
+DEFAULT_TOTAL_TRIALS = 1000
+DEFAULT_TIMEOUT_SECONDS = 10080 * 60.0
+BEST_TRIAL = "best_child_run_id"
+"""The property of a sweep that names its best trial, as on Azure."""
+
+_SEARCH_SPACE = re.compile(r"\$\{\{\s*search_space\.(?P<name>[A-Za-z0-9_.-]+)\s*\}\}")
+_SAMPLERS = {"grid", "random", "bayesian"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The specification of one sweep."""
+
+    space: tuple[Parameter, ...]
+    sampler: str
+    """`grid`, `random` or `sobol`."""
+    seed: int | None
+    goal: Goal
+    metric: str
+    total: int
+    concurrent: int
+    timeout_seconds: float
+    policy: Policy | None
+
+    def draw(self, name: str, number: int) -> dict[str, Any]:
+        """The hyperparameters of a trial.
+
+        Args:
+            name: the sweep's; without a seed it is the seed, so that a restart draws the same.
+            number: the trial's, from 0.
+        """
+        match self.sampler:
+            case "grid":
+                return draw_grid(self.space, number)
+            case "sobol":
+                return draw_sobol(self.space, number, self.seed or 0)
+            case _:
+                seed = name if self.seed is None else str(self.seed)
+                return draw_random(self.space, number, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialState:
+    """One trial as `next_step` reads it."""
+
+    name: str
+    number: int
+    status: JobStatus
+    values: tuple[float, ...]
+    """What it has logged of the primary metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepStep:
+    """What to do now."""
+
+    start: tuple[int, ...] = ()
+    """Numbers of the trials to submit."""
+    end_early: tuple[str, ...] = ()
+    """Running trials that the policy ends."""
+    cancel: tuple[str, ...] = ()
+    status: JobStatus | None = None
+    """The final state of the sweep, if it has ended."""
+
+
+def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
+    """Check a sweep job's document.
+
+    Raises:
+        ArmError: 400, it could not be run.
+    """
+    trial: dict[str, Any] = properties.get("trial") or {}
+    for field in ("command", "environmentId"):
+        if not isinstance(trial.get(field), str):
+            raise invalid(f"sweep {name!r}: trial.{field} is missing")
+    space = parse_search_space(properties.get("searchSpace") or {})
+    objective: dict[str, Any] = properties.get("objective") or {}
+    # The SDK sends the goal of a YAML file as it stands there: in lower case.
+    goal = str(objective.get("goal")).capitalize()
+    if goal not in [*Goal] or not objective.get("primaryMetric"):
+        raise invalid(f"sweep {name!r}: objective needs a goal and a primaryMetric")
+    limits: dict[str, Any] = properties.get("limits") or {}
+    algorithm: dict[str, Any] = properties.get("samplingAlgorithm") or {}
+    sampler = str(algorithm.get("samplingAlgorithmType") or "Random").lower()
+    if sampler not in _SAMPLERS:
+        raise invalid(f"sweep {name!r}: sampling {sampler!r} is not known")
+    total: int = limits.get("maxTotalTrials") or DEFAULT_TOTAL_TRIALS
+    if sampler == "grid":
+        total = min(total, grid_size(space))
+    elif str(algorithm.get("rule") or "").lower() == "sobol":
+        sampler = "sobol"
+    timeout = limits.get("timeout")
+    sweep = Sweep(
+        space=space,
+        sampler=sampler,
+        seed=algorithm.get("seed"),
+        goal=Goal(goal),
+        metric=objective["primaryMetric"],
+        total=total,
+        concurrent=min(limits.get("maxConcurrentTrials") or total, total),
+        timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else _seconds(timeout),
+        policy=parse_policy(properties.get("earlyTermination")),
+    )
+    sweep.draw(name, 0)
+    return sweep
+
+
+def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[TrialState]) -> SweepStep:
+    """Apply the rules once; see the module."""
+    unfinished = [trial for trial in trials if trial.status not in TERMINAL]
+    if status is JobStatus.CANCEL_REQUESTED:
+        if not unfinished:
+            return SweepStep(status=JobStatus.CANCELED)
+        return SweepStep(cancel=tuple(trial.name for trial in unfinished))
+    if len(trials) >= sweep.total and not unfinished:
+        is_any_complete = any(trial.status is JobStatus.COMPLETED for trial in trials)
+        return SweepStep(status=JobStatus.COMPLETED if is_any_complete else JobStatus.FAILED)
+    room = min(sweep.concurrent - len(unfinished), sweep.total - len(trials))
+    return SweepStep(
+        start=tuple(range(len(trials), len(trials) + max(0, room))),
+        end_early=_ended_by_policy(sweep, trials),
+    )
+
+
+def best_trial(sweep: Sweep, trials: Sequence[TrialState]) -> tuple[str, float] | None:
+    """Name and metric of the best completed trial; None if none has logged the metric."""
+    scores = {
+        trial.name: sweep.goal.best(trial.values)
+        for trial in trials
+        if trial.status is JobStatus.COMPLETED and trial.values
+    }
+    if not scores:
+        return None
+    best = sweep.goal.best([*scores.values()])
+    return next((name, score) for name, score in scores.items() if score == best)
+
+
+def trial_name(sweep: str, number: int) -> str:
+    """Name of a trial, as Azure ML names it."""
+    return f"{sweep}_{number}"
+
+
+def trial_properties(
+    name: str, properties: dict[str, Any], number: int, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`properties` of a trial's document: a command job.
+
+    Args:
+        name: the sweep's.
+        properties: the sweep's.
+        number: the trial's.
+        values: its hyperparameters. The command names them `${{search_space.x}}`; each is a
+            literal input, too, as a component's command expects it.
+    """
+    trial: dict[str, Any] = properties["trial"]
+    inputs: dict[str, Any] = properties.get("inputs") or {}
+    literals = {
+        key: {"jobInputType": "literal", "value": _text(value)} for key, value in values.items()
+    }
+    limits: dict[str, Any] = properties.get("limits") or {}
+    timeout = limits.get("trialTimeout")
+    return {
+        "jobType": "Command",
+        "displayName": trial_name(name, number),
+        "experimentName": properties.get("experimentName"),
+        "command": _substituted(name, trial["command"], values),
+        "codeId": trial.get("codeId"),
+        "environmentId": trial["environmentId"],
+        "environmentVariables": trial.get("environmentVariables") or {},
+        "distribution": trial.get("distribution"),
+        "resources": properties.get("resources") or trial.get("resources") or {},
+        "computeId": properties.get("computeId"),
+        "limits": {"jobLimitsType": "Command", "timeout": timeout} if timeout else None,
+        "inputs": {**inputs, **literals},
+        "outputs": properties.get("outputs") or {},
+        "tags": {"hyperparameters": json.dumps(dict(values))},
+        "properties": {},
+    }
+
+
+def states_for_policy(trials: Sequence[TrialState]) -> dict[str, Trial]:
+    """Trials as a policy compares them."""
+    return {trial.name: Trial(trial.values, trial.status is JobStatus.RUNNING) for trial in trials}
+
+
+def _ended_by_policy(sweep: Sweep, trials: Sequence[TrialState]) -> tuple[str, ...]:
+    if sweep.policy is None:
+        return ()
+    return tuple(sorted(trials_to_end(sweep.policy, sweep.goal, states_for_policy(trials))))
+
+
+def _substituted(name: str, command: str, values: Mapping[str, Any]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match["name"] not in values:
+            raise invalid(
+                f"sweep {name!r}: the command uses {match[0]}, which is not in the search space"
+            )
+        return _text(values[match["name"]])
+
+    return _SEARCH_SPACE.sub(replace, command)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _seconds(duration: str) -> float:
+    try:
+        return parse_seconds(duration)
+    except ValueError as error:
+        raise invalid(f"limits.timeout: {error}") from error

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import io
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from azure.ai.ml import load_component, load_job
+from azure.ai.ml.entities import AmlCompute
+from azure.ai.ml.exceptions import JobException
+from azure.core.exceptions import HttpResponseError
+
+from harness.local_workspace import SDK_WARNINGS, Local
+from harness.waiting import until
+
+pytestmark = [
+    SDK_WARNINGS,
+    # azure-ai-ml's downloads call azure-storage-blob in a deprecated way.
+    pytest.mark.filterwarnings("ignore:The use of a 'BlobProperties':DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:content_as_bytes is deprecated:DeprecationWarning"),
+]
+
+ENVIRONMENT = "azureml:torch:1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(local: Local) -> None:
+    local.ml.compute.begin_create_or_update(
+        AmlCompute(name="steps", size="Standard_D2", min_instances=0, max_instances=2)
+    ).result()
+
+
+def step(text: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "command", "command": text, "environment": ENVIRONMENT, **fields}
+
+
+def submit(
+    local: Local, name: str, jobs: dict[str, Any], *, force_rerun: bool = False, **fields: Any
+) -> None:
+    document = {
+        "type": "pipeline",
+        "name": name,
+        "experiment_name": "pipelines",
+        "settings": {"default_compute": "azureml:serverless", "force_rerun": force_rerun},
+        "jobs": jobs,
+        **fields,
+    }
+    job: Any = load_job(io.StringIO(yaml.safe_dump(document)), relative_origin=__file__)
+    assert local.ml.jobs.create_or_update(job).name == name
+
+
+def children(local: Local, name: str) -> dict[str, str]:
+    return {job.name: job.status for job in local.ml.jobs.list(parent_job_name=name)}
+
+
+def pack_and_train(version: str, scale: int = 2, **pack: Any) -> dict[str, Any]:
+    """Fields of a pipeline: `train` multiplies what `pack` made of a literal."""
+    return {
+        "inputs": {"version": version, "scale": scale},
+        "outputs": {"model": {"type": "uri_folder"}},
+        "jobs": {
+            "pack": step(
+                "echo ${{inputs.version}} > ${{outputs.shards}}/version",
+                inputs={"version": "${{parent.inputs.version}}"},
+                outputs={"shards": {"type": "uri_folder"}},
+                **pack,
+            ),
+            "train": step(
+                "echo $(cat ${{inputs.shards}}/version) times ${{inputs.scale}}"
+                " > ${{outputs.model}}/model",
+                compute="azureml:steps",
+                inputs={
+                    "shards": "${{parent.jobs.pack.outputs.shards}}",
+                    "scale": "${{parent.inputs.scale}}",
+                },
+                outputs={"model": "${{parent.outputs.model}}"},
+            ),
+        },
+    }
+
+
+def test_steps_pass_on_their_outputs(local: Local, tmp_path: Path) -> None:
+    submit(local, "chain", **pack_and_train("one"))
+    local.wait_for("chain", "Completed")
+    assert children(local, "chain") == {"chain_pack": "Completed", "chain_train": "Completed"}
+    assert local.ml.jobs.get("chain_train").compute == "steps"
+    assert local.ml.jobs.get("chain_pack").compute == "serverless"
+    local.ml.jobs.download("chain", download_path=tmp_path, output_name="model")
+    assert (tmp_path / "named-outputs/model/model").read_text() == "one times 2\n"
+    local.ml.jobs.stream("chain")
+
+
+def test_a_step_is_reused_when_its_inputs_did_not_change(local: Local) -> None:
+    submit(local, "reuse-1", **pack_and_train("same"))
+    local.wait_for("reuse-1", "Completed")
+    submit(local, "reuse-2", **pack_and_train("same", scale=3))
+    local.wait_for("reuse-2", "Completed")
+    reused = local.ml.jobs.get("reuse-2_pack").properties
+    assert (reused["azureml.isreused"], reused["azureml.reusedrunid"]) == ("true", "reuse-1_pack")
+    assert "azureml.isreused" not in local.ml.jobs.get("reuse-2_train").properties
+    model = "azureml://jobs/reuse-2/outputs/model/paths/model"
+    submit(
+        local,
+        "reuse-3",
+        {
+            "read": step(
+                "cat ${{inputs.model}} > ${{outputs.copy}}/copy",
+                inputs={"model": {"type": "uri_file", "path": model}},
+                outputs={"copy": {"type": "uri_folder"}},
+            )
+        },
+    )
+    local.wait_for("reuse-3", "Completed")
+    copy = local.read_blob("azureml-blobstore", "azureml/reuse-3_read/copy/copy")
+    assert copy == b"same times 3\n"
+
+
+def test_force_rerun_reuses_nothing(local: Local) -> None:
+    for name in ("forced-1", "forced-2"):
+        submit(local, name, force_rerun=True, **pack_and_train("forced"))
+        local.wait_for(name, "Completed")
+    assert "azureml.isreused" not in local.ml.jobs.get("forced-2_pack").properties
+
+
+def test_registered_components_are_steps(local: Local, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "double.py").write_text("import sys; print(2 * float(sys.argv[1]))")
+    (tmp_path / "double.yml").write_text(
+        yaml.safe_dump(
+            {
+                "type": "command",
+                "name": "double",
+                "version": "1",
+                "inputs": {
+                    "number": {"type": "number", "default": 4},
+                    "note": {"type": "string", "optional": True},
+                },
+                "outputs": {"result": {"type": "uri_folder"}},
+                "code": "./code",
+                "environment": ENVIRONMENT,
+                "command": "python double.py ${{inputs.number}} > ${{outputs.result}}/number "
+                "$[[&& echo ${{inputs.note}} > ${{outputs.result}}/note]]",
+            }
+        )
+    )
+    component = local.ml.components.create_or_update(load_component(str(tmp_path / "double.yml")))
+    assert local.ml.components.get("double", "1").version == component.version == "1"
+    assert "double" in [each.name for each in local.ml.components.list()]
+    submit(
+        local,
+        "components",
+        {
+            "given": {"component": "azureml:double:1", "inputs": {"number": 5, "note": "n"}},
+            "default": {"component": "azureml:double:1"},
+        },
+    )
+    local.wait_for("components", "Completed")
+    folder = "azureml/components_{}/result/"
+    given, default = folder.format("given"), folder.format("default")
+    assert local.list_blobs("azureml-blobstore", given) == ["note", "number"]
+    assert local.read_blob("azureml-blobstore", given + "number") == b"10.0\n"
+    assert local.list_blobs("azureml-blobstore", default) == ["number"]
+    assert local.read_blob("azureml-blobstore", default + "number") == b"8.0\n"
+
+
+def test_a_failed_step_fails_the_pipeline_and_cancels_the_others(local: Local) -> None:
+    jobs = {"bad": step("sleep 1; exit 4"), "long": step("sleep 600")}
+    submit(local, "breaks", jobs)
+    local.wait_for("breaks", "Failed")
+    assert children(local, "breaks") == {"breaks_bad": "Failed", "breaks_long": "Canceled"}
+
+
+def test_cancelling_ends_the_whole_tree(local: Local, tmp_path: Path) -> None:
+    inner = {
+        "type": "pipeline",
+        "jobs": {"deep": step("sleep 600"), "deeper": step("sleep 600")},
+    }
+    (tmp_path / "inner.yml").write_text(yaml.safe_dump(inner))
+    submit(
+        local,
+        "tree",
+        {"nested": {"type": "pipeline", "component": str(tmp_path / "inner.yml")}},
+    )
+    local.wait_for("tree_nested_deeper", "Running")
+    local.ml.jobs.begin_cancel("tree").result()
+    local.wait_for("tree", "Canceled")
+    assert children(local, "tree") == {"tree_nested": "Canceled"}
+    assert set(children(local, "tree_nested").values()) == {"Canceled"}
+
+
+def test_outputs_of_a_nested_pipeline_are_passed_on(local: Local, tmp_path: Path) -> None:
+    inner = {
+        "type": "pipeline",
+        "inputs": {"number": {"type": "integer"}},
+        "outputs": {"written": {"type": "uri_folder"}},
+        "jobs": {
+            "write": step(
+                "echo ${{inputs.number}} > ${{outputs.o}}/n",
+                inputs={"number": "${{parent.inputs.number}}"},
+                outputs={"o": "${{parent.outputs.written}}"},
+            )
+        },
+    }
+    (tmp_path / "inner.yml").write_text(yaml.safe_dump(inner))
+    submit(
+        local,
+        "outer",
+        {
+            "inner": {
+                "type": "pipeline",
+                "component": str(tmp_path / "inner.yml"),
+                "inputs": {"number": 7},
+            },
+            "read": step(
+                "cp ${{inputs.o}}/n ${{outputs.copy}}/",
+                inputs={"o": "${{parent.jobs.inner.outputs.written}}"},
+                outputs={"copy": "${{parent.outputs.copy}}"},
+            ),
+        },
+        outputs={"copy": {"type": "uri_folder", "path": "azureml://datastores/landing/paths/o/"}},
+    )
+    local.wait_for("outer", "Completed")
+    assert local.read_blob("landing", "o/n") == b"7\n"
+
+
+def test_a_sweep_is_a_step(local: Local, tmp_path: Path) -> None:
+    trial = {
+        "type": "command",
+        "inputs": {"lr": {"type": "number"}},
+        "outputs": {"o": {"type": "uri_folder"}},
+        "environment": ENVIRONMENT,
+        "command": "echo '1 ${{inputs.lr}} 0' > "
+        "$(ls -d ${MLFLOW_TRACKING_URI#file://}/*/$MLFLOW_RUN_ID)/metrics/accuracy",
+    }
+    (tmp_path / "trial.yml").write_text(yaml.safe_dump(trial))
+    submit(
+        local,
+        "tuned",
+        {
+            "tune": {
+                "type": "sweep",
+                "trial": str(tmp_path / "trial.yml"),
+                "search_space": {"lr": {"type": "choice", "values": [0.1, 0.4]}},
+                "sampling_algorithm": "grid",
+                "objective": {"goal": "maximize", "primary_metric": "accuracy"},
+                "limits": {"max_total_trials": 2, "max_concurrent_trials": 2, "timeout": 600},
+            }
+        },
+    )
+    local.wait_for("tuned", "Completed")
+    properties = local.ml.jobs.get("tuned_tune").properties
+    assert properties["best_child_run_id"] == "tuned_tune_1"
+
+
+def test_a_step_that_cannot_run_fails_the_pipeline_with_its_reason(local: Local) -> None:
+    data = {"type": "uri_folder", "path": "azureml:no-such-data:1"}
+    submit(local, "cannot-run", {"a": step("cat ${{inputs.x}}", inputs={"x": data})})
+    local.wait_for("cannot-run", "Failed")
+    with pytest.raises(JobException, match="no-such-data:1"):
+        local.ml.jobs.stream("cannot-run")
+
+
+def test_a_component_that_does_not_exist_is_refused(local: Local) -> None:
+    with pytest.raises(HttpResponseError, match="absent:1"):
+        submit(local, "refused-pipeline", {"a": {"component": "azureml:absent:1"}})
+
+
+def test_a_pipeline_goes_on_when_the_workspace_is_killed(local: Local, tmp_path: Path) -> None:
+    fields = pack_and_train("killed")
+    wait = f"echo x >> {tmp_path}/starts; until [ -e {tmp_path}/go ]; do sleep 0.05; done; "
+    fields["jobs"]["pack"]["command"] = wait + fields["jobs"]["pack"]["command"]
+    submit(local, "goes-on", **fields)
+    until((tmp_path / "starts").exists)
+    local.workspace.end(signal.SIGKILL)
+    local.workspace.start()
+    (tmp_path / "go").touch()
+    local.wait_for("goes-on", "Completed")
+    assert children(local, "goes-on") == {"goes-on_pack": "Completed", "goes-on_train": "Completed"}
+    model = local.ml.jobs.get("goes-on").outputs["model"].path
+    blob = model.partition("/paths/")[2]
+    assert local.read_blob("azureml-blobstore", f"{blob}model") == b"killed times 2\n"

@@ -1,0 +1,282 @@
+"""Sweeps and pipelines in the tables, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from localazure.machinelearning.clusters import SERVERLESS
+from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.job_placement import check_job
+from localazure.machinelearning.job_table import (
+    JOBS,
+    JobRow,
+    NewJob,
+    get_job,
+    insert_job,
+    list_children,
+    request_cancel,
+    set_error,
+    set_status,
+)
+from localazure.machinelearning.parent_jobs import ParentStep, TrialMetrics, advance_parents
+from localazure.machinelearning.pipeline_steps import COMPONENTS
+from localazure.machinelearning.resources.datastores import put_configured
+from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.states import JobStatus
+from localazure.machinelearning.store import MIGRATIONS, get_resource, put_resource, querying
+
+TOPIC = "/workspace"
+WORKSPACE = (
+    "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
+)
+
+
+class Tables:
+    """A workspace's tables, and jobs that end when the test says so."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.now = 1000.0
+
+    def submit(self, name: str, properties: dict[str, Any]) -> None:
+        query = querying(self.connection)
+        kind = check_job(query, name, properties).kind
+        put_resource(self.connection, JOBS, name, "", {"properties": properties}, now=self.now)
+        insert_job(self.connection, TOPIC, NewJob(name=name, kind=kind), self.now)
+
+    def advance(self, **values: tuple[float, ...]) -> ParentStep:
+        """One pass; trials that have ended have logged the values."""
+        names = [row["name"] for row in self.connection.execute("SELECT name FROM job")]
+        ended = frozenset(name for name in names if self.job(name).ended_at is not None)
+        metrics = TrialMetrics(ended=ended, values=values)
+        return advance_parents(self.connection, TOPIC, dict.fromkeys(names, metrics), self.now)
+
+    def settle(self, **values: tuple[float, ...]) -> None:
+        while self.advance(**values).has_changed:
+            pass
+
+    def job(self, name: str) -> JobRow:
+        job = get_job(querying(self.connection), name)
+        assert job is not None, name
+        return job
+
+    def children(self, name: str) -> dict[str, JobStatus]:
+        return {
+            child.name: child.status for child in list_children(querying(self.connection), name)
+        }
+
+    def properties(self, name: str) -> dict[str, Any]:
+        resource = get_resource(querying(self.connection), JOBS, name)
+        assert resource is not None
+        return resource.properties
+
+    def enter(self, name: str, *statuses: JobStatus) -> None:
+        for status in statuses:
+            set_status(self.connection, TOPIC, name, status, self.now)
+
+    def start(self, name: str) -> None:
+        self.enter(name, JobStatus.PREPARING, JobStatus.RUNNING)
+
+    def complete(self, name: str) -> None:
+        if self.job(name).status is JobStatus.QUEUED:
+            self.start(name)
+        self.enter(name, JobStatus.FINALIZING, JobStatus.COMPLETED)
+
+    def cancel(self, name: str) -> None:
+        order = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
+        request_cancel(self.connection, TOPIC, name, order, self.now)
+
+    def register(self, name: str, **spec: Any) -> str:
+        document = {"properties": {"componentSpec": {"type": "command", **spec}}}
+        put_resource(self.connection, COMPONENTS, name, "1", document, now=self.now)
+        return f"{WORKSPACE}/components/{name}/versions/1"
+
+
+@pytest.fixture
+def tables() -> Iterator[Tables]:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    for migration in MIGRATIONS:
+        connection.executescript(migration)
+    put_configured(connection, Configuration(), 0)
+    yield Tables(connection)
+    connection.close()
+
+
+def sweep(**changes: Any) -> dict[str, Any]:
+    return {
+        "jobType": "Sweep",
+        "trial": {"command": "train ${{search_space.lr}}", "environmentId": "azureml:torch:1"},
+        "searchSpace": {"lr": ["choice", [[0.1, 0.2, 0.3]]]},
+        "samplingAlgorithm": {"samplingAlgorithmType": "Grid"},
+        "objective": {"goal": "Maximize", "primaryMetric": "accuracy"},
+        "limits": {"maxTotalTrials": 3, "maxConcurrentTrials": 2, "timeout": "PT60S"},
+        **changes,
+    }
+
+
+def pipeline(tables: Tables, **settings: Any) -> dict[str, Any]:
+    """`pack`, and `train` on its output."""
+    run = {"command": "run", "environment": "azureml:torch:1"}
+    output = {"o": {"type": "uri_folder"}}
+    pack = tables.register("pack", **run, outputs=output)
+    train = tables.register("train", **run, inputs={"i": {"type": "uri_folder"}}, outputs=output)
+    return {
+        "jobType": "Pipeline",
+        "settings": settings,
+        "outputs": {"model": {"jobOutputType": "uri_folder"}},
+        "jobs": {
+            "pack": {"type": "command", "componentId": pack},
+            "train": {
+                "type": "command",
+                "componentId": train,
+                "inputs": {"i": {"value": "${{parent.jobs.pack.outputs.o}}"}},
+                "outputs": {"o": {"value": "${{parent.outputs.model}}"}},
+            },
+        },
+    }
+
+
+def test_trials_are_jobs_of_their_own(tables: Tables) -> None:
+    tables.submit("s", sweep())
+    tables.settle()
+    assert tables.job("s").status is JobStatus.RUNNING
+    assert tables.children("s") == dict.fromkeys(("s_0", "s_1"), JobStatus.QUEUED)
+    assert tables.job("s_0").cluster == SERVERLESS.name
+    tables.complete("s_1")
+    tables.settle()
+    assert list(tables.children("s")) == ["s_0", "s_1", "s_2"]
+    tables.complete("s_0")
+    tables.complete("s_2")
+    tables.settle(s_0=(0.5,), s_1=(0.9, 0.8), s_2=(0.7,))
+    assert tables.job("s").status is JobStatus.COMPLETED
+    assert tables.properties("s")["properties"] == {"best_child_run_id": "s_1", "score": "0.9"}
+
+
+def test_a_sweep_waits_for_the_last_metrics_of_its_trials(tables: Tables) -> None:
+    tables.submit("s", sweep(limits={"maxTotalTrials": 1}))
+    tables.settle()
+    tables.complete("s_0")
+    before = {"s": TrialMetrics(ended=frozenset(), values={"s_0": (0.1,)})}
+    assert advance_parents(tables.connection, TOPIC, before, tables.now).has_changed
+    assert tables.job("s").status is JobStatus.RUNNING
+    tables.settle(s_0=(0.1, 0.9))
+    assert tables.properties("s")["properties"]["score"] == "0.9"
+
+
+def test_a_sweep_ends_at_its_timeout(tables: Tables) -> None:
+    tables.submit("s", sweep())
+    step = tables.advance()
+    assert step.wake_at == tables.now + 60
+    tables.start("s_0")
+    tables.now += 60
+    assert tables.advance().has_changed
+    step = tables.advance()
+    assert step.stop == ["s_0"]
+    assert tables.children("s") == {
+        "s_0": JobStatus.CANCEL_REQUESTED,
+        "s_1": JobStatus.CANCELED,
+    }
+    tables.enter("s_0", JobStatus.CANCELED)
+    tables.settle()
+    assert tables.job("s").status is JobStatus.CANCELED
+    assert tables.job("s").error_code == "JobTimedOut"
+
+
+def test_a_policy_is_asked_every_second_and_orders_an_end_once(tables: Tables) -> None:
+    policy = {"policyType": "Bandit", "slackAmount": 0.1}
+    tables.submit("s", sweep(earlyTermination=policy))
+    tables.settle()
+    tables.start("s_0")
+    tables.start("s_1")
+    step = tables.advance(s_0=(0.1,), s_1=(0.9,))
+    assert step.wake_at == tables.now + 1
+    assert step.stop == ["s_0"]
+    assert tables.advance(s_0=(0.1,), s_1=(0.9,)).stop == []
+
+
+def test_a_pipeline_runs_its_steps_in_order_and_binds_its_output(tables: Tables) -> None:
+    tables.submit("p", pipeline(tables))
+    tables.settle()
+    assert list(tables.children("p")) == ["p_pack"]
+    tables.complete("p_pack")
+    tables.settle()
+    given = tables.properties("p_train")["inputs"]["i"]
+    assert given["uri"] == "azureml://datastores/workspaceblobstore/paths/azureml/p_pack/o/"
+    tables.complete("p_train")
+    tables.settle()
+    assert tables.job("p").status is JobStatus.COMPLETED
+    model = tables.properties("p")["outputs"]["model"]["uri"]
+    assert model == "azureml://datastores/workspaceblobstore/paths/azureml/p_train/o/"
+
+
+def test_a_step_is_reused_through_several_pipelines(tables: Tables) -> None:
+    for name in ("a", "b", "c"):
+        tables.submit(name, pipeline(tables))
+        tables.settle()
+        if name == "a":
+            tables.complete("a_pack")
+            tables.settle()
+            tables.complete("a_train")
+            tables.settle()
+        assert tables.job(name).status is JobStatus.COMPLETED
+    properties = tables.properties("c_train")
+    assert properties["properties"]["azureml.reusedrunid"] == "a_train"
+    assert properties["outputs"]["o"]["uri"].endswith("/paths/azureml/a_train/o/")
+    assert tables.properties("c")["outputs"]["model"]["uri"].endswith("/a_train/o/")
+
+
+@pytest.mark.parametrize("settings", [{"force_rerun": True}, {}])
+def test_a_step_that_must_run_again_does(tables: Tables, settings: dict[str, Any]) -> None:
+    tables.submit("a", pipeline(tables))
+    tables.settle()
+    tables.complete("a_pack")
+    tables.settle()
+    document = pipeline(tables, **settings)
+    if not settings:
+        changed = tables.register(
+            "pack-2",
+            command="run otherwise",
+            environment="azureml:torch:1",
+            outputs={"o": {"type": "uri_folder"}},
+        )
+        document["jobs"]["pack"]["componentId"] = changed
+    tables.submit("b", document)
+    tables.settle()
+    assert tables.job("b_pack").status is JobStatus.QUEUED
+
+
+def test_a_failed_step_names_itself_in_the_pipeline(tables: Tables) -> None:
+    tables.submit("p", pipeline(tables))
+    tables.settle()
+    tables.start("p_pack")
+    set_error(tables.connection, "p_pack", "JobFailed", "rank 0 ended with code 3")
+    tables.enter("p_pack", JobStatus.FAILED)
+    tables.settle()
+    job = tables.job("p")
+    assert job.status is JobStatus.FAILED
+    assert job.error_message == "step 'pack' (job p_pack) failed: rank 0 ended with code 3"
+
+
+def test_a_name_that_is_taken_fails_the_pipeline(tables: Tables) -> None:
+    command = {"jobType": "Command", "command": "true", "environmentId": "azureml:torch:1"}
+    tables.submit("p_pack", command)
+    tables.submit("p", pipeline(tables))
+    tables.settle()
+    assert tables.job("p").status is JobStatus.FAILED
+    assert "'p_pack' is taken" in tables.job("p").error_message
+    assert tables.job("p_pack").status is JobStatus.QUEUED
+
+
+def test_a_waiting_step_is_cancelled_with_its_pipeline(tables: Tables) -> None:
+    tables.submit("p", pipeline(tables))
+    tables.settle()
+    tables.cancel("p")
+    assert tables.job("p").status is JobStatus.CANCEL_REQUESTED
+    tables.settle()
+    assert tables.children("p") == {"p_pack": JobStatus.CANCELED}
+    assert tables.job("p").status is JobStatus.CANCELED

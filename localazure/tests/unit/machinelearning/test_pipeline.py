@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.pipeline import (
+    ParentInput,
+    ParentOutput,
+    PipelineStep,
+    StepOutput,
+    dependencies,
+    next_step,
+    parse_binding,
+)
+from localazure.machinelearning.states import TERMINAL, JobStatus
+
+GRAPH = {
+    "pack": frozenset[str](),
+    "train": frozenset({"pack"}),
+    "report": frozenset({"pack"}),
+    "evaluate": frozenset({"train"}),
+}
+
+
+def node(*reads: str, kind: str = "command") -> dict[str, Any]:
+    inputs = {each: {"value": f"${{{{parent.jobs.{each}.outputs.o}}}}"} for each in reads}
+    return {"type": kind, "inputs": inputs}
+
+
+def after(**steps: JobStatus) -> PipelineStep:
+    return next_step(GRAPH, JobStatus.RUNNING, steps, continue_on_failure=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "binding"),
+    [
+        ("${{parent.inputs.data}}", ParentInput("data")),
+        ("${{ parent.outputs.model }}", ParentOutput("model")),
+        ("${{parent.jobs.pack.outputs.shards}}", StepOutput("pack", "shards")),
+        ("0.5", None),
+    ],
+)
+def test_bindings(text: str, binding: object) -> None:
+    assert parse_binding({"value": text, "job_input_type": "literal"}) == binding
+
+
+def test_an_expression_that_is_not_covered_is_refused() -> None:
+    with pytest.raises(ArmError, match="not covered"):
+        parse_binding({"value": "${{parent.inputs.a}} and more"})
+
+
+def test_the_graph_is_read_from_the_bindings() -> None:
+    nodes = {"pack": node(), "train": node("pack"), "evaluate": node("train", "pack")}
+    assert dependencies(nodes) == {
+        "pack": frozenset(),
+        "train": {"pack"},
+        "evaluate": {"train", "pack"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        ({}, "no jobs"),
+        ({"a": node("b")}, "'b', which is no step"),
+        ({"a": node("b"), "b": node("a")}, "depend on each other: "),
+        ({"a": node(kind="spark")}, "type 'spark' is not covered"),
+    ],
+)
+def test_a_graph_that_cannot_run_is_refused(nodes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ArmError, match=why):
+        dependencies(nodes)
+
+
+def test_a_step_starts_after_those_that_it_reads() -> None:
+    assert after() == PipelineStep(start=("pack",))
+    assert after(pack=JobStatus.RUNNING) == PipelineStep()
+    assert after(pack=JobStatus.COMPLETED) == PipelineStep(start=("train", "report"))
+
+
+def test_a_failure_cancels_what_runs_and_then_fails_the_pipeline() -> None:
+    done = {"pack": JobStatus.COMPLETED, "report": JobStatus.FAILED}
+    assert after(**done, train=JobStatus.RUNNING) == PipelineStep(cancel=("train",))
+    assert after(**done, train=JobStatus.CANCELED).status is JobStatus.FAILED
+
+
+def test_with_continue_on_step_failure_the_others_go_on() -> None:
+    steps = {"pack": JobStatus.COMPLETED, "report": JobStatus.FAILED, "train": JobStatus.COMPLETED}
+    going_on = next_step(GRAPH, JobStatus.RUNNING, steps, continue_on_failure=True)
+    assert going_on == PipelineStep(start=("evaluate",))
+    steps["evaluate"] = JobStatus.COMPLETED
+    ended = next_step(GRAPH, JobStatus.RUNNING, steps, continue_on_failure=True)
+    assert ended.status is JobStatus.FAILED
+
+
+def test_a_cancelled_pipeline_waits_for_its_steps() -> None:
+    steps = {"pack": JobStatus.RUNNING}
+    step = next_step(GRAPH, JobStatus.CANCEL_REQUESTED, steps, continue_on_failure=False)
+    assert step == PipelineStep(cancel=("pack",))
+    ended = {"pack": JobStatus.CANCELED}
+    step = next_step(GRAPH, JobStatus.CANCEL_REQUESTED, ended, continue_on_failure=False)
+    assert step.status is JobStatus.CANCELED
+
+
+@given(data=st.data(), continue_on_failure=st.booleans())
+def test_every_pipeline_ends_and_runs_no_step_twice(
+    data: st.DataObject,
+    continue_on_failure: bool,  # noqa: FBT001 - drawn by Hypothesis
+) -> None:
+    names = [f"s{number}" for number in range(data.draw(st.integers(1, 6)))]
+    graph = {
+        name: frozenset(data.draw(st.sets(st.sampled_from(names[:index]))) if index else ())
+        for index, name in enumerate(names)
+    }
+    steps: dict[str, JobStatus] = {}
+    status = JobStatus.RUNNING
+    for _ in range(100):
+        step = next_step(graph, status, steps, continue_on_failure=continue_on_failure)
+        if step.status is not None:
+            break
+        assert not set(step.start) & set(steps)
+        steps.update(dict.fromkeys(step.start, JobStatus.RUNNING))
+        steps.update(dict.fromkeys(step.cancel, JobStatus.CANCELED))
+        running = sorted(name for name, state in steps.items() if state not in TERMINAL)
+        if running:
+            ended = data.draw(st.sampled_from(running))
+            steps[ended] = data.draw(st.sampled_from([JobStatus.COMPLETED, JobStatus.FAILED]))
+    else:
+        pytest.fail("it never ended")
+    assert not any(state is JobStatus.RUNNING for state in steps.values())
+    is_whole = set(steps) == set(names) and set(steps.values()) == {JobStatus.COMPLETED}
+    assert (step.status is JobStatus.COMPLETED) == is_whole
