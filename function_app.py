@@ -15,7 +15,7 @@ from typing import List  # noqa: UP035 - see event_triggers
 import azure.durable_functions as df
 import azure.functions as func
 
-from handlers.api import page
+from handlers.api import models, page
 from handlers.api.actions import list_actions as read_actions
 from handlers.api.dead_letters import discard_dead_letters as discard_letters
 from handlers.api.dead_letters import get_dead_letter as read_letter
@@ -208,12 +208,9 @@ async def release(
 
 
 @app.route("explain", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def explain(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
+async def explain(req: func.HttpRequest) -> func.HttpResponse:
     """What became of a blob, and why?"""
-    answer = await answer_explain(clients, pipelines, starter, req.params, now=datetime.now(UTC))
+    answer = await answer_explain(clients, pipelines, req.params, now=datetime.now(UTC))
     return answer.to_response()
 
 
@@ -237,6 +234,46 @@ async def get_pipeline(
         clients, pipelines, starter, name=req.route_params["name"], now=datetime.now(UTC)
     )
     return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("pipelines/{name}/models", methods=["GET"])
+async def list_models(req: func.HttpRequest) -> func.HttpResponse:
+    """The versions of a pipeline's model, newest first."""
+    name = req.route_params["name"]
+    answer = await models.list_models(clients, pipelines, req.params, name=name)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("pipelines/{name}/models/{version}", methods=["GET"])
+async def get_model(req: func.HttpRequest) -> func.HttpResponse:
+    """One version with its lineage."""
+    answer = await models.get_model(clients, pipelines, **req.route_params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("pipelines/{name}/models/{version}/blobs", methods=["GET"])
+async def list_model_blobs(req: func.HttpRequest) -> func.HttpResponse:
+    """The blobs that a version was trained on."""
+    answer = await models.list_model_blobs(clients, pipelines, req.params, **req.route_params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("pipelines/{name}/models/{version}/promote", methods=["POST"])
+async def promote_model(req: func.HttpRequest) -> func.HttpResponse:
+    """Put a version in service."""
+    answer = await models.promote_model(
+        clients, pipelines, headers=req.headers, body=req.get_body(), **req.route_params
+    )
+    return answer.to_response()
+
+
+@app.route("pipelines/{name}/models/{version}/rollback", methods=["POST"])
+async def roll_back_model(req: func.HttpRequest) -> func.HttpResponse:
+    """Take the champion out of service."""
+    answer = await models.roll_back_model(
+        clients, pipelines, headers=req.headers, body=req.get_body(), **req.route_params
+    )
+    return answer.to_response()
 
 
 @app.route("dead-letters", methods=["GET"])

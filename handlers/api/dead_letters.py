@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from handlers.api.actions import Asked, caller, keep_action, make_action
+from handlers.api.bodies import parse_body
 from handlers.api.documents import (
     DeadLetterDetail,
     DeadLetterList,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
 
 BODY_LIMIT_CHARACTERS = 64 * 1024
-REQUEST_LIMIT_BYTES = 20_000
 
 
 class LetterFilter(Parameters):
@@ -65,9 +64,6 @@ class DiscardLetters(Asked):
 
     ids: list[int] = Field(min_length=1, max_length=MAXIMUM)
     reason: str = Field(min_length=1, max_length=500)
-
-
-Body = TypeVar("Body", bound=Asked)
 
 
 async def list_dead_letters(clients: Clients, parameters: Mapping[str, str]) -> Answer:
@@ -104,7 +100,7 @@ async def redrive_dead_letters(
 ) -> Answer:
     """Send dead letters again, each as its next attempt; see `handlers.messaging.redrive`."""
     try:
-        asked = _parse(RedriveLetters, body)
+        asked = parse_body(RedriveLetters, body)
     except Problem as problem:
         return problem.to_answer()
     by = caller(headers, asked.by)
@@ -144,7 +140,7 @@ async def discard_dead_letters(
 ) -> Answer:
     """Remove dead letters for good; their content is kept in the records container."""
     try:
-        asked = _parse(DiscardLetters, body)
+        asked = parse_body(DiscardLetters, body)
     except Problem as problem:
         return problem.to_answer()
     by = caller(headers, asked.by)
@@ -213,24 +209,6 @@ def _peek(clients: Clients, first: int, count: int) -> Sequence[ServiceBusReceiv
     receiver = clients.service_bus.get_queue_receiver(REJECTED_RUNS, sub_queue="deadletter")
     with receiver:
         return receiver.peek_messages(count, sequence_number=first)
-
-
-def _parse(kind: type[Body], body: bytes) -> Body:
-    if len(body) > REQUEST_LIMIT_BYTES:
-        raise Problem(
-            413, "invalid-request", f"a body of {len(body)} bytes is over {REQUEST_LIMIT_BYTES}"
-        )
-    try:
-        return kind.model_validate(json.loads(body.strip() or b"{}"))
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        known = ", ".join(kind.model_fields)
-        raise Problem(
-            400, "invalid-request", f"{where}: {first['msg']}; keys are: {known}", where=where
-        ) from None
-    except ValueError as error:
-        raise Problem(400, "invalid-request", f"body: {error}", where="body") from None
 
 
 def _not_found(numbers: Iterable[str], more: str = "") -> Problem:

@@ -18,6 +18,7 @@ from pydantic.json_schema import models_json_schema
 from handlers.api import documents
 from handlers.api.actions import ActionFilter
 from handlers.api.dead_letters import DiscardLetters, LetterFilter, RedriveLetters
+from handlers.api.models import BlobFilter, ChangeChampion, ModelFilter
 from handlers.api.parameters import Parameters
 from handlers.api.pipelines import NoParameters
 from handlers.api.runs import RunFilter
@@ -115,6 +116,45 @@ ROUTES: tuple[Route, ...] = (
         answer=documents.Accepted,
         status=202,
         body=ReleaseBatch,
+    ),
+    Route(
+        function="list_models",
+        method="get",
+        path="/api/pipelines/{name}/models",
+        summary="The versions of a pipeline's model, newest first",
+        answer=documents.ModelList,
+        parameters=ModelFilter,
+    ),
+    Route(
+        function="get_model",
+        method="get",
+        path="/api/pipelines/{name}/models/{version}",
+        summary="One version of a pipeline's model with its lineage",
+        answer=documents.ModelDetail,
+    ),
+    Route(
+        function="list_model_blobs",
+        method="get",
+        path="/api/pipelines/{name}/models/{version}/blobs",
+        summary="The blobs that a version was trained on, in order of path",
+        answer=documents.ModelBlobs,
+        parameters=BlobFilter,
+    ),
+    Route(
+        function="promote_model",
+        method="post",
+        path="/api/pipelines/{name}/models/{version}/promote",
+        summary="Put a version in service: later runs are compared with it",
+        answer=documents.ChampionChanged,
+        body=ChangeChampion,
+    ),
+    Route(
+        function="roll_back_model",
+        method="post",
+        path="/api/pipelines/{name}/models/{version}/rollback",
+        summary="Take the champion out of service; the version before it is in service again",
+        answer=documents.ChampionChanged,
+        body=ChangeChampion,
     ),
     Route(
         function="explain",

@@ -21,7 +21,7 @@ from handlers.api.documents import (
 )
 from handlers.api.parameters import Parameters, parse_parameters
 from handlers.api.remedies import remedy
-from handlers.azure_ml.model_registry import find_champion
+from handlers.azure_ml.champions import find_champion
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live
 from handlers.durable.status_documents import parsed

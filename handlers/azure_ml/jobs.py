@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
+from handlers.azure_ml.champions import Champion, find_champion
 from handlers.azure_ml.errors import refused_as_job_rejected
 from handlers.azure_ml.job_outputs import results_folder
-from handlers.azure_ml.model_registry import Champion, find_champion
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients

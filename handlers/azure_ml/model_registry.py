@@ -1,10 +1,9 @@
-"""Activity `register_model`, and the champion of a pipeline."""
+"""Activity `register_model`, and the versions of a model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -17,8 +16,6 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.errors import JobRejected
-from orchestrations.judging import lead_of_best
-from orchestrations.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob
@@ -26,17 +23,6 @@ if TYPE_CHECKING:
 
 # Each try fails only if another registration takes the version in the same moment.
 VERSIONS_TRIED = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Champion:
-    """The registered model that a new one is compared with."""
-
-    version: str
-    path: str
-    """URI of its folder."""
-    lead: float = 0.0
-    """How much better than it the best of the last champions was, on the gate's metric."""
 
 
 @activity
@@ -52,13 +38,13 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
     """
     name, dataset = request.pipeline.model.name, request.dataset
     metrics = read_metrics(clients, request.results)
-    registered = _list_all(clients, name)
+    registered = all_versions(clients, name)
     for model in registered:
         if tags_of(model).get(tags.DATASET_VERSION) == dataset.version:
             return _reference(model)
-    first = 1 + max((int(str(each.version)) for each in registered if _is_counted(each)), default=0)
+    first = 1 + max((int(str(each.version)) for each in registered if is_counted(each)), default=0)
     for version in range(first, first + VERSIONS_TRIED):
-        model = _find(clients, name, str(version))
+        model = find_version(clients, name, str(version))
         if model is None:
             model = _register(clients, request, metrics, str(version))
         if tags_of(model).get(tags.DATASET_VERSION) == dataset.version:
@@ -69,59 +55,7 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
     )
 
 
-def find_champion(clients: Clients, pipeline: Pipeline) -> Champion | None:
-    """The model in service; None before the first.
-
-    That is the newest version with the tag `landfall.in-service` = `true`, which people or a
-    deployment set; without one, the newest version that Landfall promoted. Archive a version to
-    take it out of the comparison.
-    """
-    try:
-        active = list(clients.ml.models.list(pipeline.model.name))
-    except ResourceNotFoundError:
-        return None
-    champion = newest(active)
-    if champion is None:
-        return None
-    lead = 0.0
-    if pipeline.gate.champion_margin < 0:
-        chain = champions_before(champion, _list_all(clients, pipeline.model.name))
-        gains = [float(tags_of(each).get(tags.GAIN, 0.0)) for each in chain]
-        lead = lead_of_best(gains[: pipeline.gate.compare_with_last - 1])
-    return Champion(version=str(champion.version), path=str(champion.path), lead=lead)
-
-
-def newest(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
-    """The champion among the versions of a model.
-
-    Versions that others registered under the name may have any layout: they are left out.
-    """
-    ours = [
-        model
-        for model in models
-        if tags.DATASET_VERSION in tags_of(model)
-        and _is_counted(model)
-        and tags_of(model).get(tags.ROLE) != tags.CHALLENGER
-    ]
-    in_service = [each for each in ours if tags_of(each).get(tags.IN_SERVICE) == "true"]
-    return max(in_service or ours, key=lambda model: int(str(model.version)), default=None)
-
-
-def champions_before(
-    champion: AzureMLModel, models: Iterable[AzureMLModel]
-) -> Sequence[AzureMLModel]:
-    """The champion, the champion that it was compared with, and so on, newest first."""
-    by_version = {str(each.version): each for each in models}
-    chain: list[AzureMLModel] = []
-    version: str | None = str(champion.version)
-    while version in by_version:
-        model = by_version.pop(version)  # a version that names itself ends the chain
-        chain.append(model)
-        version = tags_of(model).get(tags.CHAMPION)
-    return chain
-
-
-def _list_all(clients: Clients, name: str) -> Sequence[AzureMLModel]:
+def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
     """Every version, archived ones too."""
     from azure.ai.ml.constants import ListViewType  # noqa: PLC0415 - see handlers.configuration.clients
 
@@ -131,7 +65,8 @@ def _list_all(clients: Clients, name: str) -> Sequence[AzureMLModel]:
         return []
 
 
-def _is_counted(model: AzureMLModel) -> bool:
+def is_counted(model: AzureMLModel) -> bool:
+    """Whether a version is named as Landfall names them: 1, 2, 3."""
     return str(model.version).isdecimal()
 
 
@@ -141,11 +76,12 @@ def _reference(model: AzureMLModel) -> Model:
 
 def dataset_of_model(clients: Clients, name: str, version: str) -> str | None:
     """The dataset version that a model version was trained on; None if Landfall has none such."""
-    model = _find(clients, name, version)
+    model = find_version(clients, name, version)
     return None if model is None else tags_of(model).get(tags.DATASET_VERSION)
 
 
-def _find(clients: Clients, name: str, version: str) -> AzureMLModel | None:
+def find_version(clients: Clients, name: str, version: str) -> AzureMLModel | None:
+    """One version of a model; None where there is none."""
     try:
         return clients.ml.models.get(name, version)
     except ResourceNotFoundError:
@@ -167,7 +103,7 @@ def _register(
         with refused_as_job_rejected(f"register model {name}:{version}"):
             return clients.ml.models.create_or_update(_describe(request, metrics, version, job))
     except JobRejected:
-        model = _find(clients, name, version)
+        model = find_version(clients, name, version)
         if model is None:
             raise
         return model

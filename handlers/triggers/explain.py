@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -10,14 +11,13 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from azure.core.exceptions import ResourceNotFoundError
-from azure.durable_functions import DurableOrchestrationClient
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 
+from handlers.api.documents import SeenBy
+from handlers.api.models import seen_by
 from handlers.api.parameters import Parameters, parse_parameters
 from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
-from handlers.durable.instances import exists
-from handlers.durable.status_documents import last_status
 from handlers.landing_zone import event_log
 from handlers.landing_zone.batch_records import frozen_at, list_batches, read_batch
 from handlers.landing_zone.dataset_claims import claimed_dataset
@@ -33,12 +33,14 @@ from handlers.triggers.blob_events import (
 )
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.landing import RecordBatch
-from orchestrations.errors import InvalidEvent
-from orchestrations.names import run_id
+from orchestrations.errors import InvalidEvent, LandfallError
+from orchestrations.manifest import ManifestLine
 from orchestrations.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties
+
+logger = logging.getLogger(__name__)
 
 State = Literal[
     "unwatched", "filtered", "missing", "quarantined", "pending", "left-out", "held", "duplicate",
@@ -64,7 +66,6 @@ class ExplainQuestion(Parameters):
 async def answer_explain(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
-    starter: DurableOrchestrationClient,
     parameters: Mapping[str, str],
     *,
     now: datetime,
@@ -74,15 +75,12 @@ async def answer_explain(
         asked = parse_parameters(ExplainQuestion, parameters)
     except Problem as problem:
         return problem.to_answer()
-    return await explain_blob(
-        clients, pipelines, starter, address=asked.blob, model=asked.model, now=now
-    )
+    return await explain_blob(clients, pipelines, address=asked.blob, model=asked.model, now=now)
 
 
 async def explain_blob(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
-    starter: DurableOrchestrationClient,
     *,
     address: str,
     model: str | None = None,
@@ -91,14 +89,14 @@ async def explain_blob(
     """Answer the request: 200 with the explanation, 400 for an address that names no blob.
 
     The explanation is `{"blob", "pipeline", "partition", "state", "reason", "events", …}`, with
-    `batch`, `opened_by`, `dataset_version`, `run` and `model` where there are such, and `in_model`
-    if a model was asked about. It is taken from the blob itself, the manifests, the quarantine,
-    the records of batches, and the events that were kept; an event is not needed for it.
+    `batch`, `opened_by`, `dataset_version`, `run` and `model` where there are such, `models` that
+    were trained on the blob (null while Azure ML cannot be asked), and `in_model` if a model was
+    asked about. It is taken from the blob itself, the manifests, the quarantine, the records of
+    batches, and the events that were kept; an event is not needed for it.
 
     Args:
         clients: for storage and the model registry.
         pipelines: by name.
-        starter: the durable client.
         address: of the blob: its URL, or container/path.
         model: a version of the pipeline's model: is the blob in what it was trained on?
         now: in UTC.
@@ -112,8 +110,6 @@ async def explain_blob(
             )
     except InvalidEvent as error:
         return Problem(400, "invalid-request", str(error), where="blob").to_answer()
-    if pipeline is not None and found.get("run") is not None:
-        found["model"] = await _model_of(starter, pipeline, found)
     return Answer(200, found)
 
 
@@ -132,15 +128,22 @@ def _explain(
             "state": "unwatched",
             "reason": f"no pipeline watches this place; watched are: {places}",
             "events": [],
+            "models": [],
         }
     inquiry = _Inquiry(clients, pipeline, name, now)
     partition = pipeline.source.partition_of(inquiry.path)
+    answer = inquiry.answer()
+    version = answer.get("dataset_version")
+    models = inquiry.models(version)
+    trained = [each for each in models or () if each.dataset_version == version]
     return {
         "blob": blob,
         "pipeline": pipeline.name,
         "partition": None if partition is None else partition.key,
-        **inquiry.answer(),
+        **answer,
         "events": inquiry.events(),
+        "models": None if models is None else [each.model_dump(mode="json") for each in models],
+        "model": {"name": pipeline.model.name, "version": trained[0].version} if trained else None,
     }
 
 
@@ -194,6 +197,20 @@ class _Inquiry:
             {key: value for key, value in asdict(entry).items() if key != "blob"}
             for entry in reversed(first.values())
         ]
+
+    def models(self, dataset_version: str | None) -> list[SeenBy] | None:
+        """The models that were trained on the blob; None where Azure ML cannot be asked."""
+        try:
+            return seen_by(
+                self._clients,
+                self._pipeline,
+                self.path,
+                is_current=self._is_current,
+                dataset_version=dataset_version,
+            )
+        except (AzureError, LandfallError) as error:
+            logger.warning("models of %s: %s", self._blob, type(error).__name__)
+            return None
 
     def _why_filtered(self) -> str | None:
         source = self._pipeline.source
@@ -286,11 +303,13 @@ class _Inquiry:
 
         By MD5 too: content that was frozen before is kept as it was first written.
         """
-        assert self._properties is not None
         if not batch.dataset.blobs:
             return False
         line = find_line(self._clients, batch.dataset, self.path)
-        if line is None:
+        return line is not None and self._is_current(line)
+
+    def _is_current(self, line: ManifestLine) -> bool:
+        if self._properties is None:
             return False
         md5 = self._properties.content_settings.content_md5
         same_content = line.md5 is not None and md5 is not None and line.md5 == bytes(md5).hex()
@@ -343,18 +362,3 @@ def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> 
     if line is None:
         return {**answer, "contained": False, "reason": "not in that dataset version"}
     return {**answer, "contained": True, "etag": line.etag, "reason": "in that dataset version"}
-
-
-async def _model_of(
-    starter: DurableOrchestrationClient, pipeline: Pipeline, found: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """The model that an attempt at the dataset version registered, as far as instances are kept."""
-    for attempt in range(1, pipeline.retry.attempts + 1):
-        run = run_id(pipeline.name, found["dataset_version"], attempt)
-        status = await starter.get_status(run)
-        if not exists(status):
-            return None
-        model = last_status(status).model
-        if model is not None:
-            return {"name": model.name, "version": model.version}
-    return None

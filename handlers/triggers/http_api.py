@@ -10,13 +10,13 @@ import logging
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TypeVar, get_args
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.api.actions import caller, keep_action, make_action
+from handlers.api.bodies import check_length, parse_body
 from handlers.azure_ml.jobs import request_cancel
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 INBOUND_SECRET_SETTING = "INBOUND_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 IDEMPOTENCY_HEADER = "idempotency-key"
 IDEMPOTENCY_KEY_LIMIT_CHARACTERS = 255
-BODY_LIMIT_BYTES = 20_000
 # Holds the paths of so many files as may be left out.
 REDRIVE_LIMIT_BYTES = 1_000_000
 # Instance ids go into the durable client's URLs as they are.
@@ -53,9 +52,6 @@ class Body(BaseModel):
     """Base of the bodies: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-Parsed = TypeVar("Parsed", bound=Body)
 
 
 class StartRun(Body):
@@ -131,7 +127,7 @@ def parse_start_run(
             pipeline, 400 and 413 for a request that is malformed, 503 while no secret is set.
     """
     fields = {name.lower(): value for name, value in headers.items()}
-    _check_length(body)
+    check_length(body)
     try:
         value = settings.required(INBOUND_SECRET_SETTING)
         message_id = verify(parse_secrets(value, setting=INBOUND_SECRET_SETTING), fields, body)
@@ -142,7 +138,7 @@ def parse_start_run(
     if name not in pipelines:
         known = ", ".join(sorted(pipelines))
         raise Problem(404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}")
-    asked = _parse(StartRun, body)
+    asked = parse_body(StartRun, body)
     key = asked.idempotency_key or message_id
     if len(key) > IDEMPOTENCY_KEY_LIMIT_CHARACTERS:
         raise Problem(
@@ -183,7 +179,7 @@ async def cancel_run(
     yet, finds the record at its next poll.
     """
     try:
-        asked = _parse(CancelRun, body)
+        asked = parse_body(CancelRun, body)
         status = await _find(starter, run)
         if not _is_run(status):
             raise _not_found(run)
@@ -210,7 +206,7 @@ async def redrive(
     A run can be started with changes. The same request again gets the same answer.
     """
     try:
-        asked = _parse(Redrive, body, limit_bytes=REDRIVE_LIMIT_BYTES)
+        asked = parse_body(Redrive, body, limit_bytes=REDRIVE_LIMIT_BYTES)
         if asked.run is None and asked.changes.to_document():
             raise Problem(  # noqa: TRY301 - one exit for all problems
                 400, "invalid-request", "changes are for one run: name it", where="run"
@@ -260,36 +256,6 @@ async def _find(starter: DurableOrchestrationClient, instance: str) -> DurableOr
 
 def _not_found(instance: str) -> Problem:
     return Problem(404, "unknown-run", f"there is no run {instance!r}; see GET /api/runs")
-
-
-def _check_length(body: bytes, limit_bytes: int = BODY_LIMIT_BYTES) -> None:
-    if len(body) > limit_bytes:
-        raise Problem(413, "invalid-request", f"a body of {len(body)} bytes is over {limit_bytes}")
-
-
-def _parse(kind: type[Parsed], body: bytes, *, limit_bytes: int = BODY_LIMIT_BYTES) -> Parsed:
-    _check_length(body, limit_bytes)
-    try:
-        return kind.model_validate_json(body.strip() or b"{}")
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        known = ", ".join(_model_at(kind, first["loc"]).model_fields)
-        raise Problem(
-            400, "invalid-request", f"{where}: {first['msg']}; keys are: {known}", where=where
-        ) from None
-
-
-def _model_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The innermost model on the way to a place in a body."""
-    for part in location:
-        field = kind.model_fields.get(str(part))
-        types = () if field is None else (field.annotation, *get_args(field.annotation))
-        inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
-        if not inner:
-            break
-        kind = inner[0]
-    return kind
 
 
 def _check_callback(url: str, settings: Settings) -> None:

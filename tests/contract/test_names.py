@@ -109,6 +109,51 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         },
         {"type": "http"},
     ],
+    "list_models": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/models",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "get_model": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/models/{version}",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "list_model_blobs": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/models/{version}/blobs",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "promote_model": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/models/{version}/promote",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "roll_back_model": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/models/{version}/rollback",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
     "list_dead_letters": [
         {
             "type": "httpTrigger",
@@ -173,7 +218,6 @@ WITH_DURABLE_CLIENT = {
     "on_blob_events",
     "on_job_events",
     "release",
-    "explain",
     "on_blob_event",
     "on_job_event",
     "on_retry",

@@ -57,7 +57,7 @@ def _submit_without_looking(clients: Clients, request: SubmitJob) -> Job:
 
 def _register_the_next_version(clients: Clients, request: RegisterModel) -> Model:
     name = request.pipeline.model.name
-    registered = model_registry._list_all(clients, name)  # pyright: ignore[reportPrivateUsage]
+    registered = model_registry.all_versions(clients, name)
     version = str(len(registered) + 1)
     model = model_registry._register(clients, request, {}, version)  # pyright: ignore[reportPrivateUsage]
     return model_registry._reference(model)  # pyright: ignore[reportPrivateUsage]

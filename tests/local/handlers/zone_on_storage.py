@@ -35,7 +35,6 @@ from orchestrations.contracts.landing import (
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
 WORKSPACE_CONTAINER = "workspace"
@@ -202,14 +201,10 @@ class Zone:
         }
         return queued(json.dumps(document | changes))
 
-    async def explain(
-        self, path: str, *, hub: TaskHub | None = None, model: str | None = None
-    ) -> dict[str, Any]:
-        starter: Any = hub or TaskHub()
+    async def explain(self, path: str, *, model: str | None = None) -> dict[str, Any]:
         answer = await explain_blob(
             self.clients,
             {self.pipeline.name: self.pipeline},
-            starter,
             address=f"landing/{self.blob(path)}",
             model=model,
             now=datetime.now(UTC),

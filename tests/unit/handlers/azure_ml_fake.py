@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Versions(Resources):
         found = [asset for key, asset in self.store.items() if key[0] == name and key not in hidden]
         if not found:
             raise refusal(404, f"{name} was not found")
-        return iter(found)
+        return iter([copy.copy(asset) for asset in found])
 
 
 class Jobs(Resources):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from handlers.azure_ml.champions import find_champion
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from handlers.azure_ml.data_assets import register_dataset
 from handlers.azure_ml.job_failures import diagnose_job
@@ -17,7 +18,7 @@ from handlers.azure_ml.jobs import (
     request_cancel,
     submit_job,
 )
-from handlers.azure_ml.model_registry import find_champion, register_model
+from handlers.azure_ml.model_registry import register_model
 from orchestrations.contracts.datasets import RegisterDataset
 from orchestrations.contracts.jobs import (
     CancelJob,

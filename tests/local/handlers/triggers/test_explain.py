@@ -13,8 +13,6 @@ from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.explain import explain_blob
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
 from orchestrations.contracts.landing import HoldBatch
-from orchestrations.contracts.models import Model
-from orchestrations.contracts.runs import RunStatus
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.durable_fake import TaskHub
 
@@ -34,11 +32,8 @@ async def deliver(zone: Zone, path: str, etag: str, **changes: Any) -> None:
 
 
 async def ask(zone: Zone, address: str) -> Answer:
-    starter: Any = TaskHub()
     pipelines = {zone.pipeline.name: zone.pipeline}
-    return await explain_blob(
-        zone.clients, pipelines, starter, address=address, now=datetime.now(UTC)
-    )
+    return await explain_blob(zone.clients, pipelines, address=address, now=datetime.now(UTC))
 
 
 async def test_a_blob_that_was_trained_on_names_batch_version_and_run(zone: Zone) -> None:
@@ -189,35 +184,64 @@ async def test_copies_of_an_event_are_told_once(zone: Zone) -> None:
     assert len((await zone.explain("1.png"))["events"]) == 1
 
 
-async def test_the_model_of_its_run_is_named(zone: Zone) -> None:
-    zone.land("1.png")
-    dataset = zone.close_batch(soon())
-    run = zone.run_of(dataset)
-    status = RunStatus(
-        id=run,
-        pipeline=zone.pipeline.name,
-        attempt=1,
-        dataset_version=dataset.version,
-        state="succeeded",
-        since=datetime.now(UTC),
-        model=Model(name="digits", version="7", path="azureml://"),
-    )
-    hub = TaskHub()
-    assert (await zone.explain("1.png", hub=hub))["model"] is None
-    hub.add(run, "retraining", "Completed", custom_status=status.to_dict())
-    assert (await zone.explain("1.png", hub=hub))["model"] == {"name": "digits", "version": "7"}
-
-
 class Registry:
-    """The workspace's models: one version, trained on one dataset version."""
+    """The workspace's models: one version for each dataset version, 7 the first."""
 
-    def __init__(self, dataset_version: str) -> None:
-        self.model = SimpleNamespace(version="7", tags={tags.DATASET_VERSION: dataset_version})
+    def __init__(self, *dataset_versions: str) -> None:
+        self.models = {
+            str(version): SimpleNamespace(
+                name="digits",
+                version=str(version),
+                tags={tags.DATASET_VERSION: dataset, tags.RUN: "run"},
+                properties={},
+            )
+            for version, dataset in enumerate(dataset_versions, 7)
+        }
 
     def get(self, _: str, version: str) -> Any:
-        if version != "7":
+        if version not in self.models:
             raise ResourceNotFoundError
-        return self.model
+        return self.models[version]
+
+    def list(self, _: str, **__: Any) -> Any:
+        return iter(self.models.values())
+
+
+def put_models(zone: Zone, *dataset_versions: str) -> None:
+    vars(zone.clients)["ml"] = SimpleNamespace(models=Registry(*dataset_versions))
+
+
+async def test_the_models_that_saw_a_blob_are_named(zone: Zone) -> None:
+    etag = zone.land("1.png")
+    first = zone.close_batch(datetime.now(UTC) - HOUR)
+    zone.land("2.png")
+    both = zone.close_batch(soon())
+    put_models(zone, first.version, both.version)
+    found = await zone.explain("1.png")
+    assert [(each["version"], each["stage"]) for each in found["models"]] == [
+        ("8", "champion"),
+        ("7", "former"),
+    ]
+    assert {each["etag"] for each in found["models"]} == {etag}
+    assert all(each["is_current"] for each in found["models"])
+    found = await zone.explain("2.png")
+    assert [each["version"] for each in found["models"]] == ["8"]
+    assert found["model"] == {"name": "digits", "version": "8"}
+
+
+async def test_a_blob_that_was_overwritten_is_not_what_the_model_saw(zone: Zone) -> None:
+    zone.land("1.png")
+    put_models(zone, zone.close_batch(soon()).version)
+    zone.land("1.png", b"overwritten since")
+    (seen,) = (await zone.explain("1.png"))["models"]
+    assert not seen["is_current"]
+
+
+async def test_without_azure_ml_the_models_are_not_known(zone: Zone) -> None:
+    zone.land("1.png")
+    zone.close_batch(soon())
+    found = await zone.explain("1.png")
+    assert (found["state"], found["models"], found["model"]) == ("run", None, None)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +253,7 @@ async def test_whether_a_blob_is_in_a_model_is_answered_by_its_dataset(
 ) -> None:
     etag = zone.land("1.png")
     dataset = zone.close_batch(soon())
-    vars(zone.clients)["ml"] = SimpleNamespace(models=Registry(dataset.version))
+    put_models(zone, dataset.version)
     zone.land("1.png", b"overwritten since")
     found = (await zone.explain(path, model=model))["in_model"]
     assert found["contained"] is contained

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handlers.azure_ml.champions import find_champion
 from handlers.azure_ml.model_registry import (
     VERSIONS_TRIED,
-    Champion,
-    find_champion,
     register_model,
 )
 from orchestrations.contracts.lineage import Redrive
@@ -189,40 +188,6 @@ def test_a_refusal_is_permanent(world: World) -> None:
     world.workspace.models.faults.append(refuse)
     with pytest.raises(JobRejected, match="no such output"):
         register_model(world.clients, REQUEST)
-
-
-def test_there_is_no_champion_before_the_first_model(world: World) -> None:
-    assert find_champion(world.clients, PIPELINE) is None
-
-
-def test_the_champion_is_the_newest_that_landfall_promoted(world: World) -> None:
-    put(world, 9, "a")
-    put(world, 10, "b")  # as strings, 9 is the greater
-    put(world, 11, None)
-    put(world, "v12", "c")
-    assert find_champion(world.clients, PIPELINE) == Champion(version="10", path="azureml://m/10")
-    world.workspace.models.archived.add(("digits", "10"))
-    assert find_champion(world.clients, PIPELINE) == Champion(version="9", path="azureml://m/9")
-
-
-def test_the_model_that_is_said_to_be_in_service_is_the_champion(world: World) -> None:
-    put(world, 1, "a", **{"in-service": "true"})
-    put(world, 2, "b")
-    put(world, 3, "c", **{"in-service": "false"})
-    assert find_champion(world.clients, PIPELINE) == Champion(version="1", path="azureml://m/1")
-
-
-@pytest.mark.parametrize(("last", "lead"), [(10, 0.03), (3, 0.02), (2, 0.01), (1, 0.0)])
-def test_the_lead_of_the_best_is_summed_over_the_last_champions(
-    world: World, last: int, lead: float
-) -> None:
-    put(world, 1, "a")
-    for version in (2, 3, 4):
-        put(world, version, str(version), champion=str(version - 1), gain="-0.01")
-    gate = PIPELINE.gate.model_copy(update={"champion_margin": -0.02, "compare_with_last": last})
-    champion = find_champion(world.clients, PIPELINE.model_copy(update={"gate": gate}))
-    assert champion is not None
-    assert champion.lead == pytest.approx(lead)
 
 
 @given(

@@ -1,0 +1,260 @@
+"""The champion of a pipeline: which version of its model is in service, and how people change it.
+
+Tags on the versions say it, so that the studio shows it, too. A promotion is one write; what is
+left of one that was interrupted changes no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.azure_ml import tags
+from handlers.azure_ml.model_registry import all_versions, find_version, is_counted
+from handlers.azure_ml.tags import tags_of
+from handlers.configuration.clients import Clients
+from orchestrations.judging import lead_of_best
+from orchestrations.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Model as AzureMLModel
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Champion:
+    """The registered model that a new one is compared with."""
+
+    version: str
+    path: str
+    """URI of its folder."""
+    lead: float = 0.0
+    """How much better than it the best of the last champions was, on the gate's metric."""
+
+
+class ChampionRefused(Exception):
+    """A version cannot be promoted or rolled back; the message says why."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """Of the problem document."""
+
+
+def find_champion(clients: Clients, pipeline: Pipeline) -> Champion | None:
+    """The model in service, see `choose_champion`; None before the first."""
+    champion = choose_champion(active_versions(clients, pipeline.model.name))
+    if champion is None:
+        return None
+    lead = 0.0
+    if pipeline.gate.champion_margin < 0:
+        chain = champions_before(champion, all_versions(clients, pipeline.model.name))
+        gains = [float(tags_of(each).get(tags.GAIN, 0.0)) for each in chain]
+        lead = lead_of_best(gains[: pipeline.gate.compare_with_last - 1])
+    return Champion(version=str(champion.version), path=str(champion.path), lead=lead)
+
+
+def active_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
+    """The versions of a model that are not archived."""
+    try:
+        return list(clients.ml.models.list(name))
+    except ResourceNotFoundError:
+        return []
+
+
+def choose_champion(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
+    """The champion among the versions of a model that are not archived. Pure.
+
+    1. Of the versions with the tag `landfall.in-service` = `true`, the one that was put in service
+       last (`landfall.in-service-since`), or else the newest.
+    2. If Landfall put it in service when a person asked (it has `landfall.in-service-since`), a
+       version that was promoted by its metrics and registered after that takes over. Where a
+       deployment keeps the tag, it has no time, and stays the champion.
+    3. Without any of them, the newest version that was promoted by its metrics and that nobody
+       rolled back.
+
+    Versions that others registered under the name may have any layout: they are left out.
+    """
+    ours = [each for each in models if is_ours(each)]
+    promoted = [
+        each
+        for each in ours
+        if tags_of(each).get(tags.ROLE) != tags.CHALLENGER
+        and tags.ROLLED_BACK_AT not in tags_of(each)
+    ]
+    in_service = [each for each in ours if tags_of(each).get(tags.IN_SERVICE) == "true"]
+    if not in_service:
+        return max(promoted, key=_number, default=None)
+    chosen = max(in_service, key=lambda each: (in_service_since(each) or _FIRST, _number(each)))
+    since = in_service_since(chosen)
+    if since is None:
+        return chosen
+    later = [each for each in promoted if (registered_at(each) or _FIRST) > since]
+    return max(later, key=_number, default=chosen)
+
+
+def promote(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime) -> bool:
+    """Put a version in service. False when it is the champion already: nothing is changed then.
+
+    Raises:
+        ChampionRefused: there is no such version of Landfall's, or it is archived.
+    """
+    models = active_versions(clients, pipeline.model.name)
+    target = _find(clients, pipeline, models, version)
+    champion = choose_champion(models)
+    if champion is target:
+        return False
+    replaced = None if champion is None else str(champion.version)
+    _put_in_service(clients, models, target, at=at, replaced=replaced)
+    return True
+
+
+def roll_back(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime) -> str:
+    """Take the champion out of service; the version before it is in service again.
+
+    The same request again completes what was interrupted, and changes nothing else.
+
+    Args:
+        clients: for the registry.
+        pipeline: whose champion.
+        version: of the champion that is to go.
+        at: when this is asked for.
+
+    Returns:
+        The version that is in service instead.
+
+    Raises:
+        ChampionRefused: it is not the champion, or there is none before it.
+    """
+    models = active_versions(clients, pipeline.model.name)
+    model = _find(clients, pipeline, models, version)
+    began_at = rolled_back_at(model)
+    champion = choose_champion(models)
+    if began_at is None and champion is not model:
+        now = "there is none" if champion is None else f"version {champion.version} is"
+        raise ChampionRefused(
+            "not-the-champion", f"version {version} is not the champion of {pipeline.name}: {now}"
+        )
+    target = before(model, models)
+    if target is None:
+        raise ChampionRefused(
+            "no-version-before",
+            f"there is no version before {version} that could be in service: archive {version} to "
+            "have no champion, or promote another version",
+        )
+    if began_at is None:
+        began_at = at
+        changes = {tags.ROLLED_BACK_AT: at.isoformat(), tags.IN_SERVICE: "false"}
+        _tag(clients, model, changes)
+    _put_in_service(clients, models, target, at=began_at)
+    return str(target.version)
+
+
+def before(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
+    """The version that was in service before, or that it was compared with. Pure."""
+    by_version = {str(each.version): each for each in models}
+    version = tags_of(model).get(tags.REPLACED) or tags_of(model).get(tags.CHAMPION)
+    while version in by_version:
+        found = by_version.pop(version)  # a version that names itself ends the chain
+        if tags.ROLLED_BACK_AT not in tags_of(found) and found is not model:
+            return found
+        version = tags_of(found).get(tags.REPLACED) or tags_of(found).get(tags.CHAMPION)
+    return None
+
+
+def champions_before(
+    champion: AzureMLModel, models: Iterable[AzureMLModel]
+) -> Sequence[AzureMLModel]:
+    """The champion, the champion that it was compared with, and so on, newest first."""
+    by_version = {str(each.version): each for each in models}
+    chain: list[AzureMLModel] = []
+    version: str | None = str(champion.version)
+    while version in by_version:
+        model = by_version.pop(version)  # a version that names itself ends the chain
+        chain.append(model)
+        version = tags_of(model).get(tags.CHAMPION)
+    return chain
+
+
+def is_ours(model: AzureMLModel) -> bool:
+    """Whether Landfall registered the version."""
+    return tags.DATASET_VERSION in tags_of(model) and is_counted(model)
+
+
+def registered_at(model: AzureMLModel) -> datetime | None:
+    """When the version was registered, by the service's clock."""
+    context = getattr(model, "creation_context", None)
+    return None if context is None else context.created_at
+
+
+def in_service_since(model: AzureMLModel) -> datetime | None:
+    """When a person put the version in service, if one did."""
+    return _moment(tags_of(model), tags.IN_SERVICE_SINCE)
+
+
+def rolled_back_at(model: AzureMLModel) -> datetime | None:
+    """When a person took the version out of service, if one did."""
+    return _moment(tags_of(model), tags.ROLLED_BACK_AT)
+
+
+def _put_in_service(
+    clients: Clients,
+    models: Sequence[AzureMLModel],
+    target: AzureMLModel,
+    *,
+    at: datetime,
+    replaced: str | None = None,
+) -> None:
+    """The champion is decided by the first write; the others tidy the tags for people."""
+    if max((in_service_since(each) or _FIRST for each in models), default=_FIRST) > at:
+        return  # a person has changed the champion since
+    changes = {tags.IN_SERVICE: "true", tags.IN_SERVICE_SINCE: at.isoformat()}
+    if replaced is not None:
+        changes[tags.REPLACED] = replaced
+    _tag(clients, target, changes, without=tags.ROLLED_BACK_AT)
+    for each in models:
+        if each is not target and tags_of(each).get(tags.IN_SERVICE) == "true":
+            _tag(clients, each, {tags.IN_SERVICE: "false"})
+
+
+def _tag(
+    clients: Clients, model: AzureMLModel, changes: dict[str, str], *, without: str = ""
+) -> None:
+    kept = {name: value for name, value in tags_of(model).items() if name != without}
+    if kept | changes == tags_of(model):
+        return
+    model.tags = kept | changes
+    clients.ml.models.create_or_update(model)
+
+
+def _find(
+    clients: Clients, pipeline: Pipeline, models: Sequence[AzureMLModel], version: str
+) -> AzureMLModel:
+    found = next((each for each in models if is_ours(each) and str(each.version) == version), None)
+    if found is not None:
+        return found
+    name = pipeline.model.name
+    if find_version(clients, name, version) is not None:
+        raise ChampionRefused(
+            "not-promotable",
+            f"model {name}:{version} is archived, or Landfall did not register it: restore it in "
+            "Azure ML first",
+        )
+    raise ChampionRefused("unknown-model", f"there is no model {name}:{version}")
+
+
+def _number(model: AzureMLModel) -> int:
+    return int(str(model.version))
+
+
+def _moment(found: Mapping[str, str], tag: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(found[tag])
+    except (KeyError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
