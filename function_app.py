@@ -15,7 +15,7 @@ from typing import List  # noqa: UP035 - see event_triggers
 import azure.durable_functions as df
 import azure.functions as func
 
-from handlers.api import models, page
+from handlers.api import models, page, pausing
 from handlers.api.actions import list_actions as read_actions
 from handlers.api.dead_letters import discard_dead_letters as discard_letters
 from handlers.api.dead_letters import get_dead_letter as read_letter
@@ -202,7 +202,33 @@ async def release(
 ) -> func.HttpResponse:
     """Let a held batch be trained on."""
     answer = await release_batch(
-        clients, pipelines, starter, name=req.route_params["name"], body=req.get_body()
+        clients,
+        pipelines,
+        starter,
+        name=req.route_params["name"],
+        headers=req.headers,
+        body=req.get_body(),
+    )
+    return answer.to_response()
+
+
+@app.route("pipelines/{name}/pause", methods=["POST"])
+async def pause_pipeline(req: func.HttpRequest) -> func.HttpResponse:
+    """Start no run of a pipeline: what lands is held."""
+    answer = await pausing.pause_pipeline(
+        clients, pipelines, headers=req.headers, body=req.get_body(), **req.route_params
+    )
+    return answer.to_response()
+
+
+@app.route("pipelines/{name}/resume", methods=["POST"])
+@app.durable_client_input(client_name="starter")
+async def resume_pipeline(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """End a pause: what was held is trained on."""
+    answer = await pausing.resume_pipeline(
+        clients, pipelines, starter, headers=req.headers, body=req.get_body(), **req.route_params
     )
     return answer.to_response()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import webbrowser
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from landfall_cli import dead_letters, pipelines, runs
-from landfall_cli.connection import KEY_VARIABLE, URL_VARIABLE
+from landfall_cli import dead_letters, models, pipelines, runs
+from landfall_cli.connection import KEY_VARIABLE, SCOPE_VARIABLE, URL_VARIABLE, Connection
 from landfall_cli.doctor import doctor
 from landfall_cli.session import Options, open_session, with_exit_codes
 
@@ -19,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(runs.app, name="runs")
 app.add_typer(pipelines.app, name="pipelines")
+app.add_typer(models.app, name="models")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command()(doctor)
 
@@ -33,10 +36,17 @@ def options(
     key: Annotated[
         str | None, typer.Option(help=f"A function key; {KEY_VARIABLE} by default.")
     ] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            help="Sign in with Entra for this scope, such as api://CLIENT-ID/.default; "
+            f"{SCOPE_VARIABLE} by default."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the API's document.")] = False,
 ) -> None:
     """Keep the options for the command."""
-    context.obj = Options(url=url, key=key, as_json=json)
+    context.obj = Options(url=url, key=key, scope=scope, as_json=json)
 
 
 @app.command()
@@ -62,6 +72,9 @@ def explain(
                 "dataset": document.get("dataset_version"),
                 "run": document.get("run"),
                 "model": None if trained is None else f"{trained['name']}:{trained['version']}",
+                "models that saw it": None
+                if not document.get("models")
+                else ", ".join(_seen(each) for each in document["models"]),
                 "in the model": None
                 if in_model is None
                 else f"{in_model['contained']}: {in_model['reason']}",
@@ -69,6 +82,39 @@ def explain(
         )
 
     session.output.show(session.api.get("/api/explain", blob=blob, model=model), people)
+
+
+@app.command("open")
+@with_exit_codes
+def open_page(
+    context: typer.Context,
+    screen: Annotated[
+        str, typer.Argument(help="Such as now, pipelines/NAME, runs/ID, models/NAME.")
+    ] = "now",
+    *,
+    prints: Annotated[
+        bool, typer.Option("--print", help="Print the link with its key; open nothing.")
+    ] = False,
+) -> None:
+    """Open the operators' page in a browser, with the key of this command line."""
+    session = open_session(context)
+    link = page_link(session.api.connection, screen)
+    if prints or not webbrowser.open(link):
+        session.output.line(link)
+
+
+def page_link(connection: Connection, screen: str) -> str:
+    """The page's address; the key follows `#`, and is sent to no server."""
+    page = f"{connection.url}/api/ui"
+    if not connection.key:
+        return f"{page}#/{screen}"
+    return f"{page}#key={quote(connection.key, safe='')}&screen={quote(screen, safe='')}"
+
+
+def _seen(model: Any) -> str:
+    """A version of a model that was trained on the blob."""
+    content = "" if model["is_current"] else ", with other content"
+    return f"version {model['version']} ({model['stage']}{content})"
 
 
 if __name__ == "__main__":

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from landfall_cli.connection import Connection
 
-TIMEOUT_SECONDS = 60.0
 # A redrive may look through a queue for 30 seconds.
+TIMEOUT_SECONDS = 60.0
+GetToken = Callable[[str], str]
 
 
 class Unreachable(Exception):
-    """The API does not answer, or does not accept the key; the message says how to mend it."""
+    """The API does not answer, or does not accept the caller; the message says how to mend it."""
 
 
 class Refused(Exception):
@@ -28,11 +29,35 @@ class Refused(Exception):
         self.problem = problem
 
 
+def entra_token(scope: str) -> str:
+    """An access token of whoever `DefaultAzureCredential` finds, such as `az login`.
+
+    Raises:
+        Unreachable: there is no identity, or it gets no token; the message says why.
+    """
+    from azure.core.exceptions import ClientAuthenticationError  # noqa: PLC0415 - costs 200 ms
+    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - likewise
+
+    try:
+        return DefaultAzureCredential().get_token(scope).token
+    except ClientAuthenticationError as error:
+        raise Unreachable(
+            f"no Entra token for {scope}: sign in with `az login`. {error.message}"
+        ) from None
+
+
 class Api:
     """The resources of one function app."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, get_token: GetToken | None = None) -> None:
+        """Reach the API of a connection.
+
+        Args:
+            connection: address, key and scope.
+            get_token: scope → an access token; the identity of this machine's user by default.
+        """
         self.connection = connection
+        self._get_token = get_token or entra_token
 
     def get(self, path: str, **parameters: str | int | None) -> Any:
         """The document of a resource.
@@ -55,6 +80,8 @@ class Api:
         headers = {"accept": "application/json", "content-type": "application/json"}
         if self.connection.key:
             headers["x-functions-key"] = self.connection.key
+        if self.connection.scope:
+            headers["authorization"] = f"Bearer {self._get_token(self.connection.scope)}"
         request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - checked above
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - likewise
@@ -67,11 +94,18 @@ class Api:
                 f"{self.connection.url} (from {self.connection.source}) does not answer: {reason}"
             ) from None
 
+    def _given(self) -> str:
+        if self.connection.scope and self.connection.key:
+            return "the function key or the Entra token: check --key and --scope"
+        if self.connection.scope:
+            return "the Entra token alone: it asks for a function key, too; set LANDFALL_KEY"
+        return "the function key: set LANDFALL_KEY or --key"
+
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         if error.code == 401:  # noqa: PLR2004 - Unauthorized
             return Unreachable(
-                f"{self.connection.url} does not accept the function key (from "
-                f"{self.connection.source}): set LANDFALL_KEY or --key"
+                f"{self.connection.url} (from {self.connection.source}) does not accept "
+                f"{self._given()}"
             )
         try:
             problem = json.load(error)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 URL_VARIABLE = "LANDFALL_URL"
 KEY_VARIABLE = "LANDFALL_KEY"
+SCOPE_VARIABLE = "LANDFALL_SCOPE"
 ENDPOINTS = Path(".localazure") / "endpoints.json"
 
 
@@ -24,10 +25,17 @@ class Connection:
     key: str | None
     source: str
     """Where they are from, for people."""
+    scope: str | None = None
+    """Of the Entra token that requests carry, such as `api://<client id>/.default`."""
 
 
 def find_connection(
-    url: str | None, key: str | None, environment: Mapping[str, str], folder: Path
+    url: str | None,
+    key: str | None,
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    scope: str | None = None,
 ) -> Connection:
     """The connection that options give, or else the environment, or else what runs on this laptop.
 
@@ -36,6 +44,7 @@ def find_connection(
         key: of option `--key`.
         environment: of the process.
         folder: where `.localazure/endpoints.json` is looked for, and in the folders above.
+        scope: of option `--scope`.
 
     Raises:
         NotConfigured: there is none of them.
@@ -44,7 +53,8 @@ def find_connection(
     if url or environment.get(URL_VARIABLE):
         found = url or environment[URL_VARIABLE]
         source = "--url" if url else URL_VARIABLE
-        return Connection(found.rstrip("/").removesuffix("/api"), key, source)
+        scope = scope or environment.get(SCOPE_VARIABLE)
+        return Connection(found.rstrip("/").removesuffix("/api"), key, source, scope)
     for place in (folder, *folder.parents):
         file = place / ENDPOINTS
         if file.is_file():

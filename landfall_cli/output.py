@@ -19,6 +19,7 @@ COLOURS = {
     "needs-a-human": "red",
     "retrying": "yellow",
     "cancelled": "yellow",
+    "paused": "yellow",
     "running": "blue",
     "queued": "blue",
     "training": "blue",

@@ -182,6 +182,7 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "job": run["job_url"] or run["job"],
             "previous": run["links"]["previous_attempt"],
             "next": run["links"]["next_attempt"] or run["next_attempt_at"],
+            "redriven from": run["links"]["redriven_from"],
             "redriven as": run["links"]["redriven_as"],
             "superseded by": run["links"]["superseded_by"],
         }

@@ -39,6 +39,7 @@ class Options:
 
     url: str | None = None
     key: str | None = None
+    scope: str | None = None
     as_json: bool = False
 
 
@@ -73,7 +74,9 @@ def open_session(context: typer.Context) -> Session:
     """The session of a command; exits with `UNREACHABLE` where it is not known where the API is."""
     options = context.ensure_object(Options)
     try:
-        connection = find_connection(options.url, options.key, os.environ, Path.cwd())
+        connection = find_connection(
+            options.url, options.key, os.environ, Path.cwd(), scope=options.scope
+        )
     except NotConfigured as error:
         complain(str(error))
         raise typer.Exit(Exit.UNREACHABLE) from None

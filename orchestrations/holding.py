@@ -45,6 +45,8 @@ def decide(
         return Train()
     if comparison.only_deletions and pipeline.source.deletions == "ignore":
         return Ignore()
+    if comparison.paused is not None:
+        return Hold("paused", f"the pipeline is {comparison.paused}")
     changed = comparison.data_changed_in_a_row
     if changed >= DATA_CHANGED_LIMIT:
         return Hold(

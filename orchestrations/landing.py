@@ -67,7 +67,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        alert operators, train nothing, go to 9. So too where the uploader's manifest is invalid.
     5. Compare the batch with the last one that was trained on (`holding.decide`). Deletions alone
        are ignored. A batch that shrank too much, or whose data keeps changing under the jobs, is
-       held until a person releases it.
+       held until a person releases it; one of a paused pipeline, until it is resumed.
     6. Resolve the configuration that every attempt uses, and claim the dataset version. The first
        batch that claims it trains on it: the same content never starts a second run, whenever and
        through whichever door it comes again.
@@ -275,7 +275,7 @@ class _Batch:
     def hold(
         self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
     ) -> Generator[Any, Any, None]:
-        """Keep the batch for a person, and alert operators."""
+        """Keep the batch for a person. Operators are alerted, unless one of them wanted it so."""
         yield from call(
             self.context,
             HoldBatch(
@@ -286,6 +286,8 @@ class _Batch:
                 message=decision.message,
             ),
         )
+        if decision.reason == "paused":
+            return
         yield from call(
             self.context,
             AlertOperators(

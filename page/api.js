@@ -19,12 +19,13 @@ export const key = {
     sessionStorage.setItem(KEY, value);
     dispatchEvent(new Event("key"));
   },
-  // `#key=…`: the fragment is never sent to a server; it is taken out of the address at once.
+  // `#key=…&screen=…`: the fragment is never sent to a server; the key is taken out of the address
+  // at once.
   takeFromAddress: () => {
-    const match = location.hash.match(/^#key=([^&]+)/);
+    const match = location.hash.match(/^#key=([^&]+)(?:&screen=([^&]+))?/);
     if (match) {
       sessionStorage.setItem(KEY, decodeURIComponent(match[1]));
-      history.replaceState(null, "", location.pathname + "#/now");
+      history.replaceState(null, "", `${location.pathname}#/${decodeURIComponent(match[2] ?? "now")}`);
     }
   },
 };

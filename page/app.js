@@ -4,7 +4,9 @@ import { html, render, useEffect, useState } from "/api/ui/vendor/preact-htm.js"
 import { key } from "/api/ui/api.js";
 import { href } from "/api/ui/parts.js";
 import { ActionsScreen } from "/api/ui/screens/actions.js";
+import { DataScreen } from "/api/ui/screens/data.js";
 import { DeadLetterScreen, DeadLettersScreen } from "/api/ui/screens/dead_letters.js";
+import { ModelScreen, ModelsScreen } from "/api/ui/screens/models.js";
 import { NowScreen } from "/api/ui/screens/now.js";
 import { PipelineScreen, PipelinesScreen } from "/api/ui/screens/pipelines.js";
 import { RunScreen, RunsScreen } from "/api/ui/screens/runs.js";
@@ -13,6 +15,8 @@ const SCREENS = [
   { name: "now", title: "Now", key: "n", list: NowScreen },
   { name: "runs", title: "Runs", key: "r", list: RunsScreen, one: RunScreen },
   { name: "pipelines", title: "Pipelines", key: "p", list: PipelinesScreen, one: PipelineScreen },
+  { name: "data", title: "Data", key: "b", list: DataScreen },
+  { name: "models", title: "Models", key: "m", list: ModelsScreen, one: ModelScreen },
   { name: "dead-letters", title: "Dead letters", key: "d", list: DeadLettersScreen, one: DeadLetterScreen },
   { name: "actions", title: "Actions", key: "a", list: ActionsScreen },
 ];

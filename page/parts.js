@@ -5,10 +5,10 @@ import { post } from "/api/ui/api.js";
 import { Time } from "/api/ui/times.js";
 
 const KINDS = {
-  good: ["succeeded"],
-  bad: ["failed", "rejected", "needs-a-human"],
+  good: ["succeeded", "champion"],
+  bad: ["failed", "rejected", "needs-a-human", "rolled-back", "quarantined", "missing"],
   busy: ["registering", "provisioning", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing"],
-  warn: ["retrying", "ending", "cancelled"],
+  warn: ["retrying", "ending", "cancelled", "held", "paused", "pending"],
 };
 
 export const kindOf = (state) =>

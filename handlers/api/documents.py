@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrations.contracts.landing import BatchOutcome, LandingPhase, OpenedBy
+from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingPhase, OpenedBy
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
 
@@ -54,6 +54,8 @@ class RunLinks(Document):
     next_attempt: str | None
     redriven_as: str | None
     """What it was sent again as, by a person."""
+    redriven_from: str | None
+    """The run that a person sent again as this one."""
     superseded_by: str | None
 
 
@@ -158,6 +160,34 @@ class Explanation(Document):
     """The newest versions that were trained on it; null where that is not known."""
 
 
+class Paused(Document):
+    """A pause that is in force."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+class PauseChanged(Document):
+    """Answer of a pause or a resumption."""
+
+    paused: Paused | None
+    """The pause that is in force now."""
+    changed: bool
+    """False when it was so before."""
+    landings: list[str]
+    """What was opened for the zones that held a batch."""
+
+
+class HeldSummary(Document):
+    """A batch that is held, and why."""
+
+    dataset_version: str
+    blobs: int
+    reason: HoldReason
+    message: str
+
+
 class ZoneState(Document):
     """What settles as one: the whole zone, or a partition."""
 
@@ -166,15 +196,18 @@ class ZoneState(Document):
     newest_event_at: datetime | None
     listed_from: datetime | None
     """When the last listing began that was frozen."""
+    held: HeldSummary | None
+    """The last batch, if it is held."""
 
 
 class PipelineSummary(Document):
     """A pipeline as lists show it."""
 
     name: str
-    state: Literal["idle", "settling", "training", "retrying", "needs-a-human"]
+    state: Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
     sentence: str
     """What it does or waits for, and why."""
+    paused: Paused | None
     last_run: RunSummary | None
     last_success: RunSummary | None
     running: list[RunSummary]

@@ -26,7 +26,7 @@ from handlers.api.documents import (
     ModelSummary,
     SeenBy,
 )
-from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.api.parameters import Parameters, find_pipeline, next_url, parse_parameters
 from handlers.azure_ml import tags
 from handlers.azure_ml.champions import (
     ChampionRefused,
@@ -91,7 +91,7 @@ async def list_models(
 
     def read() -> Answer:
         asked = parse_parameters(ModelFilter, parameters)
-        pipeline = _pipeline(pipelines, name)
+        pipeline = find_pipeline(pipelines, name)
         versions = _Versions(clients, pipeline)
         follows = [each for each in versions.newest_first if _is_after(each, asked.after)]
         shown = follows[: asked.limit]
@@ -117,7 +117,7 @@ async def get_model(
     """One version with what it was made of."""
 
     def read() -> Answer:
-        pipeline = _pipeline(pipelines, name)
+        pipeline = find_pipeline(pipelines, name)
         versions = _Versions(clients, pipeline)
         model = versions.get(version)
         detail = versions.detail(model, _dataset(clients, pipeline, model))
@@ -138,7 +138,7 @@ async def list_model_blobs(
 
     def read() -> Answer:
         asked = parse_parameters(BlobFilter, parameters)
-        pipeline = _pipeline(pipelines, name)
+        pipeline = find_pipeline(pipelines, name)
         dataset_version = tags_of(_Versions(clients, pipeline).get(version))[tags.DATASET_VERSION]
         dataset = claimed_dataset(clients, name, dataset_version)
         if dataset is None:
@@ -175,7 +175,7 @@ async def promote_model(
     """Put a version in service: later runs are compared with it."""
 
     def act() -> Answer:
-        pipeline, asked = _pipeline(pipelines, name), parse_body(ChangeChampion, body)
+        pipeline, asked = find_pipeline(pipelines, name), parse_body(ChangeChampion, body)
         changed = promote(clients, pipeline, version, at=datetime.now(UTC))
         outcome = "in service" if changed else "it was in service already"
         on = f"model {pipeline.model.name}:{version}"
@@ -199,7 +199,7 @@ async def roll_back_model(
     """Take the champion out of service; the version before it is in service again."""
 
     def act() -> Answer:
-        pipeline, asked = _pipeline(pipelines, name), parse_body(ChangeChampion, body)
+        pipeline, asked = find_pipeline(pipelines, name), parse_body(ChangeChampion, body)
         was = _Versions(clients, pipeline).champion
         roll_back(clients, pipeline, version, at=datetime.now(UTC))
         now = _Versions(clients, pipeline).champion
@@ -362,13 +362,6 @@ def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> Model
 
 def _is_after(model: AzureMLModel, after: int | None) -> bool:
     return after is None or int(str(model.version)) < after
-
-
-def _pipeline(pipelines: Mapping[str, Pipeline], name: str) -> Pipeline:
-    if name in pipelines:
-        return pipelines[name]
-    known = ", ".join(sorted(pipelines))
-    raise Problem(404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}")
 
 
 def _answer(make: Callable[[], Answer]) -> Answer:

@@ -20,6 +20,7 @@ from handlers.api.actions import ActionFilter
 from handlers.api.dead_letters import DiscardLetters, LetterFilter, RedriveLetters
 from handlers.api.models import BlobFilter, ChangeChampion, ModelFilter
 from handlers.api.parameters import Parameters
+from handlers.api.pausing import PausePipeline, ResumePipeline
 from handlers.api.pipelines import NoParameters
 from handlers.api.runs import RunFilter
 from handlers.triggers.explain import ExplainQuestion
@@ -107,6 +108,22 @@ ROUTES: tuple[Route, ...] = (
         path="/api/pipelines/{name}",
         summary="One pipeline with its zones and its champion",
         answer=documents.PipelineDetail,
+    ),
+    Route(
+        function="pause_pipeline",
+        method="post",
+        path="/api/pipelines/{name}/pause",
+        summary="Start no run of a pipeline: what lands is frozen and held",
+        answer=documents.PauseChanged,
+        body=PausePipeline,
+    ),
+    Route(
+        function="resume_pipeline",
+        method="post",
+        path="/api/pipelines/{name}/resume",
+        summary="End a pause: what was held is trained on",
+        answer=documents.PauseChanged,
+        body=ResumePipeline,
     ),
     Route(
         function="release",

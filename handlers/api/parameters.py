@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from handlers.triggers.problem_details import Problem
+from orchestrations.pipeline import Pipeline
 
 # The host authorises by them; they are none of the resource.
 _OF_THE_HOST = frozenset({"code", "clientId"})
@@ -42,6 +43,18 @@ def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
             f"parameter {where}: {first['msg']}; parameters are: {known or 'none'}",
             where=where,
         ) from None
+
+
+def find_pipeline(pipelines: Mapping[str, Pipeline], name: str) -> Pipeline:
+    """The deployed pipeline of that name.
+
+    Raises:
+        Problem: 404; it names those that there are.
+    """
+    if name in pipelines:
+        return pipelines[name]
+    known = ", ".join(sorted(pipelines))
+    raise Problem(404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}")
 
 
 def next_url(path: str, parameters: Parameters, after: str | None) -> str | None:

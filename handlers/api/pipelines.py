@@ -13,13 +13,15 @@ from azure.durable_functions import DurableOrchestrationClient
 from handlers.api import sentences
 from handlers.api.documents import (
     Champion,
+    HeldSummary,
+    Paused,
     PipelineDetail,
     PipelineList,
     PipelineSummary,
     RunSummary,
     ZoneState,
 )
-from handlers.api.parameters import Parameters, parse_parameters
+from handlers.api.parameters import Parameters, find_pipeline, parse_parameters
 from handlers.api.remedies import remedy
 from handlers.azure_ml.champions import find_champion
 from handlers.configuration.clients import Clients
@@ -28,9 +30,10 @@ from handlers.durable.status_documents import parsed
 from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.held_batches import is_released, read_held
 from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
+from handlers.landing_zone.pauses import read_pause
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.problem_details import Answer, Problem
-from orchestrations.contracts.landing import LandingStatus, ReadZoneActivity
+from orchestrations.contracts.landing import LandingStatus, LastBatch, ReadZoneActivity
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import LandfallError
 from orchestrations.names import landing_instance
@@ -39,7 +42,7 @@ from orchestrations.pipeline import Pipeline
 RUNNING_LIMIT = 10
 ZONES_LIMIT = 10
 """Of a pipeline whose partitions are batches: those with the newest events."""
-State = Literal["idle", "settling", "training", "retrying", "needs-a-human"]
+State = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
 _Run = Mapping[str, Any]
 
 
@@ -79,12 +82,10 @@ async def get_pipeline(
     now: datetime,
 ) -> Answer:
     """One pipeline, with its zones and its champion."""
-    pipeline = pipelines.get(name)
-    if pipeline is None:
-        known = ", ".join(sorted(pipelines))
-        return Problem(
-            404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}"
-        ).to_answer()
+    try:
+        pipeline = find_pipeline(pipelines, name)
+    except Problem as problem:
+        return problem.to_answer()
     partitions = await asyncio.to_thread(_partitions, clients, pipeline)
     (summary, zones), (champion, problem) = await asyncio.gather(
         _summarise(clients, pipeline, starter, partitions=partitions, now=now),
@@ -110,7 +111,8 @@ async def _summarise(
     partitions: Sequence[str | None],
     now: datetime,
 ) -> tuple[PipelineSummary, list[ZoneState]]:
-    last, successes, running, zones = await asyncio.gather(
+    pause, last, successes, running, zones = await asyncio.gather(
+        asyncio.to_thread(read_pause, clients, pipeline.name),
         asyncio.to_thread(_runs, clients, pipeline, limit=1),
         asyncio.to_thread(_runs, clients, pipeline, limit=1, states=("succeeded",)),
         asyncio.to_thread(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
@@ -120,11 +122,14 @@ async def _summarise(
     )
     newest = last[0] if last else None
     state, sentence = _state(pipeline, newest, running, zones)
+    if pause is not None:
+        state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
     due = newest["next_attempt_at"] if newest is not None and state == "retrying" else None
     summary = PipelineSummary(
         name=pipeline.name,
         state=state,
         sentence=sentence,
+        paused=None if pause is None else Paused(by=pause.by, reason=pause.reason, at=pause.at),
         last_run=_summary(newest),
         last_success=_summary(successes[0] if successes else None),
         running=[RunSummary.model_validate(run) for run in running],
@@ -173,22 +178,36 @@ async def _read_zone(
     )
     told = parsed(instance.custom_status) if is_live(instance) else None
     landing = LandingStatus.from_dict(told) if told else None
+    held = None if last is None else await asyncio.to_thread(_held, clients, pipeline, last)
     zone = ZoneState(
         partition=partition,
         phase="idle" if landing is None else landing.phase,
         newest_event_at=activity.newest_event_at,
         listed_from=None if last is None else last.dataset.frozen_at,
+        held=held,
     )
     if landing is not None and landing.phase == "settling":
         opened_at = landing.opened_at
         return zone, sentences.of_settling(pipeline, activity, opened_at=opened_at, now=now), False
-    if last is not None:
-        held = await asyncio.to_thread(read_held, clients, pipeline.name, last.dataset.version)
-        if held is not None and not await asyncio.to_thread(
-            is_released, clients, pipeline.name, last.dataset.version
-        ):
-            return zone, sentences.of_held(last, held.message), True
+    if last is not None and held is not None and held.reason != "paused":
+        return zone, sentences.of_held(last, held.message), True
     return zone, sentences.of_idle(pipeline, last), False
+
+
+def _held(clients: Clients, pipeline: Pipeline, last: LastBatch) -> HeldSummary | None:
+    """The last batch of a zone, while it waits for a person."""
+    version = last.dataset.version
+    held = read_held(clients, pipeline.name, version)
+    if held is None or is_released(clients, pipeline.name, version):
+        return None
+    if held.reason == "paused" and read_pause(clients, pipeline.name) is None:
+        return None  # its zone is being listed again
+    return HeldSummary(
+        dataset_version=version,
+        blobs=held.dataset.blobs,
+        reason=held.reason,
+        message=held.message,
+    )
 
 
 def _runs(

@@ -143,6 +143,8 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
         results = record_store.read(clients.records, status.results)
     stem = f"{status.pipeline}-{status.dataset_version}"
     redriven = read_redriven(clients, status.id)
+    previous = f"{stem}-{status.attempt - 1}"
+    came_from = read_redriven(clients, previous)
     error_type = None if status.error is None else status.error.type
     return RunDetail.model_validate(
         summary(record)
@@ -163,8 +165,11 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "log": [] if diagnosis is None else list(diagnosis.log),
             "remedy": remedy(error_type),
             "links": RunLinks(
-                previous_attempt=_existing(clients, f"{stem}-{status.attempt - 1}"),
+                previous_attempt=_existing(clients, previous),
                 next_attempt=_existing(clients, f"{stem}-{status.attempt + 1}"),
+                redriven_from=previous
+                if came_from is not None and came_from.following == status.id
+                else None,
                 redriven_as=None if redriven is None else redriven.following,
                 superseded_by=record.superseded_by,
             ),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from handlers.landing_zone.pauses import Pause
 from orchestrations.contracts.landing import LastBatch, ZoneActivity
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import Wait, before_listing
@@ -81,6 +82,12 @@ def of_held(batch: LastBatch, why: str) -> str:
         f"the batch {batch.dataset.version} of {_number(batch.dataset.blobs)} blobs is held: "
         f"{why}. Release it, or mend the zone."
     )
+
+
+def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:
+    """Of a pipeline that a person has paused; what is under way goes on."""
+    held = f"{pause}. What lands is frozen and held until it is resumed"
+    return held if under_way == "idle" else f"{held}; {sentence}"
 
 
 def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:

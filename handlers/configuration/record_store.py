@@ -95,6 +95,22 @@ def update(
     raise TransientError(f"record {name} was written by others {UPDATE_ROUNDS} times in a row")
 
 
+def delete(
+    records: ContainerClient, name: str, *, unless: Callable[[Any], bool] = lambda _: False
+) -> None:
+    """Delete a document, unless it says that it is to stay, or is written meanwhile."""
+    blob = records.get_blob_client(name)
+    try:
+        download = blob.download_blob()
+        if unless(json.loads(download.readall())):
+            return
+        blob.delete_blob(
+            etag=download.properties.etag, match_condition=MatchConditions.IfNotModified
+        )
+    except (ResourceNotFoundError, ResourceModifiedError):
+        return
+
+
 def read_all(records: ContainerClient, prefix: str) -> Iterator[Any]:
     """Every document below a prefix, in order of name."""
     for name in sorted(records.list_blob_names(name_starts_with=prefix)):

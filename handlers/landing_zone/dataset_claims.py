@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from azure.core.exceptions import AzureError
+
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.landing_zone.batch_records import last_batch
+from handlers.runs.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.names import run_id
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties
@@ -41,11 +47,27 @@ def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
     if dataset.partition is not None:
         metadata["partition"] = dataset.partition
     if record_store.create(clients.records, name, document, metadata):
+        _link_follower(clients, request)
         return claim
     # Ours, if an earlier try of this very activity got as far as here.
     kept = record_store.read(clients.records, name)
     assert kept is not None, f"claims are never deleted, but {name} was"
     return DatasetClaim.from_dict(kept["claim"])
+
+
+def _link_follower(clients: Clients, request: ClaimDataset) -> None:
+    """A run whose data was overwritten is superseded by the run of the zone's next batch.
+
+    Nothing is decided by the link: no step fails for it.
+    """
+    pipeline, dataset = request.request.pipeline.name, request.request.dataset
+    with contextlib.suppress(AzureError):
+        last = last_batch(clients, pipeline, dataset.partition)
+        if last is None or last.dataset.version == dataset.version:
+            return
+        record = read_run_record(clients, run_id(pipeline, last.dataset.version, 1))
+        if record is not None and record.status.state == "superseded":
+            add_to_record(clients, record.model_copy(update={"superseded_by": request.run}))
 
 
 @activity

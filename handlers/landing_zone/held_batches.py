@@ -9,6 +9,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.manifests import read_manifest
+from handlers.landing_zone.pauses import read_pause
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import BatchComparison, CompareBatch, HoldBatch
@@ -22,11 +23,13 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     released = record_store.read(clients.records, _release(request.pipeline, dataset.version))
     last = last_batch(clients, request.pipeline, dataset.partition)
     trained = None if last is None else last.last_trained
+    pause = read_pause(clients, request.pipeline)
     return BatchComparison(
         last_trained_blobs=None if trained is None else trained.blobs + trained.quarantined,
         only_deletions=trained is not None and _only_deletions(clients, trained, dataset),
         data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
         released=released is not None,
+        paused=None if pause is None else str(pause),
     )
 
 

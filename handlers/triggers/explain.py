@@ -172,7 +172,10 @@ class _Inquiry:
             return self._marker()
         etag = normal_etag(self._properties.etag)
         refused = read_quarantine(self._clients, self._pipeline.name).get((self.path, etag))
-        batch = next((each for each in self._batches_since() if self._holds(each)), None)
+        batches = [each for each in self._batches_since() if self._holds(each)]
+        # One that was held, and is trained on since, has a later batch.
+        batch = next((each for each in batches if each.result.outcome != "held"), None)
+        batch = batch or next(iter(batches), None)
         if batch is not None:
             answer = self._in_batch(batch)
             if refused is not None:

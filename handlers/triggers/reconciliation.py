@@ -19,6 +19,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
+from handlers.api.pausing import land_held_zones
 from handlers.azure_ml.jobs import cancel_job, get_job
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -33,6 +34,7 @@ from handlers.durable.instances import (
 )
 from handlers.durable.status_documents import broken_failure, last_status, parsed, run_status
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
+from handlers.landing_zone.pauses import read_pause
 from handlers.messaging.dead_letter_queue import (
     Kind,
     collect,
@@ -132,7 +134,8 @@ async def reconcile(
 
     1. Every claim of the last day whose run never came to be gets its run, if the landing that
        claimed it is not about to start it.
-    2. Every zone that has more than its last batch, or was not listed for a day, gets a landing.
+    2. Every zone that has more than its last batch, or was not listed for a day, gets a landing;
+       so does one that held a batch for a pause that is over. Of paused pipelines none does.
     3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
        up on, are brought there. Events that it gave up on are put back on their queues.
        Operators are alerted to the causes of rejected events.
@@ -197,6 +200,10 @@ class _Reconciler:
             self.summary.faults.append(f"{what}: {type(error).__name__}")
 
     async def check_zone(self, pipeline: Pipeline) -> None:
+        if await asyncio.to_thread(read_pause, self.clients, pipeline.name) is not None:
+            return
+        resumed = await land_held_zones(self.clients, self.starter, pipeline)
+        self.summary.landings_started += resumed
         due = await asyncio.to_thread(partitions_to_land, self.clients, pipeline, now=self.now)
         for partition in due:
             if await ensure_landing(self.starter, pipeline, partition, opened_by="reconciliation"):

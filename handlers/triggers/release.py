@@ -7,8 +7,11 @@ import logging
 from collections.abc import Mapping
 
 from azure.durable_functions import DurableOrchestrationClient
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from handlers.api.actions import Asked, caller, keep_action, make_action
+from handlers.api.bodies import parse_body
+from handlers.api.parameters import find_pipeline
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.held_batches import release_held_batch
 from handlers.triggers.blob_created import ensure_landing
@@ -19,13 +22,10 @@ from orchestrations.pipeline import Pipeline
 logger = logging.getLogger(__name__)
 
 
-class ReleaseBatch(BaseModel):
+class ReleaseBatch(Asked):
     """Body of the request."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     dataset_version: str = Field(pattern=r"^[0-9a-f]{1,64}$")
-    reason: str = Field(default="released over the API", max_length=1_000)
 
 
 async def release_batch(
@@ -34,6 +34,7 @@ async def release_batch(
     starter: DurableOrchestrationClient,
     *,
     name: str,
+    headers: Mapping[str, str],
     body: bytes,
 ) -> Answer:
     """Release a batch by its dataset version, as the alert `batch-held` names it.
@@ -46,20 +47,14 @@ async def release_batch(
         pipelines: by name.
         starter: the durable client.
         name: of the pipeline.
+        headers: of the request, for who asks.
         body: of the request.
     """
-    pipeline = pipelines.get(name)
-    if pipeline is None:
-        known = ", ".join(sorted(pipelines))
-        return Problem(
-            404, "unknown-pipeline", f"there is no pipeline {name!r}; there are: {known}"
-        ).to_answer()
     try:
-        request = ReleaseBatch.model_validate_json(body or b"{}")
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        return Problem(400, "invalid-request", f"{where}: {first['msg']}", where=where).to_answer()
+        pipeline = find_pipeline(pipelines, name)
+        request = parse_body(ReleaseBatch, body)
+    except Problem as problem:
+        return problem.to_answer()
     held = await asyncio.to_thread(
         release_held_batch, clients, name, request.dataset_version, request.reason
     )
@@ -70,6 +65,15 @@ async def release_batch(
             f"pipeline {name} holds no batch of dataset version {request.dataset_version}",
             where="dataset_version",
         ).to_answer()
+    version, by = request.dataset_version, caller(headers, request.by)
+    action = make_action(
+        "release",
+        f"pipeline {name}",
+        by=by,
+        reason=request.reason,
+        outcome=f"dataset version {version} is released",
+    )
+    await asyncio.to_thread(keep_action, clients, action)
     partition = held.dataset.partition
     await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True)
     landing = landing_instance(name, partition)

@@ -15,7 +15,7 @@ LandingPhase = Literal["settling", "training", "closing"]
 BatchOutcome = Literal[
     "started", "duplicate", "empty", "only-deletions", "held", "overdue", "invalid-manifest"
 ]
-HoldReason = Literal["shrunk", "data-changed"]
+HoldReason = Literal["shrunk", "data-changed", "paused"]
 LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held"]
 
 
@@ -79,6 +79,8 @@ class BatchComparison(Contract):
     """So many runs in a row have ended because their data was overwritten."""
     released: bool
     """A person has released a batch of this content."""
+    paused: str | None = None
+    """Who paused the pipeline, since when and why; None when it is not paused."""
 
 
 class CompareBatch(ActivityRequest[BatchComparison]):

@@ -2,7 +2,8 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Badge, href, Loaded, Metrics, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
+import { ModelLink, modelHref } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
 export function PipelinesScreen() {
@@ -25,19 +26,21 @@ export function PipelineScreen({ id }) {
   return html`<${Loaded} of=${pipeline}>${(data) => html`
     <h1>${data.name} <${Badge} state=${data.state} /></h1>
     <p class="note"><${Sentence} text=${data.sentence} /></p>
+    <${PipelineActions} pipeline=${data} />
     <dl class="facts">
       <dt>Zone</dt><dd class="mono">${data.container}/${data.prefix}</dd>
       <dt>Marker</dt><dd>${data.marker ?? "none: the zone must be quiet"}</dd>
-      <dt>Champion</dt><dd>${data.champion ? `version ${data.champion.version}` : (data.champion_problem ?? "none yet")}</dd>
+      <dt>Champion</dt><dd>${data.champion ? html`<${ModelLink} pipeline=${data.name} version=${data.champion.version} />, <a href=${modelHref(data.name)}>all versions</a>` : (data.champion_problem ?? "none yet")}</dd>
       <dt>Last success</dt><dd>${data.last_success ? html`<${Time} at=${data.last_success.since} />, <${RunLink} id=${data.last_success.id} /> <${Metrics} of=${data.last_success.metrics} />` : "none yet"}</dd>
       ${data.next_attempt_at && html`<dt>Next attempt</dt><dd><${Time} at=${data.next_attempt_at} /></dd>`}
     </dl>
     <h2>Zones</h2>
-    <${Table} caption="Zones" columns=${["Zone", "Phase", "Newest event", "Last frozen"]} empty="none" rows=${data.zones.map((zone) => [
+    <${Table} caption="Zones" columns=${["Zone", "Phase", "Newest event", "Last frozen", "Held"]} empty="none" rows=${data.zones.map((zone) => [
       zone.partition ?? "whole zone",
       html`<${Badge} state=${zone.phase} />`,
       html`<${Time} at=${zone.newest_event_at} />`,
       html`<${Time} at=${zone.listed_from} />`,
+      zone.held ? html`<${Held} pipeline=${data.name} held=${zone.held} />` : "–",
     ])} />
     <h2>Runs</h2>
     <${Loaded} of=${runs}>${(found) => html`
@@ -45,4 +48,20 @@ export function PipelineScreen({ id }) {
       ${found.next && html`<p class="pages"><a href=${href("runs", { pipeline: data.name })}>all runs</a></p>`}
     `}</>
   `}</>`;
+}
+
+function PipelineActions({ pipeline }) {
+  const path = `/api/pipelines/${encodeURIComponent(pipeline.name)}`;
+  return html`<p class="actions">${pipeline.paused
+    ? html`<${Action} label="Resume" title=${`Resume ${pipeline.name}?`} path=${`${path}/resume`}
+        explains="What was held while it was paused is listed again and trained on." />`
+    : html`<${Action} label="Pause" needsReason title=${`Pause ${pipeline.name}?`} path=${`${path}/pause`}
+        explains="No run is started: what lands is frozen and held until you resume it. Runs under way go on; cancel them to end them." />`}</p>`;
+}
+
+function Held({ pipeline, held }) {
+  return html`<span class="mono">${held.dataset_version}</span>, ${number(held.blobs)} blobs: ${held.message}
+    ${held.reason !== "paused" && html` <${Action} label="Release" needsReason title=${`Train on ${held.dataset_version}?`}
+      path=${`/api/pipelines/${encodeURIComponent(pipeline)}/release`} body=${{ dataset_version: held.dataset_version }}
+      explains="This very content is trained on. If the zone has changed since, it is compared anew." />`}`;
 }

@@ -3,6 +3,7 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, kindOf, Loaded, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
+import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, Time, useNow } from "/api/ui/times.js";
 
 const GROUPS = ["unfinished", "needs-a-human"];
@@ -96,7 +97,7 @@ function Facts({ run }) {
     ["Next attempt", links.next_attempt ? html`<${RunLink} id=${links.next_attempt} />` : run.state === "retrying" && run.next_attempt_at && html`<${Time} at=${run.next_attempt_at} />`],
     ["Redriven as", links.redriven_as && html`<${RunLink} id=${links.redriven_as} />`],
     ["Superseded by", links.superseded_by && html`<${RunLink} id=${links.superseded_by} />`],
-    ["Redriven from", run.redrive && html`<${RunLink} id=${run.redrive.run} /> by ${run.redrive.by}: ${run.redrive.reason}`],
+    ["Redriven from", run.redrive ? html`<${RunLink} id=${run.redrive.run} /> by ${run.redrive.by}: ${run.redrive.reason}` : links.redriven_from && html`<${RunLink} id=${links.redriven_from} />`],
     ["Failed rank", run.diagnosis?.rank],
     ["Exit code", run.diagnosis?.exit_code],
   ].filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "");
@@ -106,7 +107,7 @@ function Facts({ run }) {
     <dt>Dataset</dt><dd><span class="mono">${run.dataset_version}</span>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`}</dd>
     <dt>Compute</dt><dd>${run.compute ? `${run.compute.nodes} × ${run.compute.size}, ${run.compute.priority.replace("_", " ")}, cluster ${run.compute.cluster}` : "none yet"}</dd>
     <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>
-    <dt>Model</dt><dd>${run.model ? `${run.model.name}:${run.model.version}` : "none"}</dd>
+    <dt>Model</dt><dd>${run.model ? html`<${ModelLink} pipeline=${run.pipeline} version=${run.model.version} />` : "none"}</dd>
     <dt>Began</dt><dd><${Time} at=${run.created_at} /></dd>
     ${optional.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
   </dl>`;

@@ -109,6 +109,24 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         },
         {"type": "http"},
     ],
+    "pause_pipeline": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/pause",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "resume_pipeline": [
+        {
+            "type": "httpTrigger",
+            "route": "pipelines/{name}/resume",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
     "list_models": [
         {
             "type": "httpTrigger",
@@ -225,6 +243,7 @@ WITH_DURABLE_CLIENT = {
     "start_run",
     "get_run",
     "cancel_run",
+    "resume_pipeline",
     "list_pipelines",
     "get_pipeline",
 }

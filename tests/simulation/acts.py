@@ -216,6 +216,7 @@ class Acts:
                 world.pipelines,
                 world.host.starter,
                 name=world.pipeline.name,
+                headers={},
                 body=body,
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from localazure.runtime.environment import (
     has_app,
 )
 from localazure.runtime.function_errors import function_errors
+from localazure.runtime.pages import page_links
 from localazure.runtime.supervisor import DEFAULT_PORT_BASE, Options, find_config, running
 from localazure.storage.azurite_installation import ensure_azurite
 
@@ -152,6 +154,7 @@ async def _up(parsed: argparse.Namespace) -> int:
     async with running(options, _notify) as (environment, keeper):
         _show_endpoints(environment)
         if has_app(environment.app):
+            await _show_pages(environment)
             await _show_function_errors(environment)
         print("ready; Ctrl-C ends it", flush=True)
         await keeper
@@ -166,6 +169,13 @@ def _show_interrupt() -> None:
 
 def _notify(line: str) -> None:
     print(f"localazure: {line}", flush=True)
+
+
+async def _show_pages(environment: Environment) -> None:
+    # The Functions host may have died: it is restarted, and its errors are shown after this.
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+        for name, url in (await page_links(environment)).items():
+            print(f"  page of '{name}': {url}")
 
 
 async def _show_function_errors(environment: Environment) -> None:

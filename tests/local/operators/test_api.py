@@ -40,6 +40,9 @@ async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop
         "/api/runs/{id}": f"/api/runs/{runs[0]['id']}",
         "/api/pipelines": "/api/pipelines",
         "/api/pipelines/{name}": "/api/pipelines/batches",
+        "/api/pipelines/{name}/models": "/api/pipelines/batches/models?limit=1",
+        "/api/pipelines/{name}/models/{version}": "/api/pipelines/batches/models/2",
+        "/api/pipelines/{name}/models/{version}/blobs": "/api/pipelines/batches/models/2/blobs",
         "/api/dead-letters": "/api/dead-letters",
         "/api/dead-letters/{id}": f"/api/dead-letters/{letter['id']}",
         "/api/explain": f"/api/explain?blob=landing/{WAITING}/1",
@@ -97,6 +100,59 @@ async def test_every_pipeline_says_what_it_waits_for(laptop: Laptop) -> None:
     assert pipelines["batches"]["last_success"]["model"]["version"] == "2"
     _, detail, _ = await laptop.get("/api/pipelines/batches")
     assert detail["champion"] == {"version": "2"}
+
+
+async def test_a_model_leads_to_its_blobs_and_a_blob_to_its_models(laptop: Laptop) -> None:
+    models = "/api/pipelines/batches/models"
+    _, first, _ = await laptop.get(f"{models}?limit=1")
+    _, second, _ = await laptop.get(first["next"])
+    assert [each["version"] for each in first["models"] + second["models"]] == ["2", "1"]
+    assert (first["champion"], second["next"]) == ("2", None)
+    newest, oldest = first["models"][0], second["models"][0]
+    assert (newest["stage"], oldest["stage"]) == ("champion", "former")
+    assert newest["metrics"]["accuracy"] == 0.9
+    assert newest["compared_with"] == "1"
+    _, detail, _ = await laptop.get(f"{models}/2")
+    assert detail["dataset"]["blobs"] == 4
+    assert detail["rolls_back_to"] == "1"
+    found: list[str] = []
+    url = f"{models}/2/blobs?limit=3"
+    while url:
+        _, page, _ = await laptop.get(url)
+        found += [blob["path"] for blob in page["blobs"]]
+        url = page["next"]
+    assert found == ["1", "2", "3", "script.json"]
+    for path, versions in (("1", ["2", "1"]), ("3", ["2"])):
+        _, explained, _ = await laptop.get(f"/api/explain?blob=landing/batches/{path}")
+        assert [each["version"] for each in explained["models"]] == versions
+    for url in (f"{models}/7", "/api/pipelines/none/models", f"{models}/7/blobs"):
+        assert (await laptop.get(url))[0] == 404
+
+
+async def test_the_champion_is_rolled_back_and_promoted_by_the_command_line(
+    laptop: Laptop,
+) -> None:
+    why = ("--reason", "wrong at night", "--by", "ada", "--yes")
+    back = await command(laptop, "models", "rollback", "batches", *why)
+    assert json.loads(back.output) == {"champion": "1", "changed": True}, back.output
+    again = await command(laptop, "models", "rollback", "batches", "2", *why)
+    assert json.loads(again.output) == {"champion": "1", "changed": False}
+    _, detail, _ = await laptop.get("/api/pipelines/batches")
+    assert detail["champion"] == {"version": "1"}
+    first = await command(laptop, "models", "rollback", "batches", *why)
+    assert first.exit_code == 5
+    assert (await command(laptop, "models", "promote", "batches", "9", *why)).exit_code == 4
+    promoted = await command(laptop, "models", "promote", "batches", "2", *why)
+    assert json.loads(promoted.output) == {"champion": "2", "changed": True}
+    listed = json.loads((await command(laptop, "models", "list", "batches")).output)
+    assert [each["stage"] for each in listed["models"]] == ["champion", "former"]
+    assert listed["models"][0]["metrics"]["accuracy"] == 0.9
+    _, kept, _ = await laptop.get("/api/actions?limit=3")
+    assert [(each["action"], each["on"], each["by"]) for each in kept["actions"]] == [
+        ("promote", "model batches:2", "ada"),
+        ("rollback", "model batches:2", "ada"),
+        ("rollback", "model batches:2", "ada"),
+    ]
 
 
 async def test_a_wrong_key_is_refused_and_the_page_needs_none(laptop: Laptop) -> None:

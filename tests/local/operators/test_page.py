@@ -91,6 +91,43 @@ async def test_a_run_has_its_timeline_and_metrics_beside_the_champions(page: Pag
     await picture(page, "run", PICTURES)
 
 
+async def test_the_champion_is_promoted_and_rolled_back_on_the_page(page: Page) -> None:
+    await page.get_by_role("link", name="Models", exact=True).click()
+    await page.get_by_role("link", name="batches", exact=True).click()
+    await page.get_by_role("img", name="accuracy over versions: version 1: 0.7").wait_for()
+    await picture(page, "models", PICTURES)
+
+    async def act(action: str, version: int) -> None:
+        row = page.locator("tbody tr").filter(has_text=f"version {version}")
+        await row.get_by_role("button", name=action).click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Who are you?").fill("ada")
+        await dialog.get_by_label("Why?").fill("wrong answers")
+        await dialog.get_by_role("button", name=action).click()
+        await dialog.get_by_text("Done. The API answered:").wait_for()
+        await dialog.get_by_role("button", name="Close").click()
+
+    note = page.get_by_text("In service:")
+    await act("Roll back", 2)
+    await note.get_by_role("link", name="version 1", exact=True).wait_for()
+    await act("Promote", 2)
+    await note.get_by_role("link", name="version 2", exact=True).wait_for()
+
+
+async def test_a_model_leads_to_its_blobs_and_a_blob_to_its_models(page: Page) -> None:
+    await page.goto(f"{page.url.split('#')[0]}#/models/batches:2")
+    await page.get_by_role("img", name="Lineage: dataset").wait_for()
+    await picture(page, "model", PICTURES)
+    await page.get_by_role("link", name="3", exact=True).click()
+    await page.get_by_text("part of dataset version").wait_for()
+    assert await page.get_by_label("What became of the blob").input_value() == "landing/batches/3"
+    await page.get_by_label("What became of the blob").fill("landing/batches/1")
+    await page.get_by_role("button", name="Search").click()
+    table = page.get_by_role("table", name="Models that saw it")
+    await table.get_by_role("link", name="version 1", exact=True).wait_for()
+    await picture(page, "data", PICTURES)
+
+
 async def test_the_keyboard_leads_through_the_screens(page: Page) -> None:
     await page.get_by_role("heading", name="Now", exact=True).wait_for()
     await page.keyboard.press("g")
@@ -105,11 +142,20 @@ async def test_the_keyboard_leads_through_the_screens(page: Page) -> None:
 async def test_the_page_fits_a_phone_and_the_dark(page: Page) -> None:
     await page.emulate_media(color_scheme="dark")
     await page.set_viewport_size({"width": 390, "height": 844})
-    for screen in ("now", "runs", "pipelines", "dead-letters", "actions"):
+    for screen in (
+        "now",
+        "runs",
+        "pipelines",
+        "data",
+        "models",
+        "models/batches",
+        "dead-letters",
+        "actions",
+    ):
         await page.goto(f"{page.url.split('#')[0]}#/{screen}")
         await page.get_by_role("heading", level=1).wait_for()
         await page.locator("[aria-busy]").wait_for(state="detached")
-        await picture(page, f"phone-{screen}", PICTURES)
+        await picture(page, f"phone-{screen.replace('/', '-')}", PICTURES)
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, screen
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from landfall_cli.__main__ import page_link
 from landfall_cli.connection import ENDPOINTS, Connection, NotConfigured, find_connection
 
 
@@ -30,3 +31,12 @@ def test_options_come_before_the_environment_and_that_before_the_laptop(tmp_path
 def test_without_anything_the_message_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(NotConfigured, match=r"LANDFALL_URL.*LANDFALL_KEY.*make up"):
         find_connection(None, None, {}, tmp_path)
+
+
+def test_the_link_to_the_page_has_the_key_behind_the_hash() -> None:
+    with_key = Connection("https://app.example", "k/=&", "--url")
+    assert page_link(with_key, "runs/a-1") == (
+        "https://app.example/api/ui#key=k%2F%3D%26&screen=runs%2Fa-1"
+    )
+    without = Connection("https://app.example", None, "--url")
+    assert page_link(without, "now") == "https://app.example/api/ui#/now"

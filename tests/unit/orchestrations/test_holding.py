@@ -64,6 +64,14 @@ def test_data_that_changes_again_and_again_is_held() -> None:
     assert "overwritten" in decision.message
 
 
+def test_a_paused_pipeline_holds_whatever_else_is_right_or_wrong() -> None:
+    for changes in ({}, {"data_changed_in_a_row": 9}, {"last_trained_blobs": 10_000}):
+        decision = decide(DATASET, comparison(paused="paused by ada", **changes), PIPELINE)
+        assert decision == Hold("paused", "the pipeline is paused by ada")
+    released = comparison(paused="paused by ada", released=True)
+    assert decide(DATASET, released, PIPELINE) == Train()
+
+
 def test_what_a_person_released_is_trained_on() -> None:
     everything = comparison(
         last_trained_blobs=10_000, only_deletions=True, data_changed_in_a_row=9, released=True

@@ -80,6 +80,7 @@ class Zone:
     batches: list[RecordBatch] = field(default_factory=list)
     data_changed: int = 0
     released: set[str] = field(default_factory=set)
+    paused: str | None = None
     held: list[HoldBatch] = field(default_factory=list)
     alerts: list[AlertOperators] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
@@ -200,6 +201,7 @@ class Zone:
                 and self.contents[dataset.version] < self.contents[last.version],
                 data_changed_in_a_row=self.data_changed,
                 released=dataset.version in self.released,
+                paused=self.paused,
             )
         )
 
@@ -527,6 +529,20 @@ def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() ->
     zone.driver.run()
     assert zone.outcomes == ["started", "held", "started"]
     assert len(zone.trained) == 2
+
+
+def test_a_paused_pipelines_batches_are_held_without_an_alert_until_it_is_resumed() -> None:
+    zone = Zone(paused="paused by ada")
+    put_at(zone, 0.0, 200.0)
+    zone.driver.run()
+    assert (zone.outcomes, zone.alerts, zone.trained) == (["held", "held"], [], [])
+    assert {(each.reason, each.message) for each in zone.held} == {
+        ("paused", "the pipeline is paused by ada")
+    }
+    zone.paused = None
+    zone.open_landing()
+    zone.driver.run()
+    assert zone.outcomes == ["held", "held", "started"]
 
 
 def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() -> None:

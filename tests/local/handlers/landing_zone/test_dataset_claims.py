@@ -11,9 +11,11 @@ from handlers.landing_zone.dataset_claims import (
     list_claims,
     read_claim,
 )
+from handlers.runs.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.examples import DATASET
 
@@ -56,6 +58,36 @@ def test_a_dataset_is_superseded_by_the_newest_that_was_claimed(
     question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=a_dataset("ours"))
     answer = check_superseded(zone.clients, question).by
     assert answer == (None if by is None else zone.run_of(a_dataset(f"v{by}")))
+
+
+def keep(zone: Zone, run: str, version: str, state: RunState) -> None:
+    status = RunStatus(
+        id=run,
+        pipeline=zone.pipeline.name,
+        attempt=int(run[-1]),
+        dataset_version=version,
+        state=state,
+        since=NOW,
+    )
+    add_to_record(zone.clients, RunRecord(status=status, started_at=NOW))
+
+
+def superseded_by(zone: Zone, run: str) -> str | None:
+    record = read_run_record(zone.clients, run)
+    assert record is not None
+    return record.superseded_by
+
+
+@pytest.mark.parametrize("state", ["superseded", "succeeded"])
+def test_a_run_whose_data_changed_leads_to_the_run_of_the_next_batch(
+    zone: Zone, state: RunState
+) -> None:
+    zone.land("1.png")
+    first = zone.run_of(zone.close_batch())
+    keep(zone, first, first.split("-")[-2], state)
+    zone.land("2.png")
+    second = zone.run_of(zone.close_batch())
+    assert superseded_by(zone, first) == (second if state == "superseded" else None)
 
 
 def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone) -> None:

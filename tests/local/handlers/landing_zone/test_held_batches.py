@@ -87,6 +87,7 @@ async def release(zone: Zone, hub: TaskHub, body: str, name: str | None = None) 
         {zone.pipeline.name: zone.pipeline},
         starter,
         name=name or zone.pipeline.name,
+        headers={},
         body=body.encode(),
     )
 

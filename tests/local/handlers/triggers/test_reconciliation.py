@@ -16,7 +16,9 @@ from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.freezing import freeze_manifest
+from handlers.landing_zone.held_batches import hold_batch
 from handlers.landing_zone.newest_events import advance_newest_event
+from handlers.landing_zone.pauses import Pause, begin_resumption, pause
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
 from handlers.notifications.outbox import parse_delivery
@@ -27,6 +29,7 @@ from handlers.triggers.reconciliation import BUDGET_SECONDS, Summary, reconcile
 from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.contracts.landing import (
     ClaimDataset,
+    HoldBatch,
     LandingResult,
     LandingStatus,
     RecordBatch,
@@ -124,6 +127,29 @@ def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "collect", nothing)
     monkeypatch.setattr(reconciliation, "give_back", nothing)
     monkeypatch.setattr(reconciliation, "sweep", nothing)
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_paused_zone_gets_no_landing_and_one_that_was_resumed_half_way_does(
+    scene: Scene,
+) -> None:
+    scene.land("1.png")
+    made = Pause(by="ada", reason="wrong upload", at=NOW)
+    pause(scene.clients, scene.pipeline.name, made)
+    assert (await scene.reconcile()).landings_started == []
+    dataset = freeze_manifest(
+        scene.clients, FreezeManifest(pipeline=scene.pipeline, freeze="f", frozen_at=NOW)
+    ).dataset
+    assert dataset is not None
+    hold_batch(
+        scene.clients,
+        HoldBatch(
+            pipeline=scene.pipeline.name, batch="b", dataset=dataset, reason="paused", message="m"
+        ),
+    )
+    # The process dies here: nothing was landed.
+    begin_resumption(scene.clients, scene.pipeline.name, at=NOW)
+    assert scene.landing in (await scene.reconcile()).landings_started
 
 
 @pytest.mark.usefixtures("quiet_queues")

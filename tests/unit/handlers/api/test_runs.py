@@ -115,6 +115,7 @@ async def test_a_run_leads_to_the_attempts_beside_it() -> None:
         "previous_attempt": None,
         "next_attempt": RUN[:-1] + "2",
         "redriven_as": None,
+        "redriven_from": None,
         "superseded_by": None,
     }
 

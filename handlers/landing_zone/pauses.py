@@ -1,0 +1,118 @@
+"""Pipelines that a person has paused: their batches are frozen and held until they go on.
+
+`paused/<pipeline>.json` is the record. To resume is to mark it first, and then to have each zone
+listed again that has held a batch for it. What an interrupted resumption left, reconciliation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.landing_zone.batch_records import list_last_batches
+from orchestrations.contracts.landing import HoldBatch
+
+
+class Pause(BaseModel):
+    """Who paused a pipeline, why, and since when."""
+
+    model_config = ConfigDict(frozen=True)
+
+    by: str
+    reason: str
+    at: datetime
+    resumed_at: datetime | None = None
+    """Set while zones that have held a batch are still to be listed again."""
+
+    def __str__(self) -> str:
+        return f"paused by {self.by} since {self.at:%Y-%m-%d %H:%M:%S} UTC: {self.reason}"
+
+
+def pause(clients: Clients, pipeline: str, made: Pause) -> Pause:
+    """Pause a pipeline; returns the pause that is in force, which may be an earlier one."""
+
+    def begin(document: Any | None) -> Any | None:
+        known = _parse(document)
+        return made.model_dump(mode="json") if known is None or known.resumed_at else None
+
+    record_store.update(clients.records, _name(pipeline), begin, lambda _: {})
+    return read_pause(clients, pipeline) or made
+
+
+def read_pause(clients: Clients, pipeline: str) -> Pause | None:
+    """The pause that is in force, if there is one."""
+    known = _read(clients, pipeline)
+    return None if known is None or known.resumed_at is not None else known
+
+
+def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause | None:
+    """End the pause: from now on batches are trained on. None when the pipeline was not paused."""
+    ended: list[Pause] = []
+
+    def end(document: Any | None) -> Any | None:
+        known = _parse(document)
+        if known is None or known.resumed_at is not None:
+            return None
+        ended[:] = [known.model_copy(update={"resumed_at": at})]
+        return ended[0].model_dump(mode="json")
+
+    record_store.update(clients.records, _name(pipeline), end, lambda _: {})
+    return ended[0] if ended else None
+
+
+def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
+    """The zones or partitions that held a batch for the pause and were not listed since its end.
+
+    What was listed since, is tidied up: its batch is not held any more. When none is left, the
+    record of the pause goes, too.
+    """
+    known = _read(clients, pipeline)
+    if known is None or known.resumed_at is None:
+        return []
+    listed = list_last_batches(clients, pipeline)
+    left: set[str | None] = set()
+    for name, held in _held_for_pause(clients, pipeline):
+        partition = held.dataset.partition
+        last = listed.get(partition)
+        if last is not None and last.listed_from > known.resumed_at:
+            record_store.delete(clients.records, name, unless=_is_held_otherwise)
+        else:
+            left.add(partition)
+    if not left:
+        record_store.delete(clients.records, _name(pipeline), unless=_is_in_force)
+    return sorted(left, key=str)
+
+
+def _held_for_pause(clients: Clients, pipeline: str) -> Iterator[tuple[str, HoldBatch]]:
+    prefix = f"held/{pipeline}/"
+    for name in list(clients.records.list_blob_names(name_starts_with=prefix)):
+        document = record_store.read(clients.records, name)
+        held = None if document is None else HoldBatch.from_dict(document)
+        if held is not None and held.reason == "paused":
+            yield name, held
+
+
+def _is_in_force(document: Any) -> bool:
+    pause = _parse(document)
+    return pause is not None and pause.resumed_at is None
+
+
+def _is_held_otherwise(document: Any) -> bool:
+    return document["reason"] != "paused"
+
+
+def _read(clients: Clients, pipeline: str) -> Pause | None:
+    return _parse(record_store.read(clients.records, _name(pipeline)))
+
+
+def _parse(document: Any | None) -> Pause | None:
+    return None if document is None else Pause.model_validate(document)
+
+
+def _name(pipeline: str) -> str:
+    return f"paused/{pipeline}.json"

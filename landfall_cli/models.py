@@ -1,0 +1,147 @@
+"""landfall models list|get|promote|rollback."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from landfall_cli.session import asked_by, open_session, with_exit_codes
+
+app = typer.Typer(
+    no_args_is_help=True, help="Models: versions, what they saw, which one is in service."
+)
+
+Pipeline = Annotated[str, typer.Argument(help="The pipeline's name.")]
+Version = Annotated[str, typer.Argument(help="A version of its model.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
+By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+STAGE_COLOURS = {"champion": "green", "rolled-back": "red", "archived": "dim"}
+
+
+@app.command("list")
+@with_exit_codes
+def list_models(
+    context: typer.Context,
+    pipeline: Pipeline,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=500)] = 20,
+    after: Annotated[int | None, typer.Option(help="The versions before this one.")] = None,
+) -> None:
+    """The versions of a pipeline's model, newest first."""
+    session = open_session(context)
+    path = f"/api/pipelines/{pipeline}/models"
+
+    def people(document: Any) -> None:
+        output, metric = session.output, document["metric"]
+        if not document["models"]:
+            output.line("none: no model was registered yet")
+            return
+        rows = [
+            (
+                _stage(each["stage"]),
+                each["version"],
+                _number(each["metrics"].get(metric)),
+                _number(each["gain"], sign=True),
+                output.ago(each["registered_at"]),
+                each["run"],
+            )
+            for each in document["models"]
+        ]
+        output.table(("STAGE", "VERSION", metric.upper(), "GAIN", "REGISTERED", "RUN"), rows)
+        if document["next"]:
+            output.line(f"more: --after {document['models'][-1]['version']}")
+
+    session.output.show(session.api.get(path, limit=limit, after=after), people)
+
+
+@app.command("get")
+@with_exit_codes
+def get_model(context: typer.Context, pipeline: Pipeline, version: Version) -> None:
+    """One version: its metrics, and what it was made of."""
+    session = open_session(context)
+
+    def people(model: Any) -> None:
+        output, dataset = session.output, model["dataset"]
+        output.facts(
+            {
+                "model": f"{model['name']}:{model['version']}",
+                "stage": _stage(model["stage"]),
+                "registered": output.ago(model["registered_at"]),
+                "compared with": model["compared_with"],
+                "gain": _number(model["gain"], sign=True),
+                "run": model["run"],
+                "dataset": model["dataset_version"]
+                if dataset is None
+                else f"{dataset['version']}, {dataset['blobs']} blobs, frozen "
+                f"{output.ago(dataset['frozen_at'])}",
+                "job": model["job"],
+                "rolls back to": model["rolls_back_to"],
+            }
+        )
+        output.line("")
+        output.facts({name: _number(value) for name, value in model["metrics"].items()})
+
+    document = session.api.get(f"/api/pipelines/{pipeline}/models/{version}")
+    session.output.show(document, people)
+
+
+@app.command()
+@with_exit_codes
+def promote(
+    context: typer.Context,
+    pipeline: Pipeline,
+    version: Version,
+    *,
+    reason: Reason,
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """Put a version in service: later runs are compared with it."""
+    session = open_session(context)
+    session.confirm(f"Put version {version} of {pipeline} in service?", is_confirmed=yes)
+    document = session.api.post(
+        f"/api/pipelines/{pipeline}/models/{version}/promote", {"reason": reason, **asked_by(by)}
+    )
+    session.output.show(document, lambda shown: session.output.line(_changed(shown)))
+
+
+@app.command()
+@with_exit_codes
+def rollback(
+    context: typer.Context,
+    pipeline: Pipeline,
+    version: Annotated[
+        str | None, typer.Argument(help="The version that is to go; the champion by default.")
+    ] = None,
+    *,
+    reason: Reason,
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """Take the champion out of service; the version before it is in service again."""
+    session = open_session(context)
+    path = f"/api/pipelines/{pipeline}/models"
+    goes = version or session.api.get(path, limit=1)["champion"]
+    if goes is None:
+        # The API says what is wrong: there is no version "none".
+        goes = "none"
+    session.confirm(f"Take version {goes} of {pipeline} out of service?", is_confirmed=yes)
+    document = session.api.post(f"{path}/{goes}/rollback", {"reason": reason, **asked_by(by)})
+    session.output.show(document, lambda shown: session.output.line(_changed(shown)))
+
+
+def _changed(shown: Any) -> str:
+    return f"version {shown['champion']} is in service" + ("" if shown["changed"] else " already")
+
+
+def _stage(name: str) -> Text:
+    return Text(name, style=STAGE_COLOURS.get(name, ""))
+
+
+def _number(value: float | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.5g}" if sign else f"{value:.5g}"

@@ -1,0 +1,157 @@
+// Models: the versions of each pipeline, their metric as a picture, the champion, the lineage.
+
+import { html } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Action, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Time } from "/api/ui/times.js";
+
+export const modelHref = (pipeline, version, parameters) =>
+  href(`models/${encodeURIComponent(version ? `${pipeline}:${version}` : pipeline)}`, parameters);
+
+export const ModelLink = ({ pipeline, version }) =>
+  html`<a href=${modelHref(pipeline, version)}>version ${version}</a>`;
+
+export function ModelsScreen() {
+  const pipelines = useResource("/api/pipelines");
+  return html`
+    <h1>Models</h1>
+    <${Loaded} of=${pipelines}>${(data) => html`<${Table} caption="Models" empty="There is no pipeline." columns=${["Pipeline", "Last success", "Model", "Metrics"]}
+      rows=${data.pipelines.map(({ name, last_success: run }) => [
+        html`<a href=${modelHref(name)}>${name}</a>`,
+        html`<${Time} at=${run?.since} />`,
+        run?.model ? html`<${ModelLink} pipeline=${name} version=${run.model.version} />` : "none registered yet",
+        html`<${Metrics} of=${run?.metrics} />`,
+      ])} />`}</>
+  `;
+}
+
+// `#/models/<pipeline>`, or `#/models/<pipeline>:<version>`.
+export function ModelScreen({ id, filters }) {
+  const [pipeline, version] = id.split(":");
+  return version
+    ? html`<${Version} pipeline=${pipeline} version=${version} filters=${filters} />`
+    : html`<${Versions} pipeline=${pipeline} filters=${filters} />`;
+}
+
+function Versions({ pipeline, filters }) {
+  const path = `/api/pipelines/${encodeURIComponent(pipeline)}/models`;
+  const models = useResource(`${path}${filters.after ? `?after=${filters.after}` : ""}`);
+  return html`<${Loaded} of=${models}>${(data) => html`
+    <p class="path"><a href=${href("models")}>Models</a></p>
+    <h1>Models of <${PipelineLink} name=${data.pipeline} /></h1>
+    <p class="note">${data.champion
+      ? html`In service: <${ModelLink} pipeline=${pipeline} version=${data.champion} />. Runs are compared with it on <b>${data.metric}</b> (${data.goal}; the floor is ${number(data.floor)}).`
+      : "No model is in service: the first one above the floor will be."}</p>
+    <${Chart} data=${data} />
+    <${Table} caption="Versions" empty="No model was registered yet." columns=${["Stage", "Version", data.metric, "Gain", "Registered", "Run", "Actions"]}
+      rows=${data.models.map((each) => [
+        html`<${Badge} state=${each.stage} />`,
+        html`<${ModelLink} pipeline=${pipeline} version=${each.version} />`,
+        data.metric in each.metrics ? number(each.metrics[data.metric]) : "–",
+        each.gain === null ? "–" : `${each.gain >= 0 ? "+" : ""}${number(each.gain)}`,
+        html`<${Time} at=${each.registered_at} />`,
+        html`<${RunLink} id=${each.run} />`,
+        html`<${ModelActions} pipeline=${pipeline} model=${each} />`,
+      ])} />
+    <p class="pages">
+      ${filters.after && html`<a href=${modelHref(pipeline)}>newest</a>`}
+      ${data.next && html`<a href=${modelHref(pipeline, null, { after: new URL(data.next, location).searchParams.get("after") })}>older</a>`}
+    </p>
+  `}</>`;
+}
+
+function ModelActions({ pipeline, model }) {
+  const path = `/api/pipelines/${encodeURIComponent(pipeline)}/models/${model.version}`;
+  if (model.stage === "archived") return html`<span class="dim">restore it in Azure ML first</span>`;
+  return html`<span class="actions">${model.stage === "champion"
+    ? html`<${Action} label="Roll back" danger needsReason title=${`Roll ${model.name}:${model.version} back?`} path=${`${path}/rollback`}
+        explains="It is taken out of service, and the version before it is in service again: runs are compared with that one. Nothing is deleted." />`
+    : html`<${Action} label="Promote" needsReason title=${`Put ${model.name}:${model.version} in service?`} path=${`${path}/promote`}
+        explains="Runs are compared with it from now on. A later version that beats it takes over." />`}</span>`;
+}
+
+const WIDTH = 760;
+const HEIGHT = 220;
+const LEFT = 64;
+const BOTTOM = 24;
+
+// The gate's metric over versions, oldest on the left; the line is the floor.
+function Chart({ data }) {
+  const points = data.models.filter((each) => data.metric in each.metrics).reverse();
+  if (points.length < 2) return null;
+  const values = points.map((each) => each.metrics[data.metric]);
+  const all = [...values, data.floor];
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const span = high - low || 1;
+  const x = (index) => LEFT + 14 + (index / (points.length - 1)) * (WIDTH - LEFT - 34);
+  const y = (value) => 14 + ((high - value) / span) * (HEIGHT - BOTTOM - 28);
+  const every = Math.ceil(points.length / 20);
+  const said = points.map((each, index) => `version ${each.version}: ${number(values[index])}`).join(", ");
+  return html`<figure class="chart">
+    <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${data.metric} over versions: ${said}`}>
+      ${[low, high].map((value) => html`<text x=${LEFT - 8} y=${y(value) + 4} text-anchor="end">${number(value)}</text>`)}
+      <line class="floor" x1=${LEFT} x2=${WIDTH} y1=${y(data.floor)} y2=${y(data.floor)}><title>floor ${number(data.floor)}</title></line>
+      <polyline points=${values.map((value, index) => `${x(index)},${y(value)}`).join(" ")} />
+      ${points.map((each, index) => html`<a href=${modelHref(data.pipeline, each.version)} aria-label=${`version ${each.version}`}>
+        <circle class=${each.stage} cx=${x(index)} cy=${y(values[index])} r=${each.stage === "champion" ? 7 : 4}><title>version ${each.version}, ${each.stage}: ${number(values[index])}</title></circle>
+      </a>`)}
+      ${points.map((each, index) => index % every === 0 && html`<text x=${x(index)} y=${HEIGHT - 6} text-anchor="middle">${each.version}</text>`)}
+    </svg>
+    <figcaption class="dim">${data.metric} of each version; the large point is in service, the dashed line is the floor.</figcaption>
+  </figure>`;
+}
+
+function Version({ pipeline, version, filters }) {
+  const path = `/api/pipelines/${encodeURIComponent(pipeline)}/models/${encodeURIComponent(version)}`;
+  const model = useResource(path);
+  const blobs = useResource(`${path}/blobs?limit=50${filters.after ? `&after=${encodeURIComponent(filters.after)}` : ""}`);
+  return html`<${Loaded} of=${model}>${(data) => html`
+    <p class="path"><a href=${modelHref(pipeline)}>Models of ${pipeline}</a></p>
+    <h1>${data.name}:${data.version} <${Badge} state=${data.stage} /></h1>
+    <p class="actions"><${ModelActions} pipeline=${pipeline} model=${data} /></p>
+    <${Lineage} model=${data} />
+    <div class="columns">
+      <section><h2>Facts</h2><dl class="facts">
+        <dt>Registered</dt><dd><${Time} at=${data.registered_at} /></dd>
+        <dt>Run</dt><dd><${RunLink} id=${data.run} /></dd>
+        <dt>Compared with</dt><dd>${data.compared_with ? html`<${ModelLink} pipeline=${pipeline} version=${data.compared_with} />` : "nothing: it was the first"}</dd>
+        <dt>Gain</dt><dd>${data.gain === null ? "–" : number(data.gain)}</dd>
+        <dt>Rolls back to</dt><dd>${data.rolls_back_to ? html`<${ModelLink} pipeline=${pipeline} version=${data.rolls_back_to} />` : "none"}</dd>
+        <dt>Job</dt><dd class="mono">${data.job ?? "–"}</dd>
+      </dl></section>
+      <section><h2>Metrics</h2><dl class="facts">${Object.entries(data.metrics).map(([name, value]) => html`<dt>${name}</dt><dd>${number(value)}</dd>`)}</dl></section>
+    </div>
+    <h2>Trained on</h2>
+    <${Loaded} of=${blobs}>${(found) => html`
+      <${Table} caption="Blobs" empty="None." columns=${["Path", "Size", "MD5"]} rows=${found.blobs.map((blob) => [
+        html`<a class="mono" href=${href("data", { pipeline, path: blob.path })}>${blob.path}</a>`,
+        `${number(blob.size)} B`,
+        html`<span class="mono">${blob.md5 ?? "–"}</span>`,
+      ])} />
+      <p class="pages">
+        ${filters.after && html`<a href=${modelHref(pipeline, version)}>first</a>`}
+        ${found.next && html`<a href=${modelHref(pipeline, version, { after: new URL(found.next, location).searchParams.get("after") })}>more</a>`}
+      </p>
+    `}</>
+  `}</>`;
+}
+
+// What the version was made of, left to right.
+function Lineage({ model }) {
+  const steps = [
+    ["dataset", model.dataset_version, model.dataset ? `${number(model.dataset.blobs)} blobs` : "its claim is gone"],
+    ["run", model.run, model.compared_with ? `against version ${model.compared_with}` : "no champion yet"],
+    ["model", `${model.name}:${model.version}`, model.stage.replaceAll("-", " ")],
+  ];
+  return html`<figure class="lineage">
+    <svg viewBox="0 0 760 78" role="img" aria-label=${`Lineage: ${steps.map((step) => step.join(" ")).join(", then ")}`}>
+      ${steps.map(([kind, name, more], index) => html`<g>
+        ${index > 0 && html`<path d=${`M${index * 262 - 26} 39h20m-6 -5l6 5l-6 5`} />`}
+        <rect x=${index * 262 + 1} y="4" width="230" height="70" rx="8" />
+        <text x=${index * 262 + 14} y="24" class="dim">${kind}</text>
+        <text x=${index * 262 + 14} y="43" class="name">${name.length > 30 ? `${name.slice(0, 29)}…` : name}</text>
+        <text x=${index * 262 + 14} y="62" class="dim">${more}</text>
+      </g>`)}
+    </svg>
+  </figure>`;
+}

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from handlers.api.pausing import pause_pipeline, resume_pipeline
+from handlers.configuration import record_store
+from handlers.landing_zone.held_batches import compare_batch, hold_batch, read_held
+from handlers.landing_zone.pauses import read_pause, zones_to_resume
+from handlers.triggers.problem_details import Answer
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import CompareBatch, HoldBatch, HoldReason
+from orchestrations.names import landing_instance
+from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.handlers.durable_fake import TaskHub
+
+
+async def pause(zone: Zone, reason: str = "wrong upload", by: str = "ada") -> Answer:
+    return await pause_pipeline(
+        zone.clients,
+        {zone.pipeline.name: zone.pipeline},
+        name=zone.pipeline.name,
+        headers={},
+        body=json.dumps({"by": by, "reason": reason}).encode(),
+    )
+
+
+async def resume(zone: Zone, hub: TaskHub) -> Answer:
+    starter: Any = hub
+    return await resume_pipeline(
+        zone.clients,
+        {zone.pipeline.name: zone.pipeline},
+        starter,
+        name=zone.pipeline.name,
+        headers={"X-MS-CLIENT-PRINCIPAL-NAME": "bob"},
+        body=b"",
+    )
+
+
+def hold(zone: Zone, reason: HoldReason = "paused") -> Dataset:
+    """What the orchestrator does with a batch that is held."""
+    zone.land("1.png")
+    dataset = zone.close_batch(outcome="held")
+    hold_batch(
+        zone.clients,
+        HoldBatch(
+            pipeline=zone.pipeline.name, batch="b", dataset=dataset, reason=reason, message="m"
+        ),
+    )
+    return dataset
+
+
+def why_paused(zone: Zone) -> str | None:
+    request = CompareBatch(pipeline=zone.pipeline.name, dataset=zone.freeze())
+    return compare_batch(zone.clients, request).paused
+
+
+def soon() -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=2)
+
+
+async def test_a_pause_is_seen_by_landings_and_the_first_one_stays(zone: Zone) -> None:
+    zone.land("1.png")
+    assert why_paused(zone) is None
+    first = await pause(zone)
+    assert (first.status, first.document["changed"]) == (200, True)
+    assert str(why_paused(zone)).startswith("paused by ada since 20")
+    again = await pause(zone, reason="another", by="eve")
+    assert (again.document["changed"], again.document["paused"]["by"]) == (False, "ada")
+    assert (await pause(zone, reason="")).status == 400
+
+
+async def test_what_was_held_is_landed_again_after_the_pause(zone: Zone) -> None:
+    await pause(zone)
+    dataset, hub = hold(zone), TaskHub()
+    ended = await resume(zone, hub)
+    landing = landing_instance(zone.pipeline.name)
+    assert ended.document == {"paused": None, "changed": True, "landings": [landing]}
+    assert hub.started == [landing]
+    assert why_paused(zone) is None
+    # Until it is listed again, reconciliation asks for it again.
+    assert zones_to_resume(zone.clients, zone.pipeline.name) == [None]
+    zone.close_batch(soon())
+    assert zones_to_resume(zone.clients, zone.pipeline.name) == []
+    assert read_held(zone.clients, zone.pipeline.name, dataset.version) is None
+    assert record_store.read(zone.clients.records, f"paused/{zone.pipeline.name}.json") is None
+    assert (await resume(zone, hub)).document["changed"] is False
+
+
+async def test_a_batch_that_is_held_for_another_reason_since_stays_held(zone: Zone) -> None:
+    await pause(zone)
+    hold(zone)
+    await resume(zone, TaskHub())
+    dataset = hold(zone, "shrunk")
+    zone.close_batch(soon(), outcome="held")
+    assert zones_to_resume(zone.clients, zone.pipeline.name) == []
+    held = read_held(zone.clients, zone.pipeline.name, dataset.version)
+    assert held is not None
+    assert held.reason == "shrunk"
+
+
+async def test_a_pause_during_a_resumption_is_a_pause(zone: Zone) -> None:
+    await pause(zone)
+    hold(zone)
+    await resume(zone, TaskHub())
+    assert (await pause(zone, by="eve")).document["changed"] is True
+    in_force = read_pause(zone.clients, zone.pipeline.name)
+    assert in_force is not None
+    assert in_force.by == "eve"
+    assert zones_to_resume(zone.clients, zone.pipeline.name) == []
+
+
+async def test_who_paused_and_resumed_is_kept(zone: Zone) -> None:
+    await pause(zone)
+    await resume(zone, TaskHub())
+    kept = sorted(
+        record_store.read_all(zone.clients.records, "actions/"), key=lambda each: each["at"]
+    )
+    assert [(each["action"], each["by"], each["reason"]) for each in kept] == [
+        ("pause", "ada", "wrong upload"),
+        ("resume", "bob", "no reason was given"),
+    ]
