@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +26,17 @@ def world() -> World:
 
 
 def put(
-    world: World, version: Any, dataset: str | None, *, at: datetime = NOW, **more: str
+    world: World,
+    version: Any,
+    dataset: str | None,
+    *,
+    at: datetime = NOW,
+    service: str | None = None,
+    **more: str,
 ) -> None:
     tags = None if dataset is None else {"landfall.dataset-version": dataset}
+    if service is not None:
+        more["in-service"] = service
     if more:
         tags = {**(tags or {}), **{f"landfall.{key}": value for key, value in more.items()}}
     world.workspace.models.store["digits", str(version)] = SimpleNamespace(
@@ -69,9 +78,9 @@ def test_the_champion_is_the_newest_that_landfall_promoted(world: World) -> None
 
 
 def test_the_model_that_is_said_to_be_in_service_is_the_champion(world: World) -> None:
-    put(world, 1, "a", **{"in-service": "true"})
+    put(world, 1, "a", service="true")
     put(world, 2, "b")
-    put(world, 3, "c", **{"in-service": "false"})
+    put(world, 3, "c", service="false")
     assert find_champion(world.clients, PIPELINE) == Champion(version="1", path="azureml://m/1")
 
 
@@ -126,7 +135,7 @@ def test_a_version_that_wins_after_a_promotion_takes_over(world: World) -> None:
 
 
 def test_a_deployment_that_keeps_the_tag_is_not_overruled(world: World) -> None:
-    put(world, 1, "a", **{"in-service": "true"})
+    put(world, 1, "a", service="true")
     put(world, 2, "b", at=later(5), champion="1")
     assert champion(world) == "1"
 
@@ -196,10 +205,13 @@ def test_what_a_crash_left_half_done_is_completed_by_the_same_request(
     if version == "1":
         promote(world.clients, PIPELINE, "2", at=later(1))
 
-    def die(_: Any) -> None:
-        raise KeyboardInterrupt
+    writes = itertools.count()
 
-    world.workspace.models.faults += [*[lambda _: None] * crash_at, die]
+    def die(_: Any) -> None:
+        if next(writes) == crash_at:
+            raise KeyboardInterrupt
+
+    world.workspace.models.faults += [die] * (crash_at + 1)
     try:
         act(world.clients, PIPELINE, version, at=later(2))
     except KeyboardInterrupt:
