@@ -15,8 +15,10 @@ from typing import List  # noqa: UP035 - see event_triggers
 import azure.durable_functions as df
 import azure.functions as func
 
+from handlers.alarms import raising as alarms
 from handlers.api import models, page, pausing
 from handlers.api.actions import list_actions as read_actions
+from handlers.api.alarms import list_alarms as read_alarms
 from handlers.api.dead_letters import discard_dead_letters as discard_letters
 from handlers.api.dead_letters import get_dead_letter as read_letter
 from handlers.api.dead_letters import list_dead_letters as read_letters
@@ -133,6 +135,13 @@ async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationCl
     """Find what a lost event or a broken instance left undone."""
     summary = await reconcile_all(clients, pipelines, starter, now=datetime.now(UTC))
     logger.info("reconciled%s: %s", " (late)" if timer.past_due else "", summary)
+
+
+@app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
+async def raise_alarms(timer: func.TimerRequest) -> None:
+    """Alert operators to what should have happened and has not."""
+    changes = await alarms.raise_alarms(clients, pipelines, now=datetime.now(UTC))
+    logger.info("alarms%s: %s", " (late)" if timer.past_due else "", changes)
 
 
 # The signature authenticates the caller; a function key would be a second secret to hand out.
@@ -328,6 +337,13 @@ async def discard_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
     """Remove dead letters, with a reason."""
     answer = await discard_letters(clients, headers=req.headers, body=req.get_body())
     return answer.to_response()
+
+
+@app.route("alarms", methods=["GET"])
+async def list_alarms(req: func.HttpRequest) -> func.HttpResponse:
+    """Silence alarms that are on."""
+    answer = await read_alarms(clients, req.params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
 
 
 @app.route("actions", methods=["GET"])

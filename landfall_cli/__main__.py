@@ -84,6 +84,25 @@ def explain(
     session.output.show(session.api.get("/api/explain", blob=blob, model=model), people)
 
 
+@app.command()
+@with_exit_codes
+def alarms(context: typer.Context) -> None:
+    """What should have happened and has not: the silence alarms that are on."""
+    session = open_session(context)
+
+    def people(document: Any) -> None:
+        output, found = session.output, document["alarms"]
+        if not found:
+            output.line("none")
+            return
+        rows = [(each["kind"], each["about"], output.ago(each["since"])) for each in found]
+        output.table(("ALARM", "OF", "SINCE"), rows)
+        for each in found:
+            output.line(output.sentence(each["message"]))
+
+    session.output.show(session.api.get("/api/alarms"), people)
+
+
 @app.command("open")
 @with_exit_codes
 def open_page(

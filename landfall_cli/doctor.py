@@ -30,6 +30,7 @@ OPERATIONS = frozenset(
         "get_dead_letter",
         "redrive_dead_letters",
         "discard_dead_letters",
+        "list_alarms",
     }
 )
 

@@ -212,6 +212,19 @@ class Limits(Section):
     running_seconds: float = Field(default=7 * 86_400, gt=0, le=21 * 86_400)
 
 
+class Alarms(Section):
+    """When silence is an alarm; what is not set is none."""
+
+    no_data_for_hours: float | None = Field(default=None, gt=0)
+    """No data has landed for longer."""
+    no_success_for_hours: float | None = Field(default=None, gt=0)
+    """No run has registered a model for longer."""
+    model_older_than_days: float | None = Field(default=None, gt=0)
+    """The model in service was registered longer ago."""
+    run_waits_minutes: float | None = Field(default=None, gt=0)
+    """A run has waited longer for its job to start, in one state."""
+
+
 class Webhook(Section):
     """A receiver of signed webhooks. Its URL and secret stand in app settings, not here."""
 
@@ -241,6 +254,7 @@ class Pipeline(Section):
     retry: Retry = Retry()
     limits: Limits = Limits()
     notify: Notifications = Notifications()
+    alarms: Alarms = Alarms()
     job: str = "job.yml"
     """Azure ML CLI v2 command job, relative to the pipeline's folder."""
 

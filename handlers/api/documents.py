@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from handlers.alarms.evaluation import AlarmKind
 from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingPhase, OpenedBy
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
@@ -368,6 +369,24 @@ class Discarded(Document):
     """Answer of a discard."""
 
     discarded: list[int]
+
+
+class AlarmSummary(Document):
+    """A silence alarm that is on."""
+
+    kind: AlarmKind
+    pipeline: str | None
+    about: str
+    """The pipeline, run or app setting."""
+    since: datetime
+    """When the silence began; of a credential, when it expires."""
+    message: str
+
+
+class AlarmList(Document):
+    """Answer of `GET /api/alarms`, the oldest silence first."""
+
+    alarms: list[AlarmSummary]
 
 
 class Accepted(Document):

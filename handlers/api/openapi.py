@@ -19,9 +19,8 @@ from handlers.api import documents
 from handlers.api.actions import ActionFilter
 from handlers.api.dead_letters import DiscardLetters, LetterFilter, RedriveLetters
 from handlers.api.models import BlobFilter, ChangeChampion, ModelFilter
-from handlers.api.parameters import Parameters
+from handlers.api.parameters import NoParameters, Parameters
 from handlers.api.pausing import PausePipeline, ResumePipeline
-from handlers.api.pipelines import NoParameters
 from handlers.api.runs import RunFilter
 from handlers.triggers.explain import ExplainQuestion
 from handlers.triggers.http_api import CancelRun, Redrive, StartRun
@@ -211,6 +210,13 @@ ROUTES: tuple[Route, ...] = (
         summary="Remove dead letters, with a reason; their content stays in the records container",
         answer=documents.Discarded,
         body=DiscardLetters,
+    ),
+    Route(
+        function="list_alarms",
+        method="get",
+        path="/api/alarms",
+        summary="Silence alarms that are on, the oldest silence first",
+        answer=documents.AlarmList,
     ),
     Route(
         function="list_actions",

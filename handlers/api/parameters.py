@@ -21,6 +21,10 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
+class NoParameters(Parameters):
+    """Of resources that take none."""
+
+
 Parsed = TypeVar("Parsed", bound=Parameters)
 
 

@@ -21,7 +21,7 @@ from handlers.api.documents import (
     RunSummary,
     ZoneState,
 )
-from handlers.api.parameters import Parameters, find_pipeline, parse_parameters
+from handlers.api.parameters import NoParameters, find_pipeline, parse_parameters
 from handlers.api.remedies import remedy
 from handlers.azure_ml.champions import find_champion
 from handlers.configuration.clients import Clients
@@ -44,10 +44,6 @@ ZONES_LIMIT = 10
 """Of a pipeline whose partitions are batches: those with the newest events."""
 State = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
 _Run = Mapping[str, Any]
-
-
-class NoParameters(Parameters):
-    """Of resources that take none."""
 
 
 async def list_pipelines(

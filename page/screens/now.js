@@ -1,4 +1,4 @@
-// Now: what needs a human, what runs, what waits and why, the last successes. Two requests.
+// Now: what needs a human, what runs, what waits and why, the last successes. Three requests.
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
@@ -9,10 +9,11 @@ import { Sentence, Time } from "/api/ui/times.js";
 export function NowScreen() {
   const pipelines = useResource("/api/pipelines");
   const letters = useResource("/api/dead-letters?limit=10");
+  const alarms = useResource("/api/alarms");
   return html`
     <h1>Now</h1>
     <${Loaded} of=${pipelines}>${({ pipelines: all }) => html`
-      <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} letters=${letters} />
+      <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} letters=${letters} alarms=${alarms} />
       <${Running} pipelines=${all.filter((each) => each.running.length)} />
       <${Waiting} pipelines=${all.filter((each) => !each.running.length && each.state !== "needs-a-human")} />
       <${Successes} pipelines=${all.filter((each) => each.last_success)} />
@@ -20,17 +21,22 @@ export function NowScreen() {
   `;
 }
 
-function NeedsHuman({ pipelines, letters }) {
+function NeedsHuman({ pipelines, letters, alarms }) {
   const found = letters.data?.dead_letters ?? [];
-  const isQuiet = letters.data && !found.length && !pipelines.length;
+  const silent = alarms.data?.alarms ?? [];
+  const isQuiet = letters.data && alarms.data && !found.length && !pipelines.length && !silent.length;
   // What is dead-lettered stands in the table below, with its actions.
   const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
   return html`<section aria-label="Needs a human">
     <h2>Needs a human</h2>
-    ${isQuiet && html`<p class="note good">Nothing: no dead letter, no held batch, no pipeline that gave up.</p>`}
+    ${isQuiet && html`<p class="note good">Nothing: no dead letter, no held batch, no pipeline that gave up, no silence alarm.</p>`}
     ${others.map((each) => html`<article class="card bad">
       <h3><${PipelineLink} name=${each.name} /></h3>
       <p><${Sentence} text=${each.sentence} /></p>
+    </article>`)}
+    ${silent.map((each) => html`<article class="card bad">
+      <h3>${each.pipeline ? html`<${PipelineLink} name=${each.pipeline} />` : each.about} <${Badge} state=${each.kind} /></h3>
+      <p><${Sentence} text=${each.message} /></p>
     </article>`)}
     <${Loaded} of=${letters}>${(data) => found.length > 0 && html`
       <${Table} caption="Dead letters" columns=${["Error", "Of", "Since", "What to do", ""]} rows=${found.map((letter) => [

@@ -53,6 +53,7 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         {"type": "serviceBusTrigger", "queueName": "notifications", "connection": "ServiceBus"},
     ],
     "reconcile": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
+    "raise_alarms": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
     "start_run": [
         {
             "type": "httpTrigger",
@@ -206,6 +207,10 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
             "methods": ["POST"],
             "authLevel": "FUNCTION",
         },
+        {"type": "http"},
+    ],
+    "list_alarms": [
+        {"type": "httpTrigger", "route": "alarms", "methods": ["GET"], "authLevel": "FUNCTION"},
         {"type": "http"},
     ],
     "list_actions": [

@@ -1,0 +1,1 @@
+"""Silence alarms: what should have happened and has not."""

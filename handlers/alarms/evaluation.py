@@ -1,0 +1,165 @@
+"""Which silence alarms are due: one pure function of what is known and the time.
+
+An alarm lasts from the round that finds it due to the first round that does not. Its id holds when
+the silence began, so that each silence is one alarm, however often it is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from orchestrations.contracts.base import Contract
+from orchestrations.contracts.runs import RunState
+from orchestrations.pipeline import Alarms
+
+AlarmKind = Literal["no-data", "no-success", "old-model", "run-waits", "credential-expires"]
+WAITING_STATES: frozenset[RunState] = frozenset(
+    {"registering", "provisioning", "submitting", "queued"}
+)
+
+
+class Alarm(Contract):
+    """Something that should have happened and has not."""
+
+    kind: AlarmKind
+    pipeline: str | None
+    about: str
+    """The pipeline, run or app setting."""
+    since: datetime
+    """When the silence began."""
+    message: str
+    """What is missing, with numbers, and what to do."""
+
+    @property
+    def id(self) -> str:
+        """One silence is one alarm."""
+        return f"{self.kind}:{self.about}:{self.since.astimezone(UTC).isoformat()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingRun:
+    """A run that is under way."""
+
+    id: str
+    state: RunState
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFacts:
+    """What is known of a pipeline."""
+
+    pipeline: str
+    rules: Alarms
+    watched_since: datetime
+    """When the first round was that saw the pipeline: what never happened is missed since then."""
+    newest_data_at: datetime | None
+    last_success_at: datetime | None
+    champion_registered_at: datetime | None
+    """None where there is none, or where it was not asked for."""
+    runs: Sequence[WaitingRun] = ()
+    unknown: frozenset[AlarmKind] = field(default_factory=frozenset[AlarmKind])
+    """What could not be asked for in this round: such alarms stay as they are."""
+
+
+def due_alarms(
+    pipelines: Sequence[PipelineFacts],
+    credentials: Mapping[str, datetime],
+    *,
+    credential_notice: timedelta,
+    now: datetime,
+) -> list[Alarm]:
+    """Every alarm that is due now. Pure.
+
+    Args:
+        pipelines: what is known of each.
+        credentials: app setting → when the credential in it expires.
+        credential_notice: how long before that people want to know.
+        now: in UTC.
+    """
+    found = [alarm for facts in pipelines for alarm in _of_pipeline(facts, now)]
+    found += [
+        Alarm(
+            kind="credential-expires",
+            pipeline=None,
+            about=setting,
+            since=expires_at,
+            message=f"the credential in app setting {setting} "
+            f"{'expires' if expires_at > now else 'has expired'} at {_clock(expires_at)}: "
+            "put a new one there, or use the managed identity",
+        )
+        for setting, expires_at in sorted(credentials.items())
+        if expires_at - now <= credential_notice
+    ]
+    return found
+
+
+def _of_pipeline(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
+    rules, name = facts.rules, facts.pipeline
+    data_at = facts.newest_data_at or facts.watched_since
+    if _is_longer(now - data_at, hours=rules.no_data_for_hours):
+        yield _alarm(
+            "no-data",
+            facts,
+            data_at,
+            f"no data has landed for {name} since {_clock(data_at)}, longer than "
+            f"alarms.no_data_for_hours ({rules.no_data_for_hours:g}): ask the uploader",
+        )
+    success_at = facts.last_success_at or facts.watched_since
+    if _is_longer(now - success_at, hours=rules.no_success_for_hours):
+        yield _alarm(
+            "no-success",
+            facts,
+            success_at,
+            f"no run of {name} has succeeded since {_clock(success_at)}, longer than "
+            f"alarms.no_success_for_hours ({rules.no_success_for_hours:g}): see its runs",
+        )
+    registered_at = facts.champion_registered_at
+    if registered_at is not None and _is_longer(
+        now - registered_at, hours=_hours(rules.model_older_than_days)
+    ):
+        yield _alarm(
+            "old-model",
+            facts,
+            registered_at,
+            f"the model of {name} in service was registered at {_clock(registered_at)}, longer ago "
+            f"than alarms.model_older_than_days ({rules.model_older_than_days:g}): see why no "
+            "newer one was promoted",
+        )
+    for run in facts.runs:
+        if run.state in WAITING_STATES and _is_longer(
+            now - run.since, hours=_fraction(rules.run_waits_minutes)
+        ):
+            yield Alarm(
+                kind="run-waits",
+                pipeline=name,
+                about=run.id,
+                since=run.since,
+                message=f"run {run.id} is {run.state} since {_clock(run.since)}, longer than "
+                f"alarms.run_waits_minutes ({rules.run_waits_minutes:g}): see quota and cluster",
+            )
+
+
+def _alarm(kind: AlarmKind, facts: PipelineFacts, since: datetime, message: str) -> Alarm:
+    return Alarm(
+        kind=kind, pipeline=facts.pipeline, about=facts.pipeline, since=since, message=message
+    )
+
+
+def _is_longer(span: timedelta, *, hours: float | None) -> bool:
+    return hours is not None and span > timedelta(hours=hours)
+
+
+def _hours(days: float | None) -> float | None:
+    return None if days is None else 24 * days
+
+
+def _fraction(minutes: float | None) -> float | None:
+    return None if minutes is None else minutes / 60
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

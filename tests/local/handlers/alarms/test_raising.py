@@ -1,0 +1,138 @@
+"""Alarms on real storage, each alert on a real topic."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+
+from handlers.alarms import raising
+from handlers.alarms.raising import raise_alarms, read_alarms
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.landing_zone.newest_events import advance_newest_event
+from handlers.runs.run_records import record_run
+from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.pipeline import Alarms, Pipeline
+from tests.local.handlers.world_with_messaging import Namespace, World
+from tests.unit.orchestrations.examples import PIPELINE
+
+NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Watch:
+    clients: Clients
+    pipeline: Pipeline
+    namespace: Namespace
+
+    async def round(self, *, hours: float = 0) -> tuple[list[str], list[str]]:
+        """Evaluate at a time; which alarms began, and which are over."""
+        at = NOW + hours * HOUR
+        changes = await raise_alarms(self.clients, {self.pipeline.name: self.pipeline}, now=at)
+        return [each.kind for each in changes.began], [each.kind for each in changes.ended]
+
+    def data(self, *, hours: float) -> None:
+        advance_newest_event(self.clients, self.pipeline.name, None, NOW + hours * HOUR)
+
+    def run(self, state: RunState, *, hours: float) -> None:
+        status = RunStatus(
+            id=f"{self.pipeline.name}-aa-1",
+            pipeline=self.pipeline.name,
+            attempt=1,
+            dataset_version="aa",
+            state=state,
+            since=NOW + hours * HOUR,
+        )
+        record_run(self.clients, RunRecord(status=status, started_at=NOW))
+
+    def alerts(self) -> list[tuple[str, str]]:
+        """Kind and alarm of every alert that the topic took since the last call."""
+        self.clients.background.wait_until_idle()
+        return [
+            (str(message.subject), json.loads(str(message))["data"]["alarm"])
+            for message in self.namespace.take("ops-alerts")
+        ]
+
+
+@pytest.fixture
+def watch(world: World, namespace: Namespace) -> Iterator[Watch]:
+    number = next(_NUMBERS)
+    settings = {**world.clients.settings.values, "RECORDS_CONTAINER": f"alarms-{number}"}
+    clients = Clients(Settings(settings))
+    vars(clients).update(service_bus=world.clients.service_bus, blobs=world.clients.blobs)
+    clients.records.create_container()
+    rules = Alarms(no_data_for_hours=6, run_waits_minutes=30)
+    pipeline = PIPELINE.model_copy(update={"name": f"watch-{number}", "alarms": rules})
+    yield Watch(clients, pipeline, namespace)
+    clients.records.delete_container()
+
+
+async def test_an_alarm_is_one_alert_when_it_begins_and_one_when_it_is_over(watch: Watch) -> None:
+    watch.data(hours=0)
+    watch.run("queued", hours=0)
+    assert await watch.round() == ([], [])
+    assert await watch.round(hours=1) == (["run-waits"], [])
+    assert await watch.round(hours=2) == ([], [])
+    watch.run("running", hours=2)
+    assert await watch.round(hours=3) == ([], ["run-waits"])
+    assert await watch.round(hours=7) == (["no-data"], [])
+    (alarm,) = read_alarms(watch.clients)
+    assert (alarm.kind, alarm.since) == ("no-data", NOW)
+    watch.data(hours=7)
+    assert await watch.round(hours=8) == ([], ["no-data"])
+    assert read_alarms(watch.clients) == []
+    assert sorted(watch.alerts()) == [
+        ("alarm-began", "no-data"),
+        ("alarm-began", "run-waits"),
+        ("alarm-over", "no-data"),
+        ("alarm-over", "run-waits"),
+    ]
+
+
+async def test_a_process_that_dies_before_it_writes_alerts_once(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.data(hours=0)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(raising.record_store, "replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            await watch.round(hours=7)
+    watch.clients.background.wait_until_idle()
+    assert await watch.round(hours=8) == (["no-data"], [])
+    assert await watch.round(hours=9) == ([], [])
+    assert watch.alerts() == [("alarm-began", "no-data")]
+
+
+async def test_without_azure_ml_an_alarm_stays_as_it_was(watch: Watch) -> None:
+    rules = Alarms(model_older_than_days=1)
+    watch.pipeline = watch.pipeline.model_copy(update={"alarms": rules})
+    tags = {"landfall.dataset-version": "a"}
+    context = SimpleNamespace(created_at=NOW - 30 * HOUR)
+    model = SimpleNamespace(version="1", tags=tags, creation_context=context)
+
+    def refuse(_: str) -> Any:
+        raise HttpResponseError("busy")
+
+    registry = SimpleNamespace(list=lambda _: [model])
+    vars(watch.clients)["ml"] = SimpleNamespace(models=registry)
+    assert await watch.round() == (["old-model"], [])
+    registry.list = refuse
+    assert await watch.round(hours=1) == ([], [])
+    context.created_at = NOW
+    registry.list = lambda _: [model]
+    assert await watch.round(hours=2) == ([], ["old-model"])
