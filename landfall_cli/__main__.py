@@ -103,6 +103,25 @@ def alarms(context: typer.Context) -> None:
     session.output.show(session.api.get("/api/alarms"), people)
 
 
+@app.command()
+@with_exit_codes
+def actions(
+    context: typer.Context, *, limit: Annotated[int, typer.Option(min=1, max=100)] = 20
+) -> None:
+    """Who did what over the API, when and why, newest first."""
+    session = open_session(context)
+
+    def people(document: Any) -> None:
+        output = session.output
+        rows = [
+            (output.ago(each["at"]), each["by"], f"{each['action']} {each['on']}", each["reason"])
+            for each in document["actions"]
+        ]
+        output.table(("WHEN", "WHO", "WHAT", "WHY"), rows)
+
+    session.output.show(session.api.get("/api/actions", limit=limit), people)
+
+
 @app.command("open")
 @with_exit_codes
 def open_page(

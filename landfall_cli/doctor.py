@@ -31,6 +31,7 @@ OPERATIONS = frozenset(
         "redrive_dead_letters",
         "discard_dead_letters",
         "list_alarms",
+        "list_actions",
     }
 )
 

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,12 @@ from tests.replay.record import make_app
 from tests.replay.situations import SITUATIONS, Scene
 from tests.replay.tape import Tape
 
-# Two models, a run without quota, one that fails twice, and a zone that waits for its marker.
+# Two models, a run without quota, one that fails twice, a zone that waits for its marker, and a job
+# that runs.
 PLAYED = ("batches", "no-quota", "hopeless")
 WAITING = "marked"
+# Its job runs for longer than the tests: until somebody cancels it.
+BUSY = "cancelled"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Laptop:
     url: str
     key: str
     http: aiohttp.ClientSession
+    busy: Scene
+    """The pipeline whose run is under way."""
 
     async def get(self, path: str, **headers: str) -> tuple[int, Any, Mapping[str, str]]:
         """Status, document and headers of an answer."""
@@ -41,6 +46,14 @@ class Laptop:
         async with self.http.get(self.url + path, headers=given) as answer:
             text = await answer.text()
             return answer.status, json.loads(text) if text else None, answer.headers
+
+    async def until(self, path: str, holds: Callable[[Any], Any]) -> Any:
+        """Wait until something holds of a document; returns what it is."""
+
+        async def found() -> Any:
+            return holds((await self.get(path))[1]) or None
+
+        return await eventually(found, 60, f"{path} that is as it should be")
 
     async def dead_letters(self, count: int) -> list[dict[str, Any]]:
         """Wait until there are so many."""
@@ -59,7 +72,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     tape = state / "tape.jsonl"
     settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
-    options = make_app(state, (*PLAYED, WAITING), settings)
+    options = make_app(state, (*PLAYED, WAITING, BUSY), settings)
     async with running(options, lambda _: None) as (environment, _):
         endpoints = describe_endpoints(environment)
         async with (
@@ -78,6 +91,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
                 )
 
             await scene(WAITING).land("1", "2")
-            await asyncio.gather(*(SITUATIONS[name].play(scene(name)) for name in PLAYED))
+            await scene(BUSY).land("1", seconds=1000)
+            await asyncio.gather(
+                scene(BUSY).running(), *(SITUATIONS[name].play(scene(name)) for name in PLAYED)
+            )
             functions = endpoints["functions"]
-            yield Laptop(functions["base_url"], functions["function_key"], http)
+            yield Laptop(functions["base_url"], functions["function_key"], http, scene(BUSY))

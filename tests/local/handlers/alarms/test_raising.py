@@ -128,11 +128,14 @@ async def test_without_azure_ml_an_alarm_stays_as_it_was(watch: Watch) -> None:
     def refuse(_: str) -> Any:
         raise HttpResponseError("busy")
 
-    registry = SimpleNamespace(list=lambda _: [model])
+    def give(_: str) -> list[Any]:
+        return [model]
+
+    registry = SimpleNamespace(list=give)
     vars(watch.clients)["ml"] = SimpleNamespace(models=registry)
     assert await watch.round() == (["old-model"], [])
     registry.list = refuse
     assert await watch.round(hours=1) == ([], [])
     context.created_at = NOW
-    registry.list = lambda _: [model]
+    registry.list = give
     assert await watch.round(hours=2) == ([], ["old-model"])
