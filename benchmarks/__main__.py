@@ -25,6 +25,7 @@ BENCHMARKS = {
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "landing": "benchmarks.landing",
+    "runs-index": "benchmarks.runs_index",
     "trainers": "benchmarks.training",
     "scaling": "benchmarks.scaling",
     "shards": "benchmarks.shards",

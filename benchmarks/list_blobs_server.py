@@ -1,8 +1,9 @@
 """A server that answers List Blobs as Azure does, over blobs that are nowhere.
 
 Names are computed when they are asked for, so that a zone of ten million blobs takes neither disk
-nor memory. A page is XML and has 5,000 blobs. Served are the parameters prefix, marker, startFrom
-and delimiter; everything else of the service is missing, and every container has the same blobs.
+nor memory. A page is XML and has 5,000 blobs. Served are the parameters prefix, marker, startFrom,
+maxresults and delimiter; everything else of the service is missing, and every container has the
+same blobs.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/list-blobs
 """
@@ -14,7 +15,7 @@ import json
 import subprocess
 import sys
 from bisect import bisect_left
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,7 +34,7 @@ _BLOB = (
     "<Cache-Control /><Content-Disposition /><BlobType>BlockBlob</BlobType>"
     "<AccessTier>Premium</AccessTier><AccessTierInferred>true</AccessTierInferred>"
     "<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState>"
-    "<ServerEncrypted>true</ServerEncrypted></Properties><Metadata /><OrMetadata /></Blob>"
+    "<ServerEncrypted>true</ServerEncrypted></Properties>%s<OrMetadata /></Blob>"
 )
 
 
@@ -67,19 +68,22 @@ class ListedZone:
 
     names: Sequence[str]
     page_blobs: int = PAGE_BLOBS
+    metadata: Callable[[str], Mapping[str, str]] | None = None
+    """Of the blob of a name."""
 
     def answer(self, asked: Mapping[str, str]) -> str:
         """The body of the answer to one request's parameters."""
         prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter")
+        page_blobs = min(self.page_blobs, int(asked.get("maxresults", PAGE_BLOBS)))
         first = bisect_left(self.names, max(prefix, asked.get("startFrom", "")))
         end = bisect_left(self.names, prefix + _LAST) if prefix else len(self.names)
         index = max(first, int(asked.get("marker", "0")))
         entries: list[str] = []
-        while index < end and len(entries) < self.page_blobs:
+        while index < end and len(entries) < page_blobs:
             if delimiter is None:
-                stop = min(end, index + self.page_blobs)
+                stop = min(end, index + page_blobs)
                 entries = [
-                    _BLOB % (escape(name), number, number % 100_000)
+                    self._blob(name, number)
                     for number, name in enumerate(self.names[index:stop], index)
                 ]
                 index = stop
@@ -91,14 +95,24 @@ class ListedZone:
                 entries.append(f"<BlobPrefix><Name>{escape(common)}</Name></BlobPrefix>")
                 index = bisect_left(self.names, common + _LAST, index)
             else:
-                entries.append(_BLOB % (escape(name), index, index % 100_000))
+                entries.append(self._blob(name, index))
                 index += 1
         marker = f"<NextMarker>{index}</NextMarker>" if index < end else "<NextMarker />"
         return (
             '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="" '
-            f'ContainerName=""><Prefix>{escape(prefix)}</Prefix><Blobs>{"".join(entries)}</Blobs>'
+            f'ContainerName=""><Prefix>{escape(prefix)}</Prefix>'
+            f"<MaxResults>{page_blobs}</MaxResults><Blobs>{''.join(entries)}</Blobs>"
             f"{marker}</EnumerationResults>"
         )
+
+    def _blob(self, name: str, number: int) -> str:
+        metadata = "<Metadata />"
+        if self.metadata is not None:
+            fields = "".join(
+                f"<{key}>{escape(value)}</{key}>" for key, value in self.metadata(name).items()
+            )
+            metadata = f"<Metadata>{fields}</Metadata>"
+        return _BLOB % (escape(name), number, number % 100_000, metadata)
 
 
 class ListBlobsServer(ThreadingHTTPServer):
@@ -136,10 +150,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(blobs: int) -> Generator[str]:
-    """A server of so many images in a process of its own; gives the account's URL."""
+def serving(blobs: int, module: str = __name__) -> Generator[str]:
+    """A server of so many images in a process of its own; gives the account's URL.
+
+    Args:
+        blobs: how many.
+        module: another module than this one, whose main serves another zone.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(blobs)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", module, str(blobs)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
@@ -149,8 +168,13 @@ def serving(blobs: int) -> Generator[str]:
         process.wait()
 
 
-if __name__ == "__main__":
-    server = ListBlobsServer(ListedZone(ImageNames(int(sys.argv[1]))))
+def serve(zone: ListedZone) -> None:
+    """Print the account's URL, and serve until the process is ended."""
+    server = ListBlobsServer(zone)
     sys.stdout.write(json.dumps(server.url) + "\n")
     sys.stdout.flush()
     server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve(ListedZone(ImageNames(int(sys.argv[1]))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
 
 BODY_LIMIT_CHARACTERS = 64 * 1024
+# Sequence numbers are signed and have 64 bits; one more than the last is asked for.
+LAST_NUMBER = 2**63 - 2
 
 
 class LetterFilter(Parameters):
     """Parameters of GET /api/dead-letters."""
 
-    after: Annotated[int | None, Field(ge=0)] = None
+    after: Annotated[int | None, Field(ge=0, le=LAST_NUMBER)] = None
     """Of `next`: a sequence number."""
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
@@ -85,7 +88,7 @@ async def list_dead_letters(clients: Clients, parameters: Mapping[str, str]) -> 
 async def get_dead_letter(clients: Clients, *, number: str) -> Answer:
     """One dead letter, with its body."""
     found: Sequence[ServiceBusReceivedMessage] = []
-    if number.isdecimal() and len(number) < 19:  # noqa: PLR2004 - a long, as AMQP has it
+    if re.fullmatch(r"[0-9]{1,19}", number) and int(number) <= LAST_NUMBER:
         found = await asyncio.to_thread(_peek, clients, int(number), 1)
     if not found or found[0].sequence_number != int(number):
         return _not_found([number]).to_answer()

@@ -38,12 +38,14 @@ def list_entries(
         metadata: name of the metadata that holds the document; blobs without it are left out.
         first: no key before it; all of them when empty.
         after: this key is left out, too: the last one of the page before.
-        page_size: how many the service gives at a time.
+        page_size: how many the caller takes.
     """
     # A service that does not know `start_from` ignores it: what comes before is skipped.
     start: dict[str, Any] = {"start_from": folder + first} if first else {}
+    # With the key that is left out, so that one request is enough.
+    results = page_size + (after is not None)
     blobs = records.list_blobs(
-        name_starts_with=folder, include=["metadata"], results_per_page=page_size, **start
+        name_starts_with=folder, include=["metadata"], results_per_page=results, **start
     )
     for blob in blobs:
         key = blob.name.removeprefix(folder)

@@ -31,7 +31,7 @@ export function DeadLettersScreen({ filters }) {
       const selected = data.dead_letters.filter((letter) => chosen.has(letter.id));
       return html`
         ${selected.length > 0 && html`<p class="bar">${selected.length} chosen <${LetterActions} letters=${selected} /></p>`}
-        <${Table} caption="Dead letters" empty="None: nothing gave up." columns=${["", "Error", "Of", "Since", "What to do", "Actions"]}
+        <${Table} caption="Dead letters" empty="None: nothing gave up." columns=${["Choose", "Error", "Of", "Since", "What to do", "Actions"]}
           rows=${data.dead_letters.map((letter) => [
             html`<input type="checkbox" aria-label=${`choose ${letter.id}`} checked=${chosen.has(letter.id)} onChange=${toggle(letter.id)} />`,
             html`<a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <span class="dim">${letter.description}</span>`,

@@ -39,7 +39,7 @@ function NeedsHuman({ pipelines, letters, alarms }) {
       <p><${Sentence} text=${each.message} /></p>
     </article>`)}
     <${Loaded} of=${letters}>${(data) => found.length > 0 && html`
-      <${Table} caption="Dead letters" columns=${["Error", "Of", "Since", "What to do", ""]} rows=${found.map((letter) => [
+      <${Table} caption="Dead letters" columns=${["Error", "Of", "Since", "What to do", "Actions"]} rows=${found.map((letter) => [
         html`<a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <span class="dim">${letter.description}</span>`,
         letter.run ? html`<${RunLink} id=${letter.run} />` : letter.kind,
         html`<${Time} at=${letter.enqueued_at} />`,

@@ -134,7 +134,7 @@ async def test_a_model_leads_to_its_blobs_and_a_blob_to_its_models(page: Page) -
     await page.get_by_role("img", name="Lineage: dataset").wait_for()
     await picture(page, "model", PICTURES)
     await page.get_by_role("link", name="3", exact=True).click()
-    await page.get_by_text("part of dataset version").wait_for()
+    await page.get_by_text("dataset version").wait_for()
     assert await page.get_by_label("What became of the blob").input_value() == "landing/batches/3"
     await page.get_by_label("What became of the blob").fill("landing/batches/1")
     await page.get_by_role("button", name="Search").click()

@@ -1,0 +1,92 @@
+"""A List Blobs server that has the index of many runs; see `list_blobs_server`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import accumulate
+from typing import overload
+
+from benchmarks.list_blobs_server import ListedZone, serve
+from handlers.configuration.newest_first import countdown
+from handlers.runs.run_index import summary
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.run_records import RunRecord, UsedCompute
+from orchestrations.contracts.runs import RunState, RunStatus
+
+PIPELINES = 10
+NEWEST = datetime(2026, 11, 22, tzinfo=UTC)
+PAUSE = timedelta(minutes=5)
+"""From one run of a pipeline to the next."""
+# Of a hundred runs of a pipeline, so many ended in each state.
+ENDS: Mapping[RunState, int] = {"failed": 5, "not_promoted": 35, "succeeded": 60}
+
+
+class IndexNames(Sequence[str]):
+    """The names of all entries, in order: group, pipeline, and time counted down."""
+
+    def __init__(self, runs: int) -> None:
+        each = runs // PIPELINES
+        self._folders = [
+            (group, f"pipeline-{number}", each * share // 100)
+            for group, share in sorted({"all": 100, **ENDS}.items())
+            for number in range(PIPELINES)
+        ]
+        self._ends = list(accumulate(count for _, _, count in self._folders))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """The name of that number, from 0."""
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        folder = bisect_right(self._ends, index)
+        group, pipeline, count = self._folders[folder]
+        number = index - self._ends[folder] + count
+        return f"run-index/{group}/{pipeline}/{run_key(pipeline, number)}"
+
+
+def run_key(pipeline: str, number: int) -> str:
+    """What the entry of a pipeline's run of that number, from the newest, sorts by."""
+    return f"{countdown(NEWEST - number * PAUSE)}_{pipeline}-{number:016x}-1"
+
+
+def metadata(name: str) -> dict[str, str]:
+    """What the entry of a run shows."""
+    _, group, _, key = name.split("/")
+    run = key.partition("_")[2]
+    state: RunState = next((each for each in ENDS if each == group), "succeeded")
+    shown = _summary(state) | {"id": run, "pipeline": run.rsplit("-", 2)[0]}
+    return {"summary": json.dumps(shown)}
+
+
+@cache
+def _summary(state: RunState) -> dict[str, object]:
+    failure = Failure(type="JobFailed", message="rank 3: CUDA out of memory", permanent=False)
+    status = RunStatus(
+        id="run",
+        pipeline="pipeline",
+        attempt=1,
+        dataset_version="93a43eed5c156d42",
+        state=state,
+        since=NEWEST,
+        metrics={"accuracy": 0.98},
+        error=failure if state == "failed" else None,
+    )
+    compute = UsedCompute(cluster="gpu", size="Standard_NC24ads_A100_v4", priority="spot", nodes=4)
+    return summary(RunRecord(status=status, started_at=NEWEST, compute=compute))
+
+
+if __name__ == "__main__":
+    serve(ListedZone(IndexNames(int(sys.argv[1])), metadata=metadata))
