@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
@@ -110,11 +111,9 @@ def _pages(records: ContainerClient, runs: int) -> dict[str, Query]:
 
 def _one_request(records: ContainerClient) -> dict[str, Query]:
     def list_once(folder: str, start: str = "") -> int:
+        options: dict[str, Any] = {"start_from": folder + start} if start else {}
         pages = records.list_blobs(
-            name_starts_with=folder,
-            include=["metadata"],
-            results_per_page=PAGE,
-            **({"start_from": folder + start} if start else {}),
+            name_starts_with=folder, include=["metadata"], results_per_page=PAGE, **options
         ).by_page()
         return sum(1 for _ in next(pages))
 

@@ -28,5 +28,90 @@ AlertKind = Literal[
     "landing-overdue",
     "manifest-invalid",
     "batch-held",
+    "request-failed",
     "alarm-began",
     "alarm-over",
+]
+
+
+@activity
+def alert_operators(clients: Clients, request: AlertOperators) -> Done:
+    """Alert operators to a landing that needs them; does not wait for Service Bus."""
+    message = alert_message(
+        alert_id=request.alert_id,
+        kind=request.kind,
+        severity="warning",
+        document=trouble_document(request.kind, at=request.at, **request.details),
+        pipeline=request.pipeline,
+    )
+    send_in_background(clients, OPS_ALERTS, message)
+    return Done()
+
+
+def publish_alert(
+    clients: Clients,
+    *,
+    alert_id: str,
+    kind: str,
+    severity: Severity,
+    document: dict[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+) -> None:
+    """Send one alert; the arguments are those of `alert_message`.
+
+    Raises:
+        azure.servicebus.exceptions.ServiceBusError: send it again.
+    """
+    message = alert_message(
+        alert_id=alert_id,
+        kind=kind,
+        severity=severity,
+        document=document,
+        pipeline=pipeline,
+        run=run,
+    )
+    message_queues(clients).publish(OPS_ALERTS, message)
+
+
+def alert_message(
+    *,
+    alert_id: str,
+    kind: str,
+    severity: Severity,
+    document: dict[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+) -> Message:
+    """One alert; the same `alert_id` again is dropped by the topic's duplicate detection.
+
+    Args:
+        alert_id: derived, never drawn.
+        kind: what happened.
+        severity: how bad it is.
+        document: the body: `{"type", "timestamp", "data"}`.
+        pipeline: whose, if it is known.
+        run: which run's, if it is known.
+    """
+    properties: dict[str, str | int] = {"kind": kind, "severity": severity}
+    if pipeline is not None:
+        properties["pipeline"] = pipeline
+    if run is not None:
+        properties["run"] = run
+    return Message(
+        message_id=fit_message_id(alert_id),
+        subject=kind,
+        properties=properties,
+        body=json.dumps(document),
+    )
+
+
+def trouble_document(kind: AlertKind, *, at: datetime, **data: Any) -> dict[str, Any]:
+    """The body of an alert that is about Landfall's own work, not about a run's progress.
+
+    Args:
+        kind: what happened.
+        at: when.
+        data: plain JSON types.
+    """
+    return {"type": f"Landfall.Trouble.{kind}", "timestamp": at.isoformat(), "data": data}

@@ -18,7 +18,7 @@ from handlers.alarms.raising import raise_alarms, read_alarms
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.newest_events import advance_newest_event
-from handlers.runs.run_records import record_run
+from handlers.runs.run_records import add_to_record
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.pipeline import Alarms, Pipeline
@@ -54,7 +54,7 @@ class Watch:
             state=state,
             since=NOW + hours * HOUR,
         )
-        record_run(self.clients, RunRecord(status=status, started_at=NOW))
+        add_to_record(self.clients, RunRecord(status=status, started_at=NOW))
 
     def alerts(self) -> list[tuple[str, str]]:
         """Kind and alarm of every alert that the topic took since the last call."""

@@ -64,9 +64,48 @@ def keep(zone: Zone, run: str, version: str, state: RunState) -> None:
     status = RunStatus(
         id=run,
         pipeline=zone.pipeline.name,
-        attempt=int(run[-1]),
+        attempt=1,
         dataset_version=version,
         state=state,
         since=datetime.now(UTC),
     )
     add_to_record(zone.clients, RunRecord(status=status, started_at=status.since))
+
+
+@pytest.mark.parametrize("state", ["superseded", "succeeded"])
+def test_a_run_whose_data_changed_leads_to_the_run_of_the_next_batch(
+    zone: Zone, state: RunState
+) -> None:
+    zone.land("1.png")
+    dataset = zone.close_batch()
+    first = zone.run_of(dataset)
+    keep(zone, first, dataset.version, state)
+    zone.land("2.png")
+    second = zone.run_of(zone.close_batch())
+    record = read_run_record(zone.clients, first)
+    assert record is not None
+    assert record.superseded_by == (second if state == "superseded" else None)
+
+
+def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone) -> None:
+    for version, hours in (("new", 1), ("edge", 24), ("old", 25)):
+        claim_dataset(zone.clients, claim(zone, version, "w", timedelta(hours=hours)))
+    neighbour = zone.pipeline.model_copy(update={"name": f"{zone.pipeline.name}-b"})
+    claim_dataset(zone.clients, claim(Zone(zone.clients, neighbour), "theirs", "w"))
+
+    since = NOW - timedelta(hours=24)
+    (name,) = list_claims(zone.clients, zone.pipeline.name, frozen_after=since)
+    claimed = read_claim(zone.clients, name)
+    assert claimed.claim.run == zone.run_of(a_dataset("new"))
+    assert claimed.request == claim(zone, "new", "w", timedelta(hours=1)).request
+
+
+def test_a_batch_of_one_partition_supersedes_none_of_another(zone: Zone) -> None:
+    newer = claim(zone, "v1", "w", -timedelta(hours=1))
+    dataset = newer.request.dataset.model_copy(update={"partition": "2026-11-21"})
+    request = newer.request.model_copy(update={"dataset": dataset})
+    claim_dataset(zone.clients, newer.model_copy(update={"request": request}))
+    for partition, by in (("2026-11-20", None), ("2026-11-21", newer.run), (None, None)):
+        ours = a_dataset("ours").model_copy(update={"partition": partition})
+        question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=ours)
+        assert check_superseded(zone.clients, question).by == by
