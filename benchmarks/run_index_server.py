@@ -66,7 +66,10 @@ def metadata(name: str) -> dict[str, str]:
     """What the entry of a run shows."""
     _, group, _, key = name.split("/")
     run = key.partition("_")[2]
-    state: RunState = next((each for each in ENDS if each == group), "succeeded")
+    state: RunState = "succeeded"
+    for end in ENDS:
+        if end == group:
+            state = end
     shown = _summary(state) | {"id": run, "pipeline": run.rsplit("-", 2)[0]}
     return {"summary": json.dumps(shown)}
 
