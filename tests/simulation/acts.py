@@ -55,6 +55,8 @@ class Acts:
         """Of all dead letters; each allows every run of the week one more attempt."""
         self.changed: dict[str, Change] = {}
         """Run → with what change it was sent again."""
+        self.redriven: dict[str, str] = {}
+        """Run that gave up → the run that it was sent again as, with a change."""
 
     def of(self, item: Item) -> Callable[[], object] | None:
         """What an item does at its time; None for an item that is no act."""
@@ -187,6 +189,7 @@ class Acts:
         if answer.status == 200:
             (following,) = answer.document["redriven"]
             self.changed[following] = item.change
+            self.redriven[runs[0]] = following
 
     def _changes(self, change: Change) -> dict[str, Any]:
         match change:

@@ -107,7 +107,9 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
             continue  # nothing_waits_for_ever
         if run.state not in TERMINAL_RUN_STATES and not run.is_broken:
             yield f"{run.id} ended as {run.state}"
-        next_id = _attempt(run, run.attempt + 1)
+        # Without some files it is an attempt at another dataset.
+        redriven = evidence.world.acts.redriven
+        next_id = redriven.get(run.id, _attempt(run, run.attempt + 1))
         following = evidence.runs.get(next_id)
         if run.state == "retrying" and following is None and not evidence.letters[next_id]:
             yield f"{run.id} is retrying, and no attempt follows"

@@ -139,10 +139,11 @@ def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         yield Redrive(at=moment())
     for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
         yield Release(at=moment())
-    for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
-        # A run that gave up is dead-lettered some hours after its upload.
-        later = moment() + chance.choice([HOUR, 4 * HOUR, DAY])
-        yield RedriveChanged(at=round(later, 3), change=chance.choice(get_args(Change)))
+    for _ in range(chance.choices([0, 1, 3], weights=(6, 2, 2))[0]):
+        # A run that gave up is dead-lettered some hours after its upload, and lies there.
+        later = [moment() + chance.choice([HOUR, 4 * HOUR]), chance.uniform(4 * DAY, LAST_UPLOAD)]
+        at = round(chance.choice(later), 3)
+        yield RedriveChanged(at=at, change=chance.choice(get_args(Change)))
 
 
 def _surroundings(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
