@@ -23,6 +23,7 @@ from tests.simulation.story import (
     DelayJobEvent,
     Delete,
     Deploy,
+    EveryActivityTwice,
     Item,
     JobEnd,
     JobFate,
@@ -224,6 +225,8 @@ def _host_faults(chance: random.Random) -> Iterator[Item]:
             after=chance.random() < 0.6,
             down=chance.choice([0.5, 30.0, 700.0, 3 * HOUR]),
         )
+    if chance.random() < 0.15:
+        yield EveryActivityTwice()
     for _ in range(chance.randint(0, 6)):
         yield SecondCopy(
             number=chance.randint(1, 120), delay=chance.choice([0.0, 0.02, 1.0, 40.0, 400.0])

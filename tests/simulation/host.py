@@ -25,7 +25,7 @@ from tests.simulation.durable_client import DurableClient, DurableClientError
 from tests.simulation.fakes.service_bus import Broker, Message, Queue
 from tests.simulation.network import Network
 from tests.simulation.scheduler import ProcessDied, Scheduler
-from tests.simulation.story import SecondCopy, Story
+from tests.simulation.story import EveryActivityTwice, SecondCopy, Story
 from tests.simulation.task_hub import ActivityCall, TaskHub
 
 # The host renews the locks of its triggers' messages for so long: host.json.
@@ -67,6 +67,7 @@ class Host:
         self._second_copies = {
             item.number: item.delay for item in story.items if isinstance(item, SecondCopy)
         }
+        self._runs_twice = any(isinstance(item, EveryActivityTwice) for item in story.items)
         self._make_clients = make_clients
         self._functions: dict[str, Function] = {}
         self._activities = 0
@@ -174,6 +175,8 @@ class Host:
     def _execute(self, call: ActivityCall, function: Function) -> None:
         try:
             result = function(json.loads(call.input_json))
+            if self._runs_twice:
+                result = function(json.loads(call.input_json))
         except ActivityFault as fault:
             self.note(fault.__cause__)
             self._hub.fail(call, fault)

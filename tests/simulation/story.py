@@ -255,6 +255,14 @@ class SecondCopy(Item):
     delay: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class EveryActivityTwice(Item):
+    """Every execution of an activity that returns is repeated, and the second result counts.
+
+    As `localazure up --run-activities-twice` does it.
+    """
+
+
 JobEnd = Literal[
     "completes",
     "is worse",

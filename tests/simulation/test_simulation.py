@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.drawing import draw
-from tests.simulation.story import HOUR, Outage, OutageAfter, Story, Upload
+from tests.simulation.story import HOUR, EveryActivityTwice, Outage, OutageAfter, Story, Upload
 from tests.simulation.task_hub import ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
@@ -36,6 +38,13 @@ KEPT = {
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_a_week_of_faults_ends_as_it_should(seed: int) -> None:
     trial = try_seed(seed)
+    assert not trial.problems, str(trial)
+
+
+@pytest.mark.parametrize("seed", range(13, 17))
+def test_a_week_in_which_every_activity_runs_twice_has_each_effect_once(seed: int) -> None:
+    story = draw(seed)
+    trial = try_story(replace(story, items=(*story.items, EveryActivityTwice())))
     assert not trial.problems, str(trial)
 
 
