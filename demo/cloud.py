@@ -262,6 +262,6 @@ async def connect(endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
     """Clients to what `endpoints.json` describes."""
     async with (
         aiohttp.ClientSession() as http,
-        BlobServiceClient.from_connection_string(endpoints["blob"]) as blobs,
+        BlobServiceClient.from_connection_string(endpoints["app_settings"]["DataStorage"]) as blobs,
     ):
         yield Cloud(endpoints, http, blobs)

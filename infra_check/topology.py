@@ -18,6 +18,7 @@ PACKAGE_CONTAINER = "app-package"  # Azure's own: the laptop runs the folder
 SOURCES = {"dataEvents": "storage", "jobEvents": "azure-ml"}
 MAIN = "main.bicep"
 BUS = "Microsoft.ServiceBus/namespaces"
+ACCOUNT = "Microsoft.Storage/storageAccounts"
 
 
 def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
@@ -37,20 +38,50 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     )
     main = files[MAIN]
     modules = {each.symbol: module_parameters(each) for each in main.modules}
-    containers = {
-        name
-        for module in ("appStorage", "dataContainers")
-        for name in evaluate(modules[module]["containers"], main)
-    }
+    yield from _compare(
+        MAIN, accounts(files), laptop_accounts(laptop("storage.json"), laptop("scopes.json"))
+    )
     datastores = evaluate(modules["workspaceContents"]["datastores"], main)
     yield from _compare(
         MAIN,
-        {"containers": containers - {PACKAGE_CONTAINER}, "datastores": _by_name(datastores)},
-        {
-            "containers": set(laptop("storage.json")["containers"]),
-            "datastores": _by_name(laptop("azure-ml.json")["datastores"]),
-        },
+        {"datastores": _by_name(datastores)},
+        {"datastores": _by_name(laptop("azure-ml.json")["datastores"])},
     )
+
+
+def accounts(files: Mapping[str, BicepFile]) -> dict[str, Any]:
+    """Use of an account -> its kind and containers, of the Bicep files."""
+    main = files[MAIN]
+    modules = {each.symbol: module_parameters(each) for each in main.modules}
+
+    def kind(file: str) -> Any:
+        (account,) = (
+            each
+            for each in files[file].resources
+            if each.type == ACCOUNT and not each.existing and each.body is not None
+        )
+        return evaluate(_property(account.body, "kind"), files[file])
+
+    def containers(module: str) -> list[str]:
+        return sorted(set(evaluate(modules[module]["containers"], main)) - {PACKAGE_CONTAINER})
+
+    return {
+        "account of the app": (kind("app-storage.bicep"), containers("appStorage")),
+        "account of data": (kind("data-storage.bicep"), containers("dataContainers")),
+        "account of the workspace": (kind("workspace.bicep"), []),
+    }
+
+
+def laptop_accounts(config: Any, scopes: Any) -> dict[str, Any]:
+    """Use of an account -> its kind and containers, of storage.json."""
+    by_name = {each["name"]: each for each in config["accounts"]}
+    uses = {"appAccount": "app", "landing": "data", "workspaceAccount": "workspace"}
+    found: dict[str, Any] = {}
+    for scope, use in uses.items():
+        account = by_name.get(scopes["scopes"][scope].split("/")[1], {})
+        name = f"account of {'data' if use == 'data' else f'the {use}'}"
+        found[name] = (account.get("kind"), sorted(account.get("containers", [])))
+    return found
 
 
 def _by_name(datastores: Any) -> dict[str, str]:

@@ -21,7 +21,7 @@ async def test_a_batch_of_the_smoke_pipeline_becomes_a_model(tmp_path: Path) -> 
                 **os.environ,
                 "LANDFALL_URL": functions["base_url"],
                 "LANDFALL_FUNCTION_KEY": functions["function_key"],
-                "LANDFALL_DATA_CONNECTION_STRING": endpoints["blob"],
+                "LANDFALL_DATA_CONNECTION_STRING": endpoints["app_settings"]["DataStorage"],
                 "LANDFALL_SMOKE_TIMEOUT_SECONDS": "180",
             },
             stdout=asyncio.subprocess.PIPE,

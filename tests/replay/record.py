@@ -66,7 +66,9 @@ async def _record(state: Path, names: list[str], at_a_time: int) -> int:
         endpoints = describe_endpoints(environment)
         async with (
             aiohttp.ClientSession() as http,
-            BlobServiceClient.from_connection_string(endpoints["blob"]) as blobs,
+            BlobServiceClient.from_connection_string(
+                endpoints["app_settings"]["DataStorage"]
+            ) as blobs,
         ):
 
             async def play(name: str) -> bool:

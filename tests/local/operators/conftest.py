@@ -77,7 +77,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         endpoints = describe_endpoints(environment)
         async with (
             aiohttp.ClientSession() as http,
-            BlobServiceClient.from_connection_string(endpoints["blob"]) as blobs,
+            BlobServiceClient.from_connection_string(
+                endpoints["app_settings"]["DataStorage"]
+            ) as blobs,
         ):
 
             def scene(name: str) -> Scene:

@@ -1,4 +1,4 @@
-"""Authorization of publishers: access key or SAS token. Pure: no I/O.
+"""Authorization of publishers: access key, SAS token, or an identity with a role.
 
 Source: https://learn.microsoft.com/azure/event-grid/authenticate-with-access-keys-shared-access-signatures.
 """
@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
+from localazure.runtime.identity import InvalidTokenError, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
+
 KEY_HEADER = "aeg-sas-key"
 TOKEN_HEADER = "aeg-sas-token"  # noqa: S105 - the name of a header
 # As the .NET SDK writes it.
@@ -23,8 +26,43 @@ class Unauthorized(Exception):
     """The request is not authorized. The message has the reason, without secrets."""
 
 
+class Forbidden(Exception):
+    """The identity is known, and has no role that allows the request."""
+
+
+class Identities:
+    """Who may publish by a bearer token."""
+
+    def __init__(self, tokens: TokenIssuer, assignments: RoleAssignments) -> None:
+        self._tokens = tokens
+        self._assignments = assignments
+
+    def authorize(self, token: str, topic: str, now: datetime) -> None:
+        """Check a bearer token and the roles of its principal on a topic.
+
+        Raises:
+            Unauthorized: the token is not valid.
+            Forbidden: no role allows it to publish.
+        """
+        try:
+            principal = self._tokens.check(token, now=now.timestamp())
+        except InvalidTokenError as error:
+            raise Unauthorized(str(error)) from None
+        if not self._assignments.permit(principal, f"topics/{topic}", "events/send"):
+            raise Forbidden(
+                "The principal associated with the access token does not have permission to "
+                f"send events to the topic {topic!r}. (infra/roles.json has what is granted.)"
+            )
+
+
+def bearer_token(headers: Mapping[str, str]) -> str | None:
+    """The bearer token of a request, if it has one."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else None
+
+
 def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) -> None:
-    """Check the key or token of a request.
+    """Check the key or SAS token of a request.
 
     Args:
         headers: looked up case-insensitively by the mapping itself.

@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
-from azure.storage.blob.aio import BlobServiceClient
 
 from localazure.errors import ConfigurationError
-from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import (
     Configuration,
     Subscription,
     Topic,
     parse_subscription,
 )
+from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.delivery import DeliveryWorker
 from localazure.eventgrid.destinations import (
     ServiceBusQueueDestination,
@@ -61,7 +60,7 @@ class Broker:
 
     Args:
         session: for deliveries.
-        blobs: for dead letters.
+        dead_letters: the containers for dead letters.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class Broker:
         configuration: Configuration,
         store: Store,
         session: aiohttp.ClientSession,
-        blobs: BlobServiceClient,
+        dead_letters: DeadLetterStorage,
     ) -> None:
         self._environment = environment
         self._configuration = configuration
         self._store = store
         self._session = session
-        self._blobs = blobs
+        self._dead_letters = dead_letters
         self._running: dict[str, _Running] = {}
 
     async def start(self) -> None:
@@ -200,9 +199,12 @@ class Broker:
     def _run(self, subscription: Subscription) -> None:
         schema = self._configuration.delivery_schema(subscription)
         endpoint = self._endpoint(subscription, schema)
+        destination = subscription.properties.dead_letter_destination
 
         async def write_dead_letter(container: str, name: str, delivery: Delivery) -> None:
-            await dead_letters.write(self._blobs, container, name, delivery, schema)
+            assert destination is not None, "there is a container"
+            account = destination.properties.account
+            await self._dead_letters.write(account, container, name, delivery, schema)
 
         worker = DeliveryWorker(
             subscription,

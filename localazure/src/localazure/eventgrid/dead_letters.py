@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from azure.storage.blob import ContentSettings
@@ -44,21 +45,43 @@ def blob_name(subscription: str, delivery: Delivery, hour: datetime) -> str:
     return f"{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, identity)}.json"
 
 
-async def write(
-    blobs: BlobServiceClient, container: str, subscription: str, delivery: Delivery, schema: Schema
-) -> None:
-    """Write one dead letter.
+class DeadLetterStorage:
+    """The storage accounts, as far as dead letters need them.
 
-    Raises:
-        azure.core.exceptions.AzureError: it could not be written; try again later.
+    Args:
+        connection_string: gives that of an account.
     """
-    hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
-    name = blob_name(subscription, delivery, datetime.fromtimestamp(hour_seconds, UTC))
-    await blobs.get_blob_client(container, name).upload_blob(
-        json.dumps([dead_letter(delivery, schema)]),
-        overwrite=True,
-        content_settings=ContentSettings(content_type="application/json"),
-    )
+
+    def __init__(self, connection_string: Callable[[str], str]) -> None:
+        self._connection_string = connection_string
+        self._services: dict[str, BlobServiceClient] = {}
+
+    async def write(
+        self, account: str, container: str, subscription: str, delivery: Delivery, schema: Schema
+    ) -> None:
+        """Write one dead letter.
+
+        Raises:
+            azure.core.exceptions.AzureError: it could not be written; try again later.
+        """
+        service = self._services.get(account)
+        if service is None:
+            # The worker tries again by itself.
+            service = self._services[account] = BlobServiceClient.from_connection_string(
+                self._connection_string(account), retry_total=0
+            )
+        hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
+        name = blob_name(subscription, delivery, datetime.fromtimestamp(hour_seconds, UTC))
+        await service.get_blob_client(container, name).upload_blob(
+            json.dumps([dead_letter(delivery, schema)]),
+            overwrite=True,
+            content_settings=ContentSettings(content_type="application/json"),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for service in self._services.values():
+            await service.close()
 
 
 def _text(time_seconds: float | None) -> str | None:

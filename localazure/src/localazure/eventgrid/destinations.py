@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pydantic import Field, StrictInt, StringConstraints
 
 from localazure.configuration_file import ConfigurationModel
-from localazure.runtime.environment import Environment
+from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
 
 K = TypeVar("K", bound=str)
 P = TypeVar("P", bound=ConfigurationModel)
@@ -89,7 +89,8 @@ class ServiceBusTopicDestination(ConfigurationModel):
 class StorageQueueDestination(ConfigurationModel):
     """Delivery as a message to a queue of the local storage."""
 
-    resource_id: str = ""  # of the storage account: locally there is one
+    resource_id: str = ""
+    """Of the storage account; the one that is always there by default."""
     queue_name: Annotated[
         str,
         StringConstraints(min_length=3, max_length=63, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
@@ -99,12 +100,23 @@ class StorageQueueDestination(ConfigurationModel):
     ) = None
     """-1 is without limit, None the service's default, a week."""
 
+    @property
+    def account(self) -> str:
+        """Name of the storage account."""
+        return _last_segment(self.resource_id) or STORAGE_ACCOUNT
+
 
 class StorageBlobDestination(ConfigurationModel):
     """A container for dead letters."""
 
-    resource_id: str = ""  # of the storage account: locally there is one
+    resource_id: str = ""
+    """Of the storage account; the one that is always there by default."""
     blob_container_name: Annotated[str, StringConstraints(min_length=1)]
+
+    @property
+    def account(self) -> str:
+        """Name of the storage account."""
+        return _last_segment(self.resource_id) or STORAGE_ACCOUNT
 
 
 class Endpoint(ConfigurationModel, Generic[K, P]):

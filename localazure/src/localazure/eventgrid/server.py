@@ -18,7 +18,13 @@ from aiohttp import web
 
 from localazure import limits
 from localazure.errors import ConfigurationError
-from localazure.eventgrid.authorization import Unauthorized, authorize
+from localazure.eventgrid.authorization import (
+    Forbidden,
+    Identities,
+    Unauthorized,
+    authorize,
+    bearer_token,
+)
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import Topic
 from localazure.eventgrid.schemas import CHECKS, Event, InvalidEvent, Schema
@@ -46,11 +52,12 @@ class _Refused(Exception):
 
 
 class Server:
-    """The endpoints of one broker. One key authorizes them."""
+    """The endpoints of one broker. One key authorizes them, or an identity with a role."""
 
-    def __init__(self, broker: Broker, key: str) -> None:
+    def __init__(self, broker: Broker, key: str, identities: Identities) -> None:
         self._broker = broker
         self._key = key
+        self._identities = identities
 
     def application(self) -> web.Application:
         """The aiohttp application."""
@@ -70,8 +77,14 @@ class Server:
         return application
 
     async def _publish(self, request: web.Request) -> web.Response:
-        self._authorize(request)
         name = request.match_info["topic"]
+        token = bearer_token(request.headers)
+        if token is None:
+            self._authorize(request)
+        elif request.secure:
+            self._identities.authorize(token, name, datetime.now(UTC))
+        else:
+            raise Unauthorized("send tokens to the TLS endpoint")
         topic = self._broker.topic(name)
         if topic is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "NotFound", f"there is no topic {name!r}")
@@ -133,6 +146,8 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         return await handler(request)
     except Unauthorized as error:
         return _error(HTTPStatus.UNAUTHORIZED, "Unauthorized", str(error))
+    except Forbidden as error:
+        return _error(HTTPStatus.FORBIDDEN, "Forbidden", str(error))
     except (InvalidEvent, ConfigurationError) as error:
         return _error(HTTPStatus.BAD_REQUEST, "BadRequest", str(error))
     except _Refused as error:

@@ -7,20 +7,24 @@ from collections.abc import AsyncGenerator
 
 import aiohttp
 from aiohttp import web
-from azure.storage.blob.aio import BlobServiceClient
 
+from localazure.eventgrid.authorization import Identities
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import load
+from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
+from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.identity import EVENT_GRID_AUDIENCE, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
 
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Serve Event Grid on `ports.event_grid` of loopback.
+    """Serve Event Grid on `ports.event_grid` of loopback, and over TLS.
 
     Raises:
         ConfigurationError: `event-grid.json` is not valid.
@@ -35,20 +39,24 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
-        blobs = await stack.enter_async_context(
-            # The worker tries again by itself.
-            BlobServiceClient.from_connection_string(
-                environment.storage_connection_string(), retry_total=0
-            )
+        dead_letters = DeadLetterStorage(environment.storage_connection_string)
+        stack.push_async_callback(dead_letters.close)
+        identities = Identities(
+            TokenIssuer(environment.keys.identity_header, frozenset({EVENT_GRID_AUDIENCE})),
+            RoleAssignments.of_environment(environment),
         )
-        broker = Broker(environment, configuration, store, session, blobs)
+        broker = Broker(environment, configuration, store, session, dead_letters)
         await broker.start()
         stack.push_async_callback(broker.stop)
-        application = Server(broker, environment.keys.event_grid).application()
+        application = Server(broker, environment.keys.event_grid, identities).application()
         runner = web.AppRunner(
             application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
         )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, LOOPBACK, environment.ports.event_grid).start()
+        tls = server_context(ensure_certificates(environment))
+        await web.TCPSite(
+            runner, LOOPBACK, environment.ports.event_grid_tls, ssl_context=tls
+        ).start()
         yield

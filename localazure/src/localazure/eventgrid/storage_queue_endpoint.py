@@ -22,7 +22,7 @@ class StorageQueueEndpoint:
 
     def __init__(self, environment: Environment, destination: StorageQueueDestination) -> None:
         self._service = QueueServiceClient.from_connection_string(
-            environment.storage_connection_string(), **CLIENT_OPTIONS
+            environment.storage_connection_string(destination.account), **CLIENT_OPTIONS
         )
         self._queue = StorageQueue(self._service, destination.queue_name)
         self._time_to_live_seconds = destination.queue_message_time_to_live_in_seconds

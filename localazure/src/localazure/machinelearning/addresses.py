@@ -7,6 +7,7 @@ https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -62,14 +63,15 @@ class JobOutputPath:
 
 @dataclass(frozen=True)
 class BlobPath:
-    """A blob, or a folder of blobs, in the storage account."""
+    """A blob, or a folder of blobs, in a storage account."""
 
     container: str
     path: str
+    account: str = STORAGE_ACCOUNT
 
     def child(self, name: str) -> BlobPath:
         """The path one step below."""
-        return BlobPath(self.container, f"{self.path.rstrip('/')}/{name}".lstrip("/"))
+        return BlobPath(self.container, f"{self.path.rstrip('/')}/{name}".lstrip("/"), self.account)
 
 
 @dataclass(frozen=True)
@@ -163,23 +165,36 @@ def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
     )
 
 
-def _parse_web_url(url: str) -> BlobPath | WebUrl:
-    """A URL: the local account's are `http://127.0.0.1:…/account/…` or `https://account.blob.…`.
+def local_blob(url: str, accounts: Collection[str]) -> BlobPath | None:
+    """The blob that a URL means if it is in one of the local accounts.
 
-    In the URLs that the SDK builds, `account.blob.…` is the user name: see `blob_over_tls`.
+    Those are `http://127.0.0.1:…/account/container/…` and `https://account.blob.…/container/…`. In
+    the URLs that the SDK builds, `account.blob.…` is the user name: see `blob_over_tls`.
+
+    Raises:
+        ArmError: 400, it is in one, and names no container or a path that is not allowed.
     """
     parts = urlsplit(url)
     path = unquote(parts.path).lstrip("/")
-    host = parts.hostname or ""
-    if path.startswith(f"{STORAGE_ACCOUNT}/"):
-        path = path.removeprefix(f"{STORAGE_ACCOUNT}/")
-    elif not (parts.username or host).startswith(f"{STORAGE_ACCOUNT}.blob."):
-        _safe_path(path, url)
-        return WebUrl(url)
+    first, _, rest = path.partition("/")
+    account = (parts.username or parts.hostname or "").partition(".blob.")[0]
+    if first in accounts:
+        account, path = first, rest
+    elif account not in accounts:
+        return None
     container, _, blob = path.partition("/")
     if not container:
         raise invalid(f"{url!r} names no container")
-    return BlobPath(container, _safe_path(blob, url))
+    return BlobPath(container, _safe_path(blob, url), account)
+
+
+def _parse_web_url(url: str) -> BlobPath | WebUrl:
+    """A blob of the account that is always there, or a URL, perhaps of another local account."""
+    found = local_blob(url, (STORAGE_ACCOUNT,))
+    if found is None:
+        _safe_path(unquote(urlsplit(url).path).lstrip("/"), url)
+        return WebUrl(url)
+    return found
 
 
 def _safe_path(path: str, uri: str) -> str:

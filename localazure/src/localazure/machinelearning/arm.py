@@ -15,10 +15,10 @@ from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.authorization import SCOPE, action_of, authorize
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.identity import InvalidTokenError, TokenIssuer
 from localazure.machinelearning.store import Resource
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.roles import APP, RoleAssignments
+from localazure.runtime.identity import APP, InvalidTokenError, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
 
 WORKSPACE = web.AppKey("workspace", Workspace)
 COMPUTE = web.AppKey("compute", Compute)

@@ -1,7 +1,8 @@
-"""The storage account of jobs: clients, listings, retries of transient errors."""
+"""The storage accounts of jobs: clients, listings, retries of transient errors."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -45,31 +46,41 @@ class RemoteFile:
 
 
 class BlobStore:
-    """Container clients of one storage account, opened once each. May be used by many threads."""
+    """Container clients of the local storage accounts. May be used by many threads.
 
-    def __init__(self, connection_string: str) -> None:
-        # `retry_while_unavailable` retries: the SDK's own retries would block a job for a minute.
-        self._service = BlobServiceClient.from_connection_string(
-            connection_string,
-            retry_total=0,
-            connection_timeout=CONNECT_SECONDS,
-            read_timeout=READ_SECONDS,
-        )
+    Args:
+        connection_string: gives that of an account.
+    """
 
-    def container(self, name: str) -> ContainerClient:
-        """Client of a container."""
-        return self._service.get_container_client(name)
+    def __init__(self, connection_string: Callable[[str], str]) -> None:
+        self._connection_string = connection_string
+        self._services: dict[str, BlobServiceClient] = {}
+        self._lock = threading.Lock()
 
-    def ensure_container(self, name: str) -> None:
-        """Create a container unless it is there."""
+    def container(self, where: BlobPath) -> ContainerClient:
+        """Client of the container of a path."""
+        with self._lock:
+            service = self._services.get(where.account)
+            if service is None:
+                service = self._services[where.account] = BlobServiceClient.from_connection_string(
+                    self._connection_string(where.account),
+                    # `retry_while_unavailable` retries: the SDK would block a job for a minute.
+                    retry_total=0,
+                    connection_timeout=CONNECT_SECONDS,
+                    read_timeout=READ_SECONDS,
+                )
+        return service.get_container_client(where.container)
+
+    def ensure_container(self, where: BlobPath) -> None:
+        """Create the container of a path unless it is there."""
         try:
-            self._service.create_container(name)
+            self.container(where).create_container()
         except ResourceExistsError:
             return
 
     def list(self, source: BlobPath) -> Iterator[RemoteFile]:
         """The blob at the path itself, or else all blobs below it as a folder."""
-        container = self.container(source.container)
+        container = self.container(source)
         folder = f"{source.path}/" if source.path else ""
         for found in container.list_blobs(name_starts_with=source.path or None):
             name = str(found.name)
@@ -89,7 +100,8 @@ class BlobStore:
 
     def close(self) -> None:
         """Close the connections."""
-        self._service.close()
+        for service in self._services.values():
+            service.close()
 
 
 def is_transient(error: AzureError) -> bool:

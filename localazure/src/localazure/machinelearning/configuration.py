@@ -8,6 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from localazure.configuration_file import ConfigurationModel, error_at, read_configuration
+from localazure.machinelearning.addresses import BlobPath
+from localazure.runtime.environment import STORAGE_ACCOUNT
 
 DEFAULT_DATASTORE = "workspaceblobstore"
 ARTIFACT_DATASTORE = "workspaceartifactstore"
@@ -20,15 +22,19 @@ def _lower_case_keys(quota: dict[str, int]) -> dict[str, int]:
 
 
 class Datastore(ConfigurationModel):
-    """A datastore over a container of the local storage account."""
+    """A datastore over a container of a local storage account."""
 
     name: str
     container_name: str
+    account_name: str | None = None
+    """The workspace's account by default."""
 
 
 class Configuration(ConfigurationModel):
     """Content of `azure-ml.json`."""
 
+    storage_account: str = STORAGE_ACCOUNT
+    """The workspace's own account: of its built-in datastores, and of uploaded code."""
     added_datastores: tuple[Datastore, ...] = Field(default=(), alias="datastores")
     quota: Annotated[
         dict[str, Annotated[StrictInt, Field(ge=0)]], AfterValidator(_lower_case_keys)
@@ -47,10 +53,17 @@ class Configuration(ConfigurationModel):
         return self
 
     @property
-    def datastores(self) -> dict[str, str]:
-        """Datastore name → container name, the built-in ones included."""
-        added = {item.name: item.container_name for item in self.added_datastores}
-        return {**BUILT_IN_DATASTORES, **added}
+    def datastores(self) -> dict[str, BlobPath]:
+        """Datastore name → its root, the built-in ones included."""
+        built_in = {
+            name: BlobPath(container, "", self.storage_account)
+            for name, container in BUILT_IN_DATASTORES.items()
+        }
+        added = {
+            item.name: BlobPath(item.container_name, "", item.account_name or self.storage_account)
+            for item in self.added_datastores
+        }
+        return {**built_in, **added}
 
     @classmethod
     def read(cls, path: Path) -> Configuration:

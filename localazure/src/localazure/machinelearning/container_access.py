@@ -11,22 +11,23 @@ from datetime import UTC, datetime, timedelta
 from azure.core.exceptions import AzureError
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
+from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.runtime.environment import Environment
 
 SAS_LIFETIME = timedelta(hours=24)
 CLOCK_SKEW = timedelta(minutes=5)
 STORAGE_PATIENCE_SECONDS = 15.0
 
 
-def sas_token(workspace: Workspace, container: str, *, delete: bool = False) -> str:
+def sas_token(workspace: Workspace, where: BlobPath, *, delete: bool = False) -> str:
     """A SAS for reading, listing and writing, without its question mark.
 
     Args:
         workspace: its clock says when the SAS begins.
-        container: of the account.
+        where: a path in the container.
         delete: whether blobs may be deleted, too.
     """
     now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
@@ -34,32 +35,32 @@ def sas_token(workspace: Workspace, container: str, *, delete: bool = False) -> 
         read=True, write=True, list=True, create=True, add=True, delete=delete
     )
     return generate_container_sas(
-        account_name=STORAGE_ACCOUNT,
-        container_name=container,
-        account_key=STORAGE_KEY,
+        account_name=where.account,
+        container_name=where.container,
+        account_key=workspace.environment.storage_key(where.account),
         permission=permission,
         start=now - CLOCK_SKEW,
         expiry=now + SAS_LIFETIME,
     )
 
 
-async def create_container(workspace: Workspace, name: str) -> None:
-    """Create a container unless it is there.
+async def create_container(workspace: Workspace, where: BlobPath) -> None:
+    """Create the container of a path unless it is there.
 
     Raises:
         ArmError: 503, storage is down.
     """
     try:
-        await asyncio.to_thread(_create, workspace.environment.storage_connection_string(), name)
+        await asyncio.to_thread(_create, workspace.environment, where)
     except AzureError as error:
         raise ArmError(503, "StorageUnavailable", f"no storage: {error.message}") from error
 
 
-def _create(connection_string: str, name: str) -> None:
-    store = BlobStore(connection_string)
+def _create(environment: Environment, where: BlobPath) -> None:
+    store = BlobStore(environment.storage_connection_string)
     try:
         retry_while_unavailable(
-            lambda: store.ensure_container(name), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
+            lambda: store.ensure_container(where), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
         )
     finally:
         store.close()

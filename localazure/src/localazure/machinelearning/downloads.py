@@ -53,7 +53,7 @@ class BlobCache:
             folder.mkdir(parents=True, exist_ok=True)
 
         def place(file: RemoteFile) -> None:
-            cached = self._cached(source.container, file)
+            cached = self._cached(source, file)
             destination = target / file.path
             destination.unlink(missing_ok=True)
             if is_mount:
@@ -65,26 +65,27 @@ class BlobCache:
             _raise_first(pool.map(place, files))
         return len(files)
 
-    def _cached(self, container: str, file: RemoteFile) -> Path:
-        key = hashlib.sha256(f"{container}\n{file.blob}\n{file.etag}".encode()).hexdigest()
+    def _cached(self, source: BlobPath, file: RemoteFile) -> Path:
+        identity = f"{source.account}\n{source.container}\n{file.blob}\n{file.etag}"
+        key = hashlib.sha256(identity.encode()).hexdigest()
         cached = self._folder / key[:2] / key
         if not _is_as_left(cached, file):
             cached.parent.mkdir(parents=True, exist_ok=True)
             scratch = cached.with_name(f"{key}.{os.getpid()}.{threading.get_ident()}.tmp")
-            download(self._store, container, file, scratch)
+            download(self._store, source, file, scratch)
             os.utime(scratch, ns=(_marked_time_ns(file), _marked_time_ns(file)))
             scratch.chmod(READ_ONLY)
             scratch.replace(cached)
         return cached
 
 
-def download(store: BlobStore, container: str, file: RemoteFile, target: Path) -> None:
+def download(store: BlobStore, source: BlobPath, file: RemoteFile, target: Path) -> None:
     """Write exactly the version that was listed to a file.
 
     Raises:
         ResourceModifiedError: the blob was overwritten since.
     """
-    blob = store.container(container).get_blob_client(file.blob)
+    blob = store.container(source).get_blob_client(file.blob)
     with target.open("wb") as out:
         if file.size:
             blob.download_blob(

@@ -16,6 +16,7 @@ from localazure.machinelearning.addresses import (
     DatastorePath,
     JobOutputPath,
     WebUrl,
+    local_blob,
     parse_asset,
     parse_uri,
 )
@@ -31,7 +32,7 @@ from localazure.machinelearning.job_spec import (
 )
 from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS
 from localazure.machinelearning.placeholders import UnknownPlaceholderError, expand
-from localazure.machinelearning.store import Query, get_resource
+from localazure.machinelearning.store import Query, get_resource, list_resources
 
 ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
 """ARM collection → the property with the location of an asset's files."""
@@ -77,7 +78,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
             key: _resolve_output(query, name, key, entry)
             for key, entry in (properties.get("outputs") or {}).items()
         },
-        artifact_container=_container(query, ARTIFACT_DATASTORE),
+        artifact_root=_root_of(query, ARTIFACT_DATASTORE),
         distribution=_distribution(distribution),
         node_count=node_count(properties),
         processes_per_node=_count(distribution, "processCountPerInstance"),
@@ -104,12 +105,12 @@ def locate(query: Query, address: Address) -> BlobPath:
     """The blob or folder that an address means.
 
     Raises:
-        ArmError: 404, an asset, datastore or job on the way does not exist; 400, it is not in the
+        ArmError: 404, an asset, datastore or job on the way does not exist; 400, it is not in a
             local storage account.
     """
     found = _locate(query, address)
     if isinstance(found, WebUrl):
-        raise invalid(f"{found.url!r} is not in the local storage account")
+        raise invalid(f"{found.url!r} is not in a local storage account")
     return found
 
 
@@ -126,9 +127,15 @@ def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
                     raise not_found(kind, f"{name}:{version}")
                 address = parse_uri(asset.properties[ASSET_URIS[kind]], asset_kind=kind)
             case DatastorePath(datastore, path):
-                address = BlobPath(_container(query, datastore), path)
+                address = (
+                    _root_of(query, datastore).child(path) if path else _root_of(query, datastore)
+                )
             case JobOutputPath(job, output, path):
                 address = _output_of(query, job, output).child(path)
+    if isinstance(address, WebUrl):
+        datastores = list_resources(query, "datastores")
+        accounts = {each.properties["accountName"] for each in datastores}
+        return local_blob(address.url, accounts) or address
     return address
 
 
@@ -157,11 +164,12 @@ def _output_of(query: Query, job: str, output: str) -> BlobPath:
     return _resolve_output(query, job, output, outputs[output]).target
 
 
-def _container(query: Query, datastore: str) -> str:
+def _root_of(query: Query, datastore: str) -> BlobPath:
     resource = get_resource(query, "datastores", datastore)
     if resource is None:
         raise not_found("datastore", datastore)
-    return resource.properties["containerName"]
+    properties = resource.properties
+    return BlobPath(properties["containerName"], "", properties["accountName"])
 
 
 def _resolve_input(query: Query, key: str, entry: dict[str, Any]) -> InputSpec:

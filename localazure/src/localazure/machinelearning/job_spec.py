@@ -66,7 +66,8 @@ class JobSpec:
     code: BlobPath | None
     inputs: dict[str, InputSpec] = field(default_factory=dict[str, InputSpec])
     outputs: dict[str, OutputSpec] = field(default_factory=dict[str, OutputSpec])
-    artifact_container: str
+    artifact_root: BlobPath
+    """The root of the datastore of `./outputs` and logs."""
     distribution: Distribution = Distribution.NONE
     node_count: int = 1
     processes_per_node: int = 1
@@ -76,7 +77,7 @@ class JobSpec:
     @property
     def artifacts(self) -> BlobPath:
         """The blobs of `./outputs`, `./logs` and the logs of the processes."""
-        return artifacts_of(self.name, self.artifact_container)
+        return artifacts_of(self.name, self.artifact_root)
 
     @property
     def world_size(self) -> int:
@@ -94,6 +95,7 @@ class JobSpec:
         document: dict[str, Any] = json.loads((job_folder / SPEC_FILE).read_text())
         parsed: dict[str, Any] = {
             "code": _blob_path(document["code"]),
+            "artifact_root": BlobPath(**document["artifact_root"]),
             "inputs": {
                 name: InputSpec(
                     mode=InputMode(entry["mode"]),
@@ -116,9 +118,14 @@ class JobSpec:
         return cls(**{**document, **parsed})
 
 
-def artifacts_of(job: str, container: str) -> BlobPath:
-    """The blobs of a run besides its named outputs, as Azure ML names them."""
-    return BlobPath(container, f"ExperimentRun/dcid.{job}")
+def artifacts_of(job: str, root: BlobPath) -> BlobPath:
+    """The blobs of a run besides its named outputs, as Azure ML names them.
+
+    Args:
+        job: its name.
+        root: of the datastore for artifacts.
+    """
+    return root.child(f"ExperimentRun/dcid.{job}")
 
 
 def write_atomically(target: Path, text: str) -> None:

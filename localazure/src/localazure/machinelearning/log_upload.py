@@ -49,7 +49,7 @@ class LogUpload:
         return self._skips[name] == 0
 
     def _ship(self, file: Path) -> None:
-        blob = self._store.container(self._target.container).get_blob_client(
+        blob = self._store.container(self._target).get_blob_client(
             self._target.child(file.name).path
         )
         if file.name not in self._shipped:

@@ -144,7 +144,7 @@ class OutputSync:
         destination.parent.mkdir(parents=True, exist_ok=True)
         scratch = destination.with_name(f"{_SCRATCH_PREFIX}{uuid.uuid4().hex}")
         try:
-            download(self._store, self._target.container, file, scratch)
+            download(self._store, self._target, file, scratch)
             scratch.replace(destination)
         except (ResourceModifiedError, ResourceNotFoundError):
             return  # another writer has replaced the blob: its version stays
@@ -158,7 +158,7 @@ class OutputSync:
         self._etags.pop(path, None)
 
     def _blob(self, path: str) -> BlobClient:
-        container = self._store.container(self._target.container)
+        container = self._store.container(self._target)
         return container.get_blob_client(self._target.child(path).path)
 
     def _save(self) -> None:

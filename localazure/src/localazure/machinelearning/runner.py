@@ -66,7 +66,7 @@ class Runner:
         self._environment = environment
         self._folder = folder
         self._spec = spec
-        self._store = BlobStore(environment.storage_connection_string())
+        self._store = BlobStore(environment.storage_connection_string)
         self._stop: asyncio.Future[StopOrder] = asyncio.get_running_loop().create_future()
         self._group = RankGroup(folder.working_directory)
         self._has_fetched = False
@@ -118,12 +118,10 @@ class Runner:
 
     def _recover(self) -> None:
         """Upload the changes of an earlier attempt, before downloads overwrite them."""
-        for container in {
-            self._spec.artifact_container,
-            *(output.target.container for output in self._spec.outputs.values()),
-        }:
+        written = (self._spec.artifacts, *(each.target for each in self._spec.outputs.values()))
+        for where in {(each.account, each.container): each for each in written}.values():
             retry_while_unavailable(
-                lambda name=container: self._store.ensure_container(name),
+                lambda where=where: self._store.ensure_container(where),
                 give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
             )
         if self._spec.attempt > 1:

@@ -23,11 +23,9 @@ from localazure.machinelearning.arm import (
     check_roles,
     check_workspace,
 )
-from localazure.machinelearning.blob_over_tls import relaying
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
-from localazure.machinelearning.identity import TokenIssuer
 from localazure.machinelearning.resources import (
     assets,
     codes,
@@ -43,6 +41,7 @@ from localazure.machinelearning.workspace import Workspace
 from localazure.outbox.publisher import EventPublisher
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import AZURE_ML_TOPIC, LOOPBACK, Environment
+from localazure.runtime.identity import TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.sqlite.database import Database
 
@@ -57,8 +56,6 @@ STOP_SECONDS = 1.0
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
     """Serve ARM over TLS on `ports.azure_ml` and tokens on `ports.identity`, and run jobs.
-
-    Blobs are served over TLS on `ports.blob_tls`, for the SDK's own uploads and downloads.
 
     Raises:
         ConfigurationError: `azure-ml.json` is not valid.
@@ -107,7 +104,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         for family in families:
             arm.add_routes(family.routes)
         context = server_context(certificates)
-        await stack.enter_async_context(relaying(environment.ports, context))
         await stack.enter_async_context(_listening(arm, environment.ports.azure_ml, context))
         yield
 

@@ -1,6 +1,6 @@
 """The process environment of an app: settings for the SDKs, and those of the app's own file.
 
-The file maps app setting → value, with placeholders such as `{storage_connection_string}` or
+The file maps app setting → value, with placeholders such as `{storage_connection_string:NAME}` or
 `{topic_endpoint:landfall}`, so that an app's own names stay in the app's folder.
 """
 
@@ -14,10 +14,22 @@ from typing import Annotated
 from pydantic import AfterValidator, RootModel
 
 from localazure.configuration_file import error_at, read_configuration
+from localazure.errors import ConfigurationError
 from localazure.machinelearning.client_settings import app_settings as azure_ml_settings
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, Environment
+from localazure.storage.configuration import StorageConfiguration
 
 _PLACEHOLDER = re.compile(r"\{(?P<name>[a-z_]+)(?::(?P<argument>[^{}]+))?\}")
+
+
+def _storage_connection_string(environment: Environment, account: str) -> str:
+    declared = StorageConfiguration.read(environment.storage_config).accounts
+    if account not in declared:
+        raise ConfigurationError(
+            f"app settings: {environment.storage_config} declares no account {account!r}; "
+            f"declared are {', '.join(sorted(declared))}"
+        )
+    return environment.storage_connection_string(account)
 
 
 _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
@@ -31,6 +43,7 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
 }
 _PLACEHOLDERS_WITH_ARGUMENT: dict[str, Callable[[Environment, str], str]] = {
     "topic_endpoint": Environment.topic_endpoint,
+    "storage_connection_string": _storage_connection_string,
 }
 _KNOWN = ", ".join(
     sorted([*_PLACEHOLDERS, *(f"{name}:NAME" for name in _PLACEHOLDERS_WITH_ARGUMENT)])
@@ -54,7 +67,8 @@ def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
     """Settings that hold for any app, overlaid by the expanded file (none if it is missing).
 
     Raises:
-        ConfigurationError: the file is not an object of strings, or has an unknown placeholder.
+        ConfigurationError: the file is not an object of strings, or has an unknown placeholder or
+            account.
     """
 
     def replace(match: re.Match[str]) -> str:

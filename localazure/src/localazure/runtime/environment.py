@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -19,6 +21,8 @@ from typing import Any, ClassVar, Self
 from localazure.processes.ports import LOOPBACK, free_ports
 
 STORAGE_ACCOUNT = "devstoreaccount1"
+"""The account of every storage emulator; it is always there, beside those of `storage.json`."""
+
 # The key that every storage emulator uses; published, hence no secret.
 # https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 STORAGE_KEY = (
@@ -45,9 +49,14 @@ class Ports:
     queue: int
     table: int
     azurite_blob: int
+    azurite_queue: int
+    azurite_table: int
     blob_tls: int
+    queue_tls: int
+    table_tls: int
     service_bus: int
     event_grid: int
+    event_grid_tls: int
     azure_ml: int
     identity: int
 
@@ -57,9 +66,14 @@ class Ports:
         "queue": 11,
         "table": 12,
         "azurite_blob": 13,
-        "blob_tls": 14,
+        "azurite_queue": 14,
+        "azurite_table": 15,
+        "blob_tls": 16,
+        "queue_tls": 17,
+        "table_tls": 18,
         "service_bus": 20,
         "event_grid": 30,
+        "event_grid_tls": 31,
         "azure_ml": 40,
         "identity": 41,
     }
@@ -86,6 +100,7 @@ class Keys:
     event_grid: str
     service_bus: str
     identity_header: str
+    storage: str
 
     @classmethod
     def draw(cls) -> Self:
@@ -101,6 +116,7 @@ class Keys:
             event_grid=key(),
             service_bus=key(),
             identity_header=secrets.token_urlsafe(32),
+            storage=key(),
         )
 
 
@@ -121,6 +137,7 @@ class Environment:
     event_grid_config: Path
     azure_ml_config: Path
     storage_config: Path
+    scopes_config: Path
     app_settings: dict[str, str]
     """Variables that the Functions host sets before it imports the app."""
     subscription_id: str = "00000000-0000-0000-0000-00000000a2e5"
@@ -151,6 +168,7 @@ class Environment:
             event_grid_config=files / "event-grid.json",
             azure_ml_config=files / "azure-ml.json",
             storage_config=files / "storage.json",
+            scopes_config=files / "scopes.json",
             app_settings={},
         )
 
@@ -165,19 +183,35 @@ class Environment:
         """Base URL of the Functions host, without a trailing slash."""
         return f"http://{LOOPBACK}:{self.ports.functions}"
 
-    def storage_connection_string(self, *, direct: bool = False) -> str:
+    def storage_key(self, account: str = STORAGE_ACCOUNT) -> str:
+        """The access key of a storage account, base64, derived from the state folder's secret."""
+        if account == STORAGE_ACCOUNT:
+            return STORAGE_KEY
+        digest = hmac.digest(self.keys.storage.encode(), account.encode(), hashlib.sha512)
+        return base64.b64encode(digest).decode()
+
+    def storage_connection_string(
+        self, account: str = STORAGE_ACCOUNT, *, direct: bool = False
+    ) -> str:
         """Connection string for the storage SDKs.
 
         Args:
-            direct: connect to Azurite without the proxy, so that no event is emitted; only for the
-                parts' own data.
+            account: one of `storage.json`, or the emulators' own.
+            direct: connect to Azurite without the proxy: no event is emitted, and neither roles nor
+                the account's kind are enforced.
         """
-        blob = self.ports.azurite_blob if direct else self.ports.blob
+        ports = self.ports
+        blob, queue, table = (
+            (ports.azurite_blob, ports.azurite_queue, ports.azurite_table)
+            if direct
+            else (ports.blob, ports.queue, ports.table)
+        )
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={STORAGE_ACCOUNT};AccountKey={STORAGE_KEY};"
-            f"BlobEndpoint=http://{LOOPBACK}:{blob}/{STORAGE_ACCOUNT};"
-            f"QueueEndpoint=http://{LOOPBACK}:{self.ports.queue}/{STORAGE_ACCOUNT};"
-            f"TableEndpoint=http://{LOOPBACK}:{self.ports.table}/{STORAGE_ACCOUNT};"
+            f"DefaultEndpointsProtocol=http;AccountName={account};"
+            f"AccountKey={self.storage_key(account)};"
+            f"BlobEndpoint=http://{LOOPBACK}:{blob}/{account};"
+            f"QueueEndpoint=http://{LOOPBACK}:{queue}/{account};"
+            f"TableEndpoint=http://{LOOPBACK}:{table}/{account};"
         )
 
     @property
@@ -228,6 +262,7 @@ class Environment:
             "event_grid_config",
             "azure_ml_config",
             "storage_config",
+            "scopes_config",
         )
         parsed: dict[str, Any] = {name: Path(document[name]) for name in paths}
         parsed["ports"] = Ports(**document["ports"])

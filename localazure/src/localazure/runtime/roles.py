@@ -1,19 +1,54 @@
 """Role assignments: the table `infra/roles.json` of an app's folder, which its Bicep assigns, too.
 
-An app without such a file may do everything, as with account keys. The file is read again when it
-has changed, since assignments come and go while services run.
+An app without such a file may do everything, as with account keys. The files are read again when
+they have changed, since assignments come and go while services run.
+
+`scopes.json` maps the names of scopes to resources of the laptop: `storageAccounts/NAME`,
+`storageAccounts/NAME/containers/NAME`, `serviceBus`, `serviceBus/ENTITY`, `topics/NAME`,
+`workspace`. A role on a resource holds for what is below it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
-from localazure.configuration_file import ConfigurationModel, read_configuration
+from pydantic import Field
+
+from localazure.configuration_file import ConfigurationModel
 from localazure.runtime.environment import Environment
+from localazure.watched_configuration import WatchedConfiguration
 
-APP = "app"
-"""The principal that the app's identity is: the only one that asks for tokens here."""
+# Patterns of data actions; `*` matches slashes, too.
+# https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+DATA_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Storage Blob Data Owner": ("containers/*", "blobServices/generateUserDelegationKey/action"),
+    "Storage Blob Data Contributor": (
+        "containers/read",
+        "containers/write",
+        "containers/delete",
+        "containers/blobs/*",
+        "blobServices/generateUserDelegationKey/action",
+    ),
+    "Storage Blob Data Reader": (
+        "containers/read",
+        "containers/blobs/read",
+        "blobServices/generateUserDelegationKey/action",
+    ),
+    "Storage Blob Delegator": ("blobServices/generateUserDelegationKey/action",),
+    "Storage Queue Data Contributor": ("queues/*",),
+    "Storage Queue Data Reader": ("queues/read", "queues/messages/read"),
+    "Storage Queue Data Message Processor": ("queues/messages/read", "queues/messages/process"),
+    "Storage Queue Data Message Sender": ("queues/messages/add",),
+    "Storage Table Data Contributor": ("tables/*",),
+    "Storage Table Data Reader": ("tables/read", "tables/entities/read"),
+    "Azure Service Bus Data Owner": ("messages/*", "entities/manage"),
+    "Azure Service Bus Data Sender": ("messages/send",),
+    "Azure Service Bus Data Receiver": ("messages/receive",),
+    "EventGrid Data Sender": ("events/send",),
+}
 
 
 class Assignment(ConfigurationModel):
@@ -31,40 +66,54 @@ class _Table(ConfigurationModel):
     assignments: tuple[Assignment, ...]
 
 
+class _Scopes(ConfigurationModel):
+    scopes: dict[str, str] = Field(default_factory=dict[str, str])
+
+
 class RoleAssignments:
     """The rows of a table, if there is one.
 
+    Args:
+        table: the file of assignments.
+        scopes: the file that maps names of scopes to resources.
+
     Raises:
-        ConfigurationError: the file is not valid.
+        ConfigurationError: a file is not valid.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read_at: tuple[int, int] | None = None
-        self._rows: tuple[Assignment, ...] | None = None
-        self._refresh()
+    def __init__(self, table: Path, scopes: Path) -> None:
+        self._table = WatchedConfiguration(table, _Table)
+        self._scopes = WatchedConfiguration(scopes, _Scopes)
+        self._table.read()
+        self._scopes.read()
 
     @classmethod
     def of_environment(cls, environment: Environment) -> RoleAssignments:
         """The table of the environment's app."""
-        return cls(environment.app / "infra" / "roles.json")
+        return cls(environment.app / "infra" / "roles.json", environment.scopes_config)
 
-    def roles(self, principal: str, scope: str) -> Collection[str] | None:
-        """Names of a principal's roles on a scope; None if there is no table."""
-        self._refresh()
-        if self._rows is None:
+    @property
+    def are_enforced(self) -> bool:
+        """Whether there is a table."""
+        return self._table.read() is not None
+
+    def roles(self, principal: str, resource: str) -> Collection[str] | None:
+        """Names of a principal's roles on a resource or above it; None if there is no table."""
+        table = self._table.read()
+        if table is None:
             return None
+        scopes = self._scopes.read()
+        resources = {} if scopes is None else scopes.scopes
         return {
-            each.role for each in self._rows if (each.principal, each.scope) == (principal, scope)
+            row.role
+            for row in table.assignments
+            if row.principal == principal
+            and f"{resource}/".startswith(f"{resources.get(row.scope, row.scope)}/")
         }
 
-    def _refresh(self) -> None:
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            self._rows = self._read_at = None
-            return
-        found = (status.st_mtime_ns, status.st_size)
-        if found != self._read_at:
-            self._rows = read_configuration(self._path, _Table).assignments
-            self._read_at = found
+    def permit(self, principal: str, resource: str, action: str) -> bool:
+        """Whether a data action on a resource is allowed, as it is where there is no table."""
+        roles = self.roles(principal, resource)
+        return roles is None or any(
+            fnmatchcase(action, pattern) for role in roles for pattern in DATA_ROLES.get(role, ())
+        )

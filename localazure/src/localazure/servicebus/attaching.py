@@ -16,6 +16,7 @@ from localazure.servicebus.amqp.errors import (
     UNAUTHORIZED_ACCESS,
 )
 from localazure.servicebus.amqp.link import Link
+from localazure.servicebus.cbs import Right
 from localazure.servicebus.entities import Entity
 
 logger = logging.getLogger(__name__)
@@ -47,10 +48,17 @@ def address_of(link: Link) -> Address:
     return addresses.parse(end.address)
 
 
-def is_allowed(client: nodes.Client, address: Address) -> bool:
-    """Whether the client has put a valid token for the address."""
+def rights_for(link: Link, address: Address) -> tuple[Right, ...]:
+    """The rights of which a link needs one: a management link serves senders and receivers."""
+    if address.is_management:
+        return (Right.SEND, Right.RECEIVE)
+    return (Right.RECEIVE,) if link.is_sender else (Right.SEND,)
+
+
+def is_allowed(client: nodes.Client, link: Link, address: Address) -> bool:
+    """Whether the client has put a valid token that allows the link."""
     return address.entity == addresses.CBS or client.authorization.allows(
-        address.resource, nodes.now_seconds(client)
+        address.resource, nodes.now_seconds(client), rights_for(link, address)
     )
 
 
@@ -63,8 +71,8 @@ def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     address = address_of(link)
     entity = client.broker.namespace.find(address.entity)
     is_missing = entity is None and client.authorization.has_identity(nodes.now_seconds(client))
-    if not is_missing and not is_allowed(client, address):
-        raise RefusedError(UNAUTHORIZED_ACCESS, f"no valid token was put for {address.resource!r}")
+    if not is_missing and not is_allowed(client, link, address):
+        raise RefusedError(UNAUTHORIZED_ACCESS, _reason(client, link, address))
     if address.entity == addresses.CBS:
         if link.is_sender:
             return nodes.ReplyNode(link, address)
@@ -80,6 +88,18 @@ def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     if entity.is_subscription or address.is_dead_letter_queue:
         raise RefusedError(NOT_ALLOWED, f"{entity.path}: only queues and topics can be sent to")
     return nodes.SendNode(client, link, entity)
+
+
+def _reason(client: nodes.Client, link: Link, address: Address) -> str:
+    """In the service's words where it is a matter of roles."""
+    if not client.authorization.has_token(address.resource, nodes.now_seconds(client)):
+        return f"no valid token was put for {address.resource!r}"
+    claims = {Right.SEND: "Send", Right.RECEIVE: "Listen"}
+    needed = " or ".join(f"'{claims[right]}'" for right in rights_for(link, address))
+    return (
+        f"Unauthorized access. {needed} claim(s) are required to perform this operation. "
+        f"Resource: {address.resource!r}."
+    )
 
 
 def _management_node(

@@ -1,8 +1,9 @@
 """Authorization of a connection: claims-based security over the node `$cbs`, and SASL PLAIN.
 
 Tokens are shared access signatures, https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas,
-or JSON web tokens of Entra ID. Without the keys of Entra ID the signature of the latter cannot be
-verified: their form and their expiry are.
+or JSON web tokens. Where roles are enforced, the latter are those of the local identity endpoint,
+and the roles of their principal decide. Elsewhere any token in form passes until its expiry, such
+as one of Entra ID, whose signature cannot be verified here.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from urllib.parse import unquote
 
 import jwt
 from jwt.types import Options
 
+from localazure.runtime.identity import InvalidTokenError, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
 from localazure.servicebus.addresses import entity_path
 
 SAS_PREFIX = "SharedAccessSignature "
@@ -38,13 +43,36 @@ class SharedKey:
         return hmac.compare_digest(base64.b64encode(digest), signature.encode())
 
 
+class Right(StrEnum):
+    """What a link does with an entity: the data actions of roles."""
+
+    SEND = "messages/send"
+    RECEIVE = "messages/receive"
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Who may authenticate by a token, and do what."""
+
+    tokens: TokenIssuer
+    assignments: RoleAssignments
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    expiry: float
+    principal: str | None
+    """Whose roles decide; None has every right."""
+
+
 class Authorization:
     """The authorization of one connection. Times are seconds since the Unix epoch."""
 
-    def __init__(self, key: SharedKey) -> None:
+    def __init__(self, key: SharedKey, identities: Identities | None = None) -> None:
         self._key = key
+        self._identities = identities
         self._has_key = False
-        self._granted: dict[str, float] = {}  # path to expiry
+        self._granted: dict[str, _Grant] = {}  # by path
         self._identity_expiry = 0.0
 
     def authenticate(self, mechanism: str, response: bytes) -> bool:
@@ -74,22 +102,53 @@ class Authorization:
             scope, expiry = _verify_signature(token, self._key)
             if not _covers(scope, path):
                 raise TokenError(f"the token is for {scope!r}, not for {path!r}")
+            principal = None
         else:
+            principal = self._principal_of(token, now_seconds)
             expiry = self._identity_expiry = _read_expiry(token)
         if expiry <= now_seconds:
             raise TokenError("the token has expired")
-        self._granted[path] = expiry
+        self._granted[path] = _Grant(expiry, principal)
+
+    def _principal_of(self, token: str, now_seconds: float) -> str | None:
+        identities = self._identities
+        if identities is None or not identities.assignments.are_enforced:
+            return None
+        try:
+            return identities.tokens.check(token, now=now_seconds)
+        except InvalidTokenError as error:
+            raise TokenError(str(error)) from None
 
     def has_identity(self, now_seconds: float) -> bool:
         """Whether a valid token of Entra ID was put, for any entity."""
         return self._identity_expiry > now_seconds
 
-    def allows(self, path: str, now_seconds: float) -> bool:
-        """Whether a valid token covers the entity."""
+    def has_token(self, path: str, now_seconds: float) -> bool:
+        """Whether a valid token covers the entity, whatever it allows."""
+        return self._has_key or any(True for _ in self._grants(path, now_seconds))
+
+    def allows(
+        self, path: str, now_seconds: float, rights: Collection[Right] = tuple(Right)
+    ) -> bool:
+        """Whether a valid token covers the entity with one of the rights."""
         return self._has_key or any(
-            expiry > now_seconds and _covers(granted, path)
-            for granted, expiry in self._granted.items()
+            grant.principal is None
+            or (
+                self._identities is not None
+                and any(
+                    self._identities.assignments.permit(
+                        grant.principal, f"serviceBus/{path}", right
+                    )
+                    for right in rights
+                )
+            )
+            for grant in self._grants(path, now_seconds)
         )
+
+    def _grants(self, path: str, now_seconds: float) -> Iterator[_Grant]:
+        for granted, grant in self._granted.items():
+            if grant.expiry > now_seconds and _covers(granted, path):
+                yield grant
 
 
 def _covers(scope: str, path: str) -> bool:

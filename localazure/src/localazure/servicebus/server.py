@@ -10,6 +10,8 @@ from typing import Any
 
 from localazure import limits
 from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
+from localazure.runtime.identity import SERVICE_BUS_AUDIENCE, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
 from localazure.servicebus import attaching, configuration, nodes, store
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.connection import Closed, Connection, Event, Opened
@@ -23,7 +25,7 @@ from localazure.servicebus.amqp.session import LinkAttached, LinkDetached
 from localazure.servicebus.amqp.types import ULong
 from localazure.servicebus.attaching import RefusedError
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.cbs import Authorization, SharedKey
+from localazure.servicebus.cbs import Authorization, Identities, SharedKey
 from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
@@ -41,9 +43,15 @@ CLOSE_TIMEOUT_SECONDS = 1.0
 class ClientProtocol(asyncio.Protocol):
     """One client: its socket, its AMQP connection, and the nodes of its links."""
 
-    def __init__(self, broker: Broker, key: SharedKey, clients: set[ClientProtocol]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        key: SharedKey,
+        clients: set[ClientProtocol],
+        identities: Identities | None = None,
+    ) -> None:
         self.broker = broker
-        self.authorization = Authorization(key)
+        self.authorization = Authorization(key, identities)
         self._clients = clients
         self._connection = Connection(
             container_id=CONTAINER_ID,
@@ -148,9 +156,9 @@ class ClientProtocol(asyncio.Protocol):
         self._handle(self._connection.tick(elapsed_ms))
         for link in list(self._connection.links()):
             is_refused = link.node is None
-            if not is_refused and not attaching.is_allowed(self, attaching.address_of(link)):
+            if not is_refused and not attaching.is_allowed(self, link, attaching.address_of(link)):
                 _release(link)
-                link.detach(p.Error(UNAUTHORIZED_ACCESS, "the token has expired", {}))
+                link.detach(p.Error(UNAUTHORIZED_ACCESS, "the token or a role has ended", {}))
         self._flush()
         self._tick_later()
 
@@ -210,12 +218,16 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     """
     namespace = configuration.load(environment.service_bus_config)
     key = SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus)
+    identities = Identities(
+        TokenIssuer(environment.keys.identity_header, frozenset({SERVICE_BUS_AUDIENCE})),
+        RoleAssignments.of_environment(environment),
+    )
     file = environment.part_folder("servicebus") / "servicebus.db"
     database = Database(file, store.MIGRATIONS)
     try:
         broker = await Broker.start(namespace, database)
         try:
-            async with _listening(broker, key, environment.ports.service_bus):
+            async with _listening(broker, key, identities, environment.ports.service_bus):
                 yield
         finally:
             await broker.stop()
@@ -224,10 +236,12 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _listening(broker: Broker, key: SharedKey, port: int) -> AsyncGenerator[None]:
+async def _listening(
+    broker: Broker, key: SharedKey, identities: Identities, port: int
+) -> AsyncGenerator[None]:
     clients: set[ClientProtocol] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: ClientProtocol(broker, key, clients), LOOPBACK, port
+        lambda: ClientProtocol(broker, key, clients, identities), LOOPBACK, port
     )
     try:
         yield

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 
 import psutil
@@ -43,18 +44,24 @@ class AzuriteFailed(StartError):
 class AzuriteProcess:
     """One Azurite on one folder.
 
+    Args:
+        environment: ports, keys and the state folder.
+        accounts: names of all storage accounts.
+
     Attributes:
         ready: set while all three of its services accept connections.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, accounts: Iterable[str]) -> None:
         folder = environment.part_folder("storage")
         self.ready = asyncio.Event()
         self._location = folder / "azurite"
         self._pid_file = folder / "azurite.pid"
         self._log_file = folder / "azurite.log"
         ports = environment.ports
-        self._ports = (ports.azurite_blob, ports.queue, ports.table)
+        self._ports = (ports.azurite_blob, ports.azurite_queue, ports.azurite_table)
+        # https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
+        self._accounts = ";".join(f"{name}:{environment.storage_key(name)}" for name in accounts)
         self._process: asyncio.subprocess.Process | None = None
 
     @contextlib.asynccontextmanager
@@ -112,6 +119,7 @@ class AzuriteProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent(),
+                env={**os.environ, "AZURITE_ACCOUNTS": self._accounts},
             )
         self._write_pid(self._process.pid)
         await self._wait_until_it_listens(self._process)

@@ -9,18 +9,17 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from localazure.runtime.environment import STORAGE_ACCOUNT
 from localazure.storage.operations import Api, Operation, Properties
 
 CREATED = "Microsoft.Storage.BlobCreated"
 DELETED = "Microsoft.Storage.BlobDeleted"
 
 
-def topic_of(subscription_id: str, resource_group: str) -> str:
-    """ARM id of the storage account, which its events carry as their topic."""
+def topic_of(subscription_id: str, resource_group: str, account: str) -> str:
+    """ARM id of a storage account, which its events carry as their topic."""
     return (
         f"/subscriptions/{subscription_id}/resourceGroups/{resource_group}"
-        f"/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
+        f"/providers/Microsoft.Storage/storageAccounts/{account}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +28,15 @@ MAX_LOOKUPS = 16
 
 
 class Ledger:
-    """Turns operations into intents before they are forwarded, and into events afterwards."""
+    """Turns operations into intents before they are forwarded, and into events afterwards.
+
+    Args:
+        outbox: keeps intents and events.
+        blobs: looks up properties.
+        azurite: whether it can be asked.
+        topic_of: ARM id of an account by name.
+        origin: of the Blob endpoint, as in `http://127.0.0.1:7080`.
+    """
 
     def __init__(
         self,
@@ -36,13 +44,13 @@ class Ledger:
         blobs: BlobService,
         azurite: AzuriteProcess,
         *,
-        topic: str,
+        topic_of: Callable[[str], str],
         origin: str,
     ) -> None:
         self._outbox = outbox
         self._blobs = blobs
         self._azurite = azurite
-        self._topic = topic
+        self._topic_of = topic_of
         self._origin = origin
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -131,7 +139,7 @@ class Ledger:
             # After a crash the id of the lost response is unknown.
             request_id=response.get("x-ms-request-id") or str(uuid.uuid4()),
             time=datetime.now(UTC),
-            topic=self._topic,
+            topic=self._topic_of(intent.operation.account),
             origin=self._origin,
         )
 

@@ -43,6 +43,11 @@ class Operation:
     client_request_id: str
 
     @property
+    def account(self) -> str:
+        """Account name."""
+        return account_of(self.path)
+
+    @property
     def container(self) -> str:
         """Container name; `$root` where the path names only a blob."""
         return split_path(self.path)[0]
@@ -96,6 +101,11 @@ def _classify_put(comp: str | None, headers: Mapping[str, str]) -> Api | None:
     if "x-ms-blob-type" in headers:
         return Api.PUT_BLOB
     return Api.COPY_BLOB if "x-ms-copy-source" in headers else None
+
+
+def account_of(path: str) -> str:
+    """The account of a path-style path `/account/container/blob`."""
+    return path.removeprefix("/").partition("?")[0].partition("/")[0]
 
 
 def split_path(path: str) -> tuple[str, str]:

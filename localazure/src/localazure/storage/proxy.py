@@ -1,8 +1,9 @@
-"""The reverse proxy in front of Azurite's Blob service: forwards requests unchanged.
+"""The reverse proxy in front of Azurite's services: forwards requests unchanged.
 
 Paths stay percent-encoded as sent, bodies stream in both directions, `Host` and the signature's
-headers pass through, so that SharedKey and SAS signatures stay valid. A request that creates or
-deletes a blob is entered into the ledger before it is forwarded.
+headers pass through, so that SharedKey and SAS signatures stay valid. A request that the account
+does not take is refused. A request that creates or deletes a blob is entered into the ledger
+before it is forwarded.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 
@@ -21,8 +23,11 @@ from yarl import URL
 from localazure.storage import batch
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.blob_service import BlobServiceError
+from localazure.storage.gate import Gate
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Operation
+from localazure.storage.refusal import SERVER_BUSY, Refusal
+from localazure.storage_client.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +54,15 @@ MAX_HEADER_BYTES = 64 * 1024
 AZURITE_TIMEOUT_SECONDS = 30.0
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
+BATCH_TOO_LARGE = Refusal(
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "RequestBodyTooLarge",
+    "The request body is too large and exceeds the maximum permissible limit.",
+)
+
+# The headers that a request is forwarded with.
+HEADERS = web.RequestKey("headers", CIMultiDict[str])
+
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
@@ -57,27 +71,38 @@ OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[bytes | None]]
 
 
 class Proxy:
-    """One listening proxy.
+    """The proxy of one service.
 
     Args:
+        service: that it forwards to.
         session: connections to Azurite; see `connections`.
-        upstream: Azurite's own origin, `http://127.0.0.1:PORT`.
+        upstream: the service's own origin, `http://127.0.0.1:PORT`.
+        azurite: the process behind it.
+        gate: decides which requests are forwarded.
+        ledger: of the Blob service; None for the others, which emit no events.
     """
 
     def __init__(
         self,
+        service: Service,
         session: aiohttp.ClientSession,
         upstream: str,
+        *,
         azurite: AzuriteProcess,
-        ledger: Ledger,
+        gate: Gate,
+        ledger: Ledger | None,
     ) -> None:
+        self._service = service
         self._session = session
         self._upstream = upstream
         self._azurite = azurite
+        self._gate = gate
         self._ledger = ledger
 
     @contextlib.asynccontextmanager
-    async def listening(self, host: str, port: int) -> AsyncGenerator[None]:
+    async def listening(
+        self, host: str, port: int, tls_port: int, tls: ssl.SSLContext
+    ) -> AsyncGenerator[None]:
         """Accept connections. When the context ends, all requests have been answered."""
         server = web.Server(
             self._handle,
@@ -91,19 +116,32 @@ class Proxy:
         await runner.setup()
         try:
             await web.TCPSite(runner, host, port).start()
+            await web.TCPSite(runner, host, tls_port, ssl_context=tls).start()
             yield
         finally:
             await runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            admitted = self._gate.admit(
+                self._service,
+                request.method,
+                request.raw_path,
+                _end_to_end(request.headers),
+                is_secure=request.secure,
+            )
+            if isinstance(admitted, Refusal):
+                return self._refuse(admitted)
+            request[HEADERS] = admitted
             await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
             await _continue(request)
-            if batch.is_batch(request.method, request.raw_path):
-                return await self._forward_batch(request)
-            operation = Operation.classify(request.method, request.raw_path, request.headers)
-            if operation is not None:
-                return await self._forward_operation(request, operation)
+            ledger = self._ledger
+            if ledger is not None and self._gate.emits_events(request.raw_path):
+                if batch.is_batch(request.method, request.raw_path):
+                    return await self._forward_batch(request, ledger)
+                operation = Operation.classify(request.method, request.raw_path, request.headers)
+                if operation is not None:
+                    return await self._forward_operation(request, operation, ledger)
             return await self._forward(request, await _Body.of(request))
         except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
             logger.warning(
@@ -111,21 +149,33 @@ class Proxy:
             )
         except ConnectionError:
             logger.debug("%s %s: the client has disconnected", request.method, request.path)
-        return _server_busy()
+        return self._refuse(SERVER_BUSY)
+
+    def _refuse(self, refusal: Refusal) -> web.Response:
+        content_type, text = refusal.body(self._service)
+        response = web.Response(
+            status=refusal.status,
+            text=text,
+            content_type=content_type,
+            headers={"x-ms-error-code": refusal.code, **refusal.headers},
+        )
+        # The rest of the request's body is not read.
+        response.force_close()
+        return response
 
     async def _forward_operation(
-        self, request: web.BaseRequest, operation: Operation
+        self, request: web.BaseRequest, operation: Operation, ledger: Ledger
     ) -> web.StreamResponse:
         body = await _Body.of(request)
-        (intent,) = await self._ledger.open([operation])
+        (intent,) = await ledger.open([operation])
         settled = False
 
         async def on_answer(answer: aiohttp.ClientResponse) -> bytes | None:
             nonlocal settled
             if operation.succeeded(answer.status, answer.headers):
-                await self._ledger.close(intent, request.headers, answer.headers, body.size)
+                await ledger.close(intent, request.headers, answer.headers, body.size)
             else:
-                self._ledger.settle([(intent, None)])
+                ledger.settle([(intent, None)])
             settled = True
             return None
 
@@ -133,29 +183,27 @@ class Proxy:
             return await self._forward(request, body, on_answer)
         finally:
             if not settled:
-                self._ledger.reconcile_later([intent])
+                ledger.reconcile_later([intent])
 
-    async def _forward_batch(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _forward_batch(self, request: web.BaseRequest, ledger: Ledger) -> web.StreamResponse:
         content = await request.content.read(batch.MAX_BATCH_BYTES + 1)
         while len(content) <= batch.MAX_BATCH_BYTES and not request.content.at_eof():
             content += await request.content.read(batch.MAX_BATCH_BYTES + 1 - len(content))
         if len(content) > batch.MAX_BATCH_BYTES:
-            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestBodyTooLarge")
+            return self._refuse(BATCH_TOO_LARGE)
         deletions = batch.deletions(request.headers.get("Content-Type", ""), content)
-        intents = dict(
-            zip(deletions, await self._ledger.open(list(deletions.values())), strict=True)
-        )
+        intents = dict(zip(deletions, await ledger.open(list(deletions.values())), strict=True))
         settled = False
 
         async def on_answer(answer: aiohttp.ClientResponse) -> bytes | None:
             nonlocal settled
             content_type = answer.headers.get("Content-Type", "")
             statuses = batch.statuses(content_type, content := await answer.read())
-            self._ledger.settle(
+            ledger.settle(
                 [
                     (
                         intent,
-                        self._ledger.deleted(intent, answer.headers)
+                        ledger.deleted(intent, answer.headers)
                         if intent.operation.succeeded(statuses.get(content_id, 0), {})
                         else None,
                     )
@@ -169,7 +217,7 @@ class Proxy:
             return await self._forward(request, _Body(content), on_answer)
         finally:
             if not settled:
-                self._ledger.reconcile_later(list(intents.values()))
+                ledger.reconcile_later(list(intents.values()))
 
     async def _forward(
         self, request: web.BaseRequest, body: _Body, on_answer: OnAnswer | None = None
@@ -182,7 +230,7 @@ class Proxy:
         async with self._session.request(
             request.method,
             URL(self._upstream + request.raw_path, encoded=True),
-            headers=_end_to_end(request.headers),
+            headers=request[HEADERS],
             data=body.data,
             allow_redirects=False,
             skip_auto_headers=AUTOMATIC_HEADERS,
@@ -276,22 +324,3 @@ async def _answer(
             raise ConnectionResetError from error
     await response.write_eof()
     return response
-
-
-def _error(status: HTTPStatus, code: str) -> web.Response:
-    """An error in the format of the Blob service, which the SDKs parse."""
-    response = web.Response(
-        status=status,
-        text=f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code>'
-        f"<Message>{status.description}</Message></Error>",
-        content_type="application/xml",
-        headers={"x-ms-error-code": code},
-    )
-    # The rest of the request's body is not read.
-    response.force_close()
-    return response
-
-
-def _server_busy() -> web.Response:
-    """503 ServerBusy: the SDKs try again."""
-    return _error(HTTPStatus.SERVICE_UNAVAILABLE, "ServerBusy")

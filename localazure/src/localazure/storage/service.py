@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator
 
 import aiohttp
 
 from localazure.outbox.publisher import EventPublisher
+from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import LOOPBACK, STORAGE_TOPIC, Environment
+from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
-from localazure.storage.configuration import load_containers
+from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.events import topic_of
+from localazure.storage.gate import Gate
 from localazure.storage.ledger import Ledger
 from localazure.storage.outbox import Outbox
 from localazure.storage.proxy import Proxy, connections
+from localazure.storage_client.service import Service
 
 
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Serve storage on `ports.blob`, `.queue` and `.table` of loopback.
+    """Serve storage on `ports.blob`, `.queue` and `.table` of loopback, and over TLS.
 
     Raises:
         ConfigurationError: `storage.json` is not valid.
@@ -30,24 +36,32 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         OSError: a port is taken.
     """
     ports = environment.ports
-    containers = load_containers(environment.storage_config)
-    azurite = AzuriteProcess(environment)
-    upstream = f"http://{LOOPBACK}:{ports.azurite_blob}"
+    accounts = StorageConfiguration.read(environment.storage_config).accounts
+    azurite = AzuriteProcess(environment, accounts)
+    upstreams = {
+        Service.BLOB: (ports.blob, ports.blob_tls, f"http://{LOOPBACK}:{ports.azurite_blob}"),
+        Service.QUEUE: (ports.queue, ports.queue_tls, f"http://{LOOPBACK}:{ports.azurite_queue}"),
+        Service.TABLE: (ports.table, ports.table_tls, f"http://{LOOPBACK}:{ports.azurite_table}"),
+    }
     async with contextlib.AsyncExitStack() as stack:
         outbox = Outbox(environment.part_folder("storage") / "outbox.db")
         stack.callback(outbox.close)
         await stack.enter_async_context(azurite.running())
         to_azurite = await stack.enter_async_context(connections())
-        blobs = BlobService(to_azurite, upstream)
+        *_, blob_upstream = upstreams[Service.BLOB]
+        blobs = BlobService(to_azurite, blob_upstream, environment.storage_key)
         ledger = Ledger(
             outbox,
             blobs,
             azurite,
-            topic=topic_of(environment.subscription_id, environment.resource_group),
+            topic_of=functools.partial(
+                topic_of, environment.subscription_id, environment.resource_group
+            ),
             origin=f"http://{LOOPBACK}:{ports.blob}",
         )
-        for container in containers:
-            await blobs.create_container(container)
+        for account in accounts.values():
+            for container in account.containers:
+                await blobs.create_container(account.name, container)
         await ledger.reconcile()
         to_event_grid = await stack.enter_async_context(aiohttp.ClientSession())
         publisher = EventPublisher(
@@ -59,8 +73,23 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         publishing = asyncio.create_task(publisher.run())
         stack.push_async_callback(_cancel, publishing)
         stack.push_async_callback(ledger.drain)
-        proxy = Proxy(to_azurite, upstream, azurite, ledger)
-        await stack.enter_async_context(proxy.listening(LOOPBACK, ports.blob))
+        gate = Gate(
+            accounts,
+            environment.storage_key,
+            TokenIssuer(environment.keys.identity_header, frozenset({STORAGE_AUDIENCE})),
+            RoleAssignments.of_environment(environment),
+        )
+        tls = server_context(ensure_certificates(environment))
+        for service, (port, tls_port, upstream) in upstreams.items():
+            proxy = Proxy(
+                service,
+                to_azurite,
+                upstream,
+                azurite=azurite,
+                gate=gate,
+                ledger=ledger if service is Service.BLOB else None,
+            )
+            await stack.enter_async_context(proxy.listening(LOOPBACK, port, tls_port, tls))
         yield
 
 

@@ -19,7 +19,8 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from localazure.storage_client.signature import sign_table_request
+from localazure.storage_client.service import Service
+from localazure.storage_client.signature import sign_request
 
 API_VERSION: Final = "2021-12-02"
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
@@ -145,8 +146,13 @@ class StorageRest:
 
     async def _authorize(self, method: str, url: URL, headers: dict[str, str]) -> None:
         if self._endpoint.key is not None:
-            headers["authorization"] = sign_table_request(
-                method, url, headers, account=self._endpoint.account, key=self._endpoint.key
+            headers["authorization"] = sign_request(
+                Service.TABLE,
+                method,
+                url,
+                headers,
+                account=self._endpoint.account,
+                key=self._endpoint.key,
             )
         elif self._credential is not None:
             token = await self._credential.get_token(_SCOPE)

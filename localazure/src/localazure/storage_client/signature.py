@@ -1,4 +1,4 @@
-"""SharedKey signatures of requests to the Table service. Pure: no I/O.
+"""SharedKey signatures of requests to a storage service. Pure: no I/O.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 """
@@ -12,31 +12,67 @@ from collections.abc import Mapping
 
 from yarl import URL
 
+from localazure.storage_client.service import Service
 
-def sign_table_request(
-    method: str, url: URL, headers: Mapping[str, str], *, account: str, key: str
+# In the order of the signature; the date is always in `x-ms-date`.
+_SIGNED_HEADERS = (
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-md5",
+    "content-type",
+    "date",
+    "if-modified-since",
+    "if-match",
+    "if-none-match",
+    "if-unmodified-since",
+    "range",
+)
+
+
+def sign_request(
+    service: Service, method: str, url: URL, headers: Mapping[str, str], *, account: str, key: str
 ) -> str:
     """The Authorization header of a request.
 
     Args:
+        service: that the request is for.
         method: in upper case.
         url: as it will be sent.
-        headers: as they will be sent, names in lower case.
+        headers: as they will be sent, names in lower case; `x-ms-date` among them.
         account: name of the storage account.
         key: its key, base64.
 
     Raises:
         ValueError: the key is not base64.
     """
+    text_of = _table_text if service is Service.TABLE else _blob_or_queue_text
+    text = text_of(method, url, headers, f"/{account}{url.raw_path}")
+    digest = hmac.digest(base64.b64decode(key, validate=True), text.encode(), hashlib.sha256)
+    return f"SharedKey {account}:{base64.b64encode(digest).decode()}"
+
+
+def _table_text(method: str, url: URL, headers: Mapping[str, str], resource: str) -> str:
     component = f"?comp={url.query['comp']}" if "comp" in url.query else ""
-    text = "\n".join(
+    return "\n".join(
         (
             method,
             headers.get("content-md5", ""),
             headers.get("content-type", ""),
             headers["x-ms-date"],
-            f"/{account}{url.raw_path}{component}",
+            resource + component,
         )
     )
-    digest = hmac.digest(base64.b64decode(key, validate=True), text.encode(), hashlib.sha256)
-    return f"SharedKey {account}:{base64.b64encode(digest).decode()}"
+
+
+def _blob_or_queue_text(method: str, url: URL, headers: Mapping[str, str], resource: str) -> str:
+    signed = {**headers, "date": ""}
+    if signed.get("content-length") == "0":
+        signed["content-length"] = ""
+    standard = [signed.get(name, "") for name in _SIGNED_HEADERS]
+    own = [f"{name}:{headers[name].strip()}" for name in sorted(headers) if name[:5] == "x-ms-"]
+    values: dict[str, list[str]] = {}
+    for name, value in url.query.items():
+        values.setdefault(name.lower(), []).append(value)
+    query = [f"{name}:{','.join(sorted(values[name]))}" for name in sorted(values)]
+    return "\n".join((method, *standard, *own, resource, *query))

@@ -19,7 +19,7 @@ from localazure.machinelearning.sync_plan import FileState
 
 @pytest.fixture
 def store(local: Local) -> Generator[BlobStore]:
-    opened = BlobStore(local.environment.storage_connection_string())
+    opened = BlobStore(local.environment.storage_connection_string)
     yield opened
     opened.close()
 
@@ -34,12 +34,12 @@ def names(store: BlobStore, target: BlobPath) -> list[str]:
 
 
 def content(store: BlobStore, target: BlobPath, path: str) -> bytes:
-    blob = store.container(target.container).get_blob_client(target.child(path).path)
+    blob = store.container(target).get_blob_client(target.child(path).path)
     return blob.download_blob().readall()
 
 
 def put(store: BlobStore, target: BlobPath, path: str, data: bytes) -> None:
-    blob = store.container(target.container).get_blob_client(target.child(path).path)
+    blob = store.container(target).get_blob_client(target.child(path).path)
     blob.upload_blob(data, overwrite=True)
 
 
@@ -106,7 +106,7 @@ def test_files_of_deleted_blobs_are_deleted(
 ) -> None:
     put(store, target, "a", b"1")
     opened(store, target, tmp_path).download()
-    store.container(target.container).delete_blob(target.child("a").path)
+    store.container(target).delete_blob(target.child("a").path)
     opened(store, target, tmp_path).download()
     assert not (tmp_path / "out" / "a").exists()
 

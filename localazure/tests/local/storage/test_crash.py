@@ -7,19 +7,17 @@ import contextlib
 import json
 import signal
 import sys
-from http import HTTPStatus
 from typing import Any
 
-import aiohttp
 import psutil
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import ContainerClient
+from azure.storage.queue.aio import QueueServiceClient
 
 from harness.part_process import PartProcess
-from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
+from localazure.runtime.environment import Environment
 from localazure.storage import serve
-from localazure.storage.shared_key import signed_headers
 
 
 def landing(environment: Environment) -> ContainerClient:
@@ -139,18 +137,10 @@ async def test_leftover_azurite_is_ended(environment: Environment) -> None:
 
 
 async def test_queues_survive_kill_9_of_azurite(environment: Environment) -> None:
-    path = f"/{STORAGE_ACCOUNT}/tasks"
-    url = f"http://127.0.0.1:{environment.ports.queue}{path}"
-
-    async def create_queue() -> int:
-        async with (
-            aiohttp.ClientSession(skip_auto_headers=["Content-Type"]) as session,
-            session.put(url, headers=signed_headers("PUT", path)) as response,
-        ):
-            return response.status
-
-    async with serve(environment):
-        assert await create_queue() == HTTPStatus.CREATED
-        azurite_of(environment).kill()
-    async with serve(environment):
-        assert await create_queue() == HTTPStatus.NO_CONTENT  # it exists already
+    connection = environment.storage_connection_string()
+    async with QueueServiceClient.from_connection_string(connection) as queues:
+        async with serve(environment):
+            await queues.create_queue("tasks")
+            azurite_of(environment).kill()
+        async with serve(environment):
+            assert [queue.name async for queue in queues.list_queues()] == ["tasks"]

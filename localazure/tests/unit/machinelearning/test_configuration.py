@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from localazure.errors import ConfigurationError
+from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.configuration import Configuration
 
 REPOSITORY = Path(__file__).parents[4]
@@ -15,10 +16,10 @@ REPOSITORY = Path(__file__).parents[4]
 def test_the_app_s_own_file_is_valid() -> None:
     configuration = Configuration.read(REPOSITORY / "infra" / "local" / "azure-ml.json")
     assert configuration.datastores == {
-        "workspaceblobstore": "azureml-blobstore",
-        "workspaceartifactstore": "azureml",
-        "landing": "landing",
-        "landfall": "landfall",
+        "workspaceblobstore": BlobPath("azureml-blobstore", "", "landfallml"),
+        "workspaceartifactstore": BlobPath("azureml", "", "landfallml"),
+        "landing": BlobPath("landing", "", "landfalldata"),
+        "landfall": BlobPath("landfall", "", "landfalldata"),
     }
 
 

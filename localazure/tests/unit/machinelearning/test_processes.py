@@ -47,7 +47,7 @@ SPEC = JobSpec(
         "results": OutputSpec(target=BlobPath("c", "results")),
         "report": OutputSpec(target=BlobPath("c", "a/report.txt"), is_file=True),
     },
-    artifact_container="azureml",
+    artifact_root=BlobPath("azureml", ""),
     environment_variables={"SEED": "1"},
 )
 

@@ -66,4 +66,4 @@ def test_connection_strings_have_the_parts_that_the_sdks_read(environment: Envir
 def test_only_the_direct_connection_string_bypasses_the_proxy(environment: Environment) -> None:
     direct = environment.storage_connection_string(direct=True)
     assert "BlobEndpoint=http://127.0.0.1:7083/" in direct
-    assert "QueueEndpoint=http://127.0.0.1:7081/" in direct
+    assert "QueueEndpoint=http://127.0.0.1:7084/" in direct

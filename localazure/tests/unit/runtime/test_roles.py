@@ -23,7 +23,10 @@ def write(path: Path, *rows: dict[str, Any]) -> None:
 
 
 def test_without_a_table_nothing_is_known(tmp_path: Path) -> None:
-    assert RoleAssignments(tmp_path / "roles.json").roles("app", "workspace") is None
+    assert (
+        RoleAssignments(tmp_path / "roles.json", tmp_path / "scopes.json").roles("app", "workspace")
+        is None
+    )
 
 
 def test_roles_are_those_of_the_principal_on_the_scope(tmp_path: Path) -> None:
@@ -31,12 +34,12 @@ def test_roles_are_those_of_the_principal_on_the_scope(tmp_path: Path) -> None:
     write(
         path, row("app", "A", "x"), row("app", "B", "x"), row("app", "C", "y"), row("z", "D", "x")
     )
-    assert RoleAssignments(path).roles("app", "x") == {"A", "B"}
+    assert RoleAssignments(path, path.with_name("scopes.json")).roles("app", "x") == {"A", "B"}
 
 
 def test_a_change_of_the_table_counts_at_once(tmp_path: Path) -> None:
     path = tmp_path / "roles.json"
-    assignments = RoleAssignments(path)
+    assignments = RoleAssignments(path, path.with_name("scopes.json"))
     write(path, row("app", "A", "x"))
     assert assignments.roles("app", "x") == {"A"}
     write(path, row("app", "B", "x"))
@@ -49,12 +52,37 @@ def test_an_invalid_table_is_refused_when_it_is_read_first(tmp_path: Path) -> No
     path = tmp_path / "roles.json"
     path.write_text('{"assignments": [{"principal": "app"}]}')
     with pytest.raises(ConfigurationError, match=r"roles\.json"):
-        RoleAssignments(path)
+        RoleAssignments(path, path.with_name("scopes.json"))
 
 
 def test_the_table_that_azd_deploys_is_read() -> None:
     path = Path(__file__).parents[4] / "infra" / "roles.json"
-    assert RoleAssignments(path).roles("app", "workspace") == {
+    assert RoleAssignments(path, path.with_name("scopes.json")).roles("app", "workspace") == {
         "AzureML Data Scientist",
         "AzureML Compute Operator",
     }
+
+
+def test_a_role_holds_for_what_is_below_its_scope(tmp_path: Path) -> None:
+    path = tmp_path / "roles.json"
+    write(
+        path,
+        row("app", "Storage Blob Data Reader", "data"),
+        row("app", "Azure Service Bus Data Sender", "serviceBus/a"),
+    )
+    (tmp_path / "scopes.json").write_text('{"scopes": {"data": "storageAccounts/x"}}')
+    found = RoleAssignments(path, tmp_path / "scopes.json")
+    assert found.permit("app", "storageAccounts/x/containers/c", "containers/blobs/read")
+    assert not found.permit("app", "storageAccounts/xy", "containers/blobs/read")
+    assert not found.permit("app", "storageAccounts/x/containers/c", "containers/blobs/write")
+    assert not found.permit("else", "storageAccounts/x", "containers/blobs/read")
+    assert found.permit("app", "serviceBus/a", "messages/send")
+    assert not found.permit("app", "serviceBus/ab", "messages/send")
+
+
+def test_a_table_that_became_invalid_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "roles.json"
+    write(path, row("app", "A", "x"))
+    assignments = RoleAssignments(path, tmp_path / "scopes.json")
+    path.write_text("{")
+    assert assignments.roles("app", "x") == {"A"}

@@ -5,18 +5,28 @@ from pathlib import Path
 import pytest
 
 from localazure.errors import ConfigurationError
-from localazure.storage.configuration import load_containers
+from localazure.storage.configuration import AccountKind, StorageConfiguration
 
 ROOT = Path(__file__).parents[4]
 
 
 def test_file_of_this_repository() -> None:
-    names = load_containers(ROOT / "infra" / "local" / "storage.json")
-    assert names == ("landing", "landfall", "dead-letter-events")
+    accounts = StorageConfiguration.read(ROOT / "infra" / "local" / "storage.json").accounts
+    assert {name: account.kind for name, account in accounts.items()} == {
+        "devstoreaccount1": AccountKind.STANDARD,
+        "landfalldata": AccountKind.PREMIUM_BLOCK_BLOB,
+        "landfallml": AccountKind.STANDARD,
+        "landfallapp": AccountKind.STANDARD,
+    }
+    assert [name for name in accounts if accounts[name].has_system_topic] == [
+        "devstoreaccount1",
+        "landfalldata",
+    ]
 
 
-def test_no_file_means_no_containers(tmp_path: Path) -> None:
-    assert load_containers(tmp_path / "storage.json") == ()
+def test_no_file_means_one_account_without_containers(tmp_path: Path) -> None:
+    (account,) = StorageConfiguration.read(tmp_path / "storage.json").accounts.values()
+    assert (account.name, account.containers) == ("devstoreaccount1", ())
 
 
 @pytest.mark.parametrize(
@@ -29,6 +39,9 @@ def test_no_file_means_no_containers(tmp_path: Path) -> None:
         ('{"containers": ["ok-1", "Upper"]}', r"containers\[1\].*Upper"),
         ('{"containers": ["a--b"]}', "a--b"),
         ('{"containers": ["ab"]}', 'at least 3 characters, found "ab"'),
+        ('{"accounts": [{"name": "Upper"}]}', r"accounts\[0\].name.*Upper"),
+        ('{"accounts": [{"name": "aaa", "kind": "Cool"}]}', r"accounts\[0\].kind.*Cool"),
+        ('{"accounts": [{"name": "aaa"}, {"name": "aaa"}]}', "this name is taken"),
         ('{\n"containers": [1]}', r":2: containers\[0\]: .*valid string, found 1"),
     ],
 )
@@ -36,5 +49,5 @@ def test_an_error_names_file_key_and_value(tmp_path: Path, text: str, words: str
     path = tmp_path / "storage.json"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=words) as caught:
-        load_containers(path)
+        StorageConfiguration.read(path)
     assert str(path) in str(caught.value)

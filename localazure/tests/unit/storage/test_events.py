@@ -19,7 +19,7 @@ def event_of(api: Api, properties: Properties | None = PROPERTIES) -> dict[str, 
         event_id="id",
         request_id="request",
         time=datetime(2026, 6, 26, 18, 41, 0, 958410, UTC),
-        topic=topic_of("s", "g"),
+        topic=topic_of("s", "g", "devstoreaccount1"),
         origin="http://127.0.0.1:7080",
     )
 

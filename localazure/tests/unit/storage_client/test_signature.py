@@ -1,4 +1,4 @@
-"""SharedKey signatures of the Table service."""
+"""SharedKey signatures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import base64
 
 from yarl import URL
 
-from localazure.storage_client.signature import sign_table_request
+from localazure.storage_client.service import Service
+from localazure.storage_client.signature import sign_request
 
 KEY = base64.b64encode(b"k" * 32).decode()
 
@@ -16,7 +17,9 @@ def test_a_table_request_signs_its_content_type_and_date() -> None:
     headers = {"x-ms-date": "Sat, 21 Nov 2026 04:00:00 GMT", "content-type": "application/json"}
 
     def sign(changed: dict[str, str], to: URL = url) -> str:
-        return sign_table_request("GET", to, {**headers, **changed}, account="acc", key=KEY)
+        return sign_request(
+            Service.TABLE, "GET", to, {**headers, **changed}, account="acc", key=KEY
+        )
 
     assert sign({}) == sign({}, url.with_query(None))  # the filter is not signed
     assert len({sign({}), sign({"content-type": "x"}), sign({"x-ms-date": "y"})}) == 3

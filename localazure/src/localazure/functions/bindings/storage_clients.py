@@ -13,9 +13,10 @@ from azure.storage.queue.aio import QueueServiceClient
 
 from localazure.functions.bindings.storage_table import StorageTable
 from localazure.functions.configuration import connections
-from localazure.functions.configuration.storage_connection import Service, find_endpoint
+from localazure.functions.configuration.storage_connection import find_endpoint
 from localazure.storage_client.queue import CLIENT_OPTIONS, StorageQueue
 from localazure.storage_client.rest import Endpoint, StorageRest
+from localazure.storage_client.service import Service
 
 
 class StorageClients:

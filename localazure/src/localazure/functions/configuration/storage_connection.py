@@ -7,23 +7,14 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
 from localazure.functions.configuration.connections import setting
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
 from localazure.storage_client.rest import Endpoint
+from localazure.storage_client.service import Service
 
 DEFAULT_CONNECTION: Final = "AzureWebJobsStorage"
-
-
-class Service(StrEnum):
-    """A service of a storage account."""
-
-    BLOB = "blob"
-    QUEUE = "queue"
-    TABLE = "table"
-
 
 # Azurite's own defaults, which UseDevelopmentStorage=true stands for.
 _DEVELOPMENT_PORTS: Final = {Service.BLOB: 10000, Service.QUEUE: 10001, Service.TABLE: 10002}

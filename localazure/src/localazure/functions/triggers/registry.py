@@ -17,13 +17,13 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import Binding
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.plan import Plan
-from localazure.functions.configuration.storage_connection import Service
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.web_extension import WebExtension
 from localazure.functions.triggers.blob.trigger import BlobFunction, BlobTriggers, find_host_id
 from localazure.functions.triggers.event_grid.trigger import EventGridTrigger
 from localazure.functions.triggers.http.trigger import HttpEndpoint, HttpTrigger, max_request_bytes
 from localazure.functions.triggers.listeners import LISTENERS, Listener, Surroundings
+from localazure.storage_client.service import Service
 
 
 @dataclass(frozen=True)

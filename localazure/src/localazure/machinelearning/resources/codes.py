@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import parse_uri
+from localazure.machinelearning.addresses import BlobPath, parse_uri
 from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
@@ -31,7 +31,7 @@ from localazure.machinelearning.store import (
     put_resource,
 )
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT
+from localazure.runtime.environment import LOOPBACK
 
 routes = web.RouteTableDef()
 
@@ -74,10 +74,12 @@ async def start_pending_upload(request: web.Request) -> web.Response:
     The container is made here, because the SDK's upload into a missing one never ends.
     """
     workspace = request.app[WORKSPACE]
+    account = workspace.configuration.storage_account
     container = f"code-{uuid4().hex}"
-    await create_container(workspace, container)
-    sas = sas_token(workspace, container)
-    blob_uri = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{STORAGE_ACCOUNT}/{container}"
+    where = BlobPath(container, "", account)
+    await create_container(workspace, where)
+    sas = sas_token(workspace, where)
+    blob_uri = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{account}/{container}"
     return web.json_response(
         {
             "pendingUploadId": container,

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
@@ -30,7 +31,6 @@ from localazure.machinelearning.store import (
     put_resource,
 )
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
 
 routes = web.RouteTableDef()
 
@@ -42,11 +42,11 @@ def put_configured(
     connection: sqlite3.Connection, configuration: Configuration, now: float
 ) -> None:
     """Make the built-in datastores and those of `azure-ml.json`, within a transaction."""
-    for name, container in configuration.datastores.items():
+    for name, root in configuration.datastores.items():
         properties = {
             "datastoreType": "AzureBlob",
-            "accountName": STORAGE_ACCOUNT,
-            "containerName": container,
+            "accountName": root.account,
+            "containerName": root.container,
             "endpoint": "core.localhost",
             "protocol": "https",
             "credentials": {"credentialsType": "AccountKey"},
@@ -72,7 +72,7 @@ async def get_datastore(request: web.Request) -> web.Response:
 
 @routes.put(f"{_PATH}/{{name}}")
 async def put_datastore(request: web.Request) -> web.Response:
-    """Create or replace one. Its secrets are not kept: there is one account, with one key."""
+    """Create or replace one. Its secrets are not kept: the keys of local accounts are known."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
     body = await read_body(request)
@@ -82,10 +82,9 @@ async def put_datastore(request: web.Request) -> web.Response:
             f"datastore {name!r}: datastoreType {properties.get('datastoreType')!r} is not "
             "covered; the local workspace has AzureBlob datastores"
         )
-    if properties.get("accountName") != STORAGE_ACCOUNT or not properties.get("containerName"):
-        raise invalid(
-            f"datastore {name!r}: it must be a container of the account {STORAGE_ACCOUNT!r}"
-        )
+    missing = [key for key in ("accountName", "containerName") if not properties.get(key)]
+    if missing:
+        raise invalid(f"datastore {name!r}: {' and '.join(missing)} missing")
     kind = (properties.get("credentials") or {}).get("credentialsType", "None")
     kept = {**body, "properties": {**properties, "credentials": {"credentialsType": kind}}}
     is_new = get_resource(workspace.database.read, DATASTORES, name) is None
@@ -111,18 +110,20 @@ async def delete_datastore(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{name}}/listSecrets")
 async def list_secrets(request: web.Request) -> web.Response:
-    """The account's key, the published one of every storage emulator; or a SAS of the container.
+    """The account's key; or a SAS of the container.
 
     As on Azure, `expirableSecret` asks for a SAS. Its container is made, since the SDK is about
     to upload into it, and its upload into a missing one never ends.
     """
     workspace = request.app[WORKSPACE]
-    container = _find(request).properties["containerName"]
+    properties = _find(request).properties
+    where = BlobPath(properties["containerName"], "", properties["accountName"])
     body: dict[str, Any] = json.loads(await request.read() or b"{}")
     if not body.get("expirableSecret"):
-        return web.json_response({"secretsType": "AccountKey", "key": STORAGE_KEY})
-    await create_container(workspace, container)
-    token = sas_token(workspace, container, delete=True)
+        key = workspace.environment.storage_key(where.account)
+        return web.json_response({"secretsType": "AccountKey", "key": key})
+    await create_container(workspace, where)
+    token = sas_token(workspace, where, delete=True)
     return web.json_response({"secretsType": "Sas", "sasToken": token})
 
 

@@ -41,7 +41,7 @@ from localazure.machinelearning.job_table import (
 from localazure.machinelearning.processes import log_names
 from localazure.machinelearning.store import Resource, get_resource, put_resource, querying
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.runtime.environment import LOOPBACK
 
 routes = web.RouteTableDef()
 
@@ -192,8 +192,8 @@ def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
         {"PyTorch": Distribution.PYTORCH, "Mpi": Distribution.MPI}.get(kind, Distribution.NONE),
         node_count(properties) * (distribution.get("processCountPerInstance") or 1),
     )
-    container = workspace.configuration.datastores[ARTIFACT_DATASTORE]
-    folder = artifacts_of(resource.name, container).child("user_logs")
+    root = workspace.configuration.datastores[ARTIFACT_DATASTORE]
+    folder = artifacts_of(resource.name, root).child("user_logs")
     now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
     return {
         f"user_logs/{name}": _readable_url(workspace, folder.child(name), now) for name in names
@@ -202,12 +202,12 @@ def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
 
 def _readable_url(workspace: Workspace, blob: BlobPath, now: datetime) -> str:
     sas = generate_blob_sas(
-        account_name=STORAGE_ACCOUNT,
+        account_name=blob.account,
         container_name=blob.container,
         blob_name=blob.path,
-        account_key=STORAGE_KEY,
+        account_key=workspace.environment.storage_key(blob.account),
         permission=BlobSasPermissions(read=True),
         expiry=now + LOG_URL_LIFETIME,
     )
-    origin = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{STORAGE_ACCOUNT}"
+    origin = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{blob.account}"
     return f"{origin}/{blob.container}/{quote(blob.path)}?{sas}"

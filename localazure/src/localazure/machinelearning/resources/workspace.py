@@ -23,7 +23,8 @@ LOCATION_PATH = f"/subscriptions/{{subscription}}/providers/{PROVIDER}/locations
 @routes.get(METADATA_PATH)
 async def get_metadata(request: web.Request) -> web.Response:
     """Cloud metadata with one cloud: this one."""
-    environment = request.app[WORKSPACE].environment
+    workspace = request.app[WORKSPACE]
+    environment = workspace.environment
     cloud = {
         "name": CLOUD_NAME,
         "portal": environment.azure_ml_url,
@@ -32,7 +33,9 @@ async def get_metadata(request: web.Request) -> web.Response:
             "loginEndpoint": environment.azure_ml_url,
             "audiences": [environment.azure_ml_url],
         },
-        "suffixes": {"storage": storage_suffix(environment)},
+        "suffixes": {
+            "storage": storage_suffix(environment, workspace.configuration.storage_account)
+        },
     }
     return web.json_response([cloud])
 

@@ -4,7 +4,8 @@ import pytest
 from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
 from localazure.functions.configuration import connections
-from localazure.functions.configuration.storage_connection import Service, find_endpoint
+from localazure.functions.configuration.storage_connection import find_endpoint
+from localazure.storage_client.service import Service
 
 SECRET = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true"
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.functions.configuration.storage_connection import Service, find_endpoint
+from localazure.functions.configuration.storage_connection import find_endpoint
+from localazure.storage_client.service import Service
 
 KEYED = (
     "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PQ==;"

@@ -33,13 +33,14 @@ from localazure.functions.bindings.expressions import capture_pattern
 from localazure.functions.bindings.inputs import blob_datum
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import BlobOptions, QueueOptions
-from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION, Service
+from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
 from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.storage_client.queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
+from localazure.storage_client.service import Service
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 

@@ -15,10 +15,10 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.bindings.expressions import json_properties
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import QueueOptions
-from localazure.functions.configuration.storage_connection import Service
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.storage_client.queue import ReceivedMessage, StorageQueue
+from localazure.storage_client.service import Service
 
 POISON_SUFFIX = "-poison"
 

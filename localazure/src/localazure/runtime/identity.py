@@ -15,6 +15,12 @@ import jwt
 TOKEN_LIFETIME_SECONDS = 24 * 3600
 """That of Azure's managed identity tokens."""
 
+APP = "app"
+"""The principal that the app's identity is, where a client names none."""
+STORAGE_AUDIENCE = "https://storage.azure.com"
+SERVICE_BUS_AUDIENCE = "https://servicebus.azure.net"
+EVENT_GRID_AUDIENCE = "https://eventgrid.azure.net"
+
 _ALGORITHM = "HS256"
 
 
@@ -34,14 +40,20 @@ class TokenIssuer:
         self._key = hashlib.sha256(b"localazure arm token\0" + secret.encode()).digest()
         self._audiences = audiences
 
-    def issue(self, resource: str, *, now: float) -> tuple[str, int]:
-        """A token for a resource and when it expires, epoch seconds."""
+    def issue(self, resource: str, *, now: float, principal: str = APP) -> tuple[str, int]:
+        """A token for a resource and when it expires, epoch seconds.
+
+        Args:
+            resource: the audience.
+            now: epoch seconds.
+            principal: of the table of role assignments.
+        """
         expires_on = int(now) + TOKEN_LIFETIME_SECONDS
-        claims = {"aud": _bare(resource), "iat": int(now), "exp": expires_on}
+        claims = {"aud": _bare(resource), "oid": principal, "iat": int(now), "exp": expires_on}
         return jwt.encode(claims, self._key, _ALGORITHM), expires_on
 
-    def check(self, token: str, *, now: float) -> None:
-        """Check a token.
+    def check(self, token: str, *, now: float) -> str:
+        """The principal of a valid token.
 
         Raises:
             InvalidTokenError: it is not valid. The message never contains the token.
@@ -60,6 +72,7 @@ class TokenIssuer:
             raise InvalidTokenError("the token has expired")
         if claims["aud"] not in self._audiences:
             raise InvalidTokenError(f"the token is for {claims['aud']!r}, not for this endpoint")
+        return claims["oid"]
 
 
 def _bare(resource: str) -> str:

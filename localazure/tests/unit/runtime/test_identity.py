@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.machinelearning.identity import (
+from localazure.runtime.identity import (
     TOKEN_LIFETIME_SECONDS,
     InvalidTokenError,
     TokenIssuer,

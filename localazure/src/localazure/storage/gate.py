@@ -1,0 +1,142 @@
+"""Which requests the storage accounts take, and the headers that they are forwarded with.
+
+Azurite knows keys and shared access signatures. A bearer token is checked here, with the roles of
+its principal; the request is then signed with the account's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from http import HTTPStatus
+from typing import Final
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
+from localazure.storage import account_kinds, batch
+from localazure.storage.actions import Needed, needed_for
+from localazure.storage.configuration import Account
+from localazure.storage.operations import account_of
+from localazure.storage.refusal import Refusal
+from localazure.storage_client.service import Service
+from localazure.storage_client.signature import sign_request
+
+# https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory#bearer-challenge
+_CHALLENGE: Final = (
+    "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize "
+    f"resource_id={STORAGE_AUDIENCE}"
+)
+_NO_TLS: Final = Refusal(
+    HTTPStatus.BAD_REQUEST,
+    "AccountRequiresHttps",
+    "The account being accessed does not support http: send tokens to the TLS endpoint.",
+)
+_NOT_PERMITTED: Final = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "AuthorizationPermissionMismatch",
+    "This request is not authorized to perform this operation using this permission.",
+)
+_NO_BATCH: Final = Refusal(
+    HTTPStatus.NOT_IMPLEMENTED,
+    "NotImplemented",
+    "localazure does not cover batches by identity: the requests in them carry tokens.",
+)
+
+
+class Gate:
+    """The accounts, as the proxies of all services see them.
+
+    Args:
+        accounts: by name.
+        key_of: the key of an account, base64.
+        tokens: that identities authenticate with.
+        assignments: what identities may do.
+        now: an aware time.
+    """
+
+    def __init__(
+        self,
+        accounts: Mapping[str, Account],
+        key_of: Callable[[str], str],
+        tokens: TokenIssuer,
+        assignments: RoleAssignments,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._accounts = accounts
+        self._key_of = key_of
+        self._tokens = tokens
+        self._assignments = assignments
+        self._now = now
+
+    def admit(
+        self,
+        service: Service,
+        method: str,
+        target: str,
+        headers: CIMultiDict[str],
+        *,
+        is_secure: bool,
+    ) -> Refusal | CIMultiDict[str]:
+        """The headers to forward a request with, or why it is refused.
+
+        Args:
+            service: that the request is for.
+            method: in upper case.
+            target: path and query as sent.
+            headers: that would be forwarded.
+            is_secure: whether it came over TLS.
+        """
+        account = self._accounts.get(account_of(target))
+        if account is not None:
+            refusal = account_kinds.refusal_of(account.kind, service, target, headers)
+            if refusal is not None:
+                return refusal
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return headers  # Azurite checks keys and signatures, and refuses unknown accounts
+        if not is_secure:
+            return _NO_TLS
+        refusal = self._refusal_of_identity(token, needed_for(service, method, target, headers))
+        if refusal is not None:
+            return refusal
+        if batch.is_batch(method, target):
+            return _NO_BATCH
+        return self._signed(service, method, target, headers)
+
+    def _refusal_of_identity(self, token: str, needed: Sequence[Needed]) -> Refusal | None:
+        try:
+            principal = self._tokens.check(token, now=self._now().timestamp())
+        except InvalidTokenError as error:
+            return Refusal(
+                HTTPStatus.UNAUTHORIZED,
+                "InvalidAuthenticationInfo",
+                f"Server failed to authenticate the request: {error}.",
+                {"WWW-Authenticate": _CHALLENGE},
+            )
+        is_permitted = all(self._assignments.permit(principal, *each) for each in needed)
+        return None if is_permitted else _NOT_PERMITTED
+
+    def emits_events(self, target: str) -> bool:
+        """Whether blob events of a request's account go anywhere."""
+        account = self._accounts.get(account_of(target))
+        return account is not None and account.has_system_topic
+
+    def _signed(
+        self, service: Service, method: str, target: str, headers: CIMultiDict[str]
+    ) -> CIMultiDict[str]:
+        account = account_of(target)
+        signed = headers.copy()
+        signed["x-ms-date"] = format_datetime(self._now(), usegmt=True)
+        signed["Authorization"] = sign_request(
+            service,
+            method,
+            URL(f"http://localhost{target}", encoded=True),
+            {name.lower(): value for name, value in signed.items()},
+            account=account,
+            key=self._key_of(account),
+        )
+        return signed

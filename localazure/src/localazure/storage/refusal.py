@@ -1,0 +1,38 @@
+"""Errors of the storage services, in the form of each of them. Pure: no I/O.
+
+Source: https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from xml.sax.saxutils import escape
+
+from localazure.storage_client.service import Service
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error that a service answers with."""
+
+    status: HTTPStatus
+    code: str
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def body(self, service: Service) -> tuple[str, str]:
+        """Content type and body: JSON of the Table service, XML of the others."""
+        if service is Service.TABLE:
+            error = {"code": self.code, "message": {"lang": "en-US", "value": self.message}}
+            return "application/json", json.dumps({"odata.error": error})
+        return "application/xml", (
+            f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{escape(self.code)}</Code>'
+            f"<Message>{escape(self.message)}</Message></Error>"
+        )
+
+
+SERVER_BUSY = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "ServerBusy", "The server is busy.")
+"""The SDKs try again."""

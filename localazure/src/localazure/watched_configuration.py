@@ -1,0 +1,52 @@
+"""A configuration file that is read again when it has changed, while services run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from localazure.configuration_file import ConfigurationModel, read_configuration
+from localazure.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+M = TypeVar("M", bound=ConfigurationModel)
+
+
+class WatchedConfiguration(Generic[M]):
+    """The file, and what was read of it last.
+
+    Attributes:
+        generation: counts the contents; 0 before the first.
+    """
+
+    def __init__(self, path: Path, model: type[M]) -> None:
+        self.generation = 0
+        self._path = path
+        self._model = model
+        self._read_at: tuple[int, int] | None = None
+        self._content: M | None = None
+
+    def read(self) -> M | None:
+        """The content; None without a file. An invalid one leaves the earlier content in force.
+
+        Raises:
+            ConfigurationError: the first content is not valid.
+        """
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            self._content = self._read_at = None
+            return None
+        found = (status.st_mtime_ns, status.st_size)
+        if found != self._read_at:
+            self._read_at = found
+            try:
+                self._content = read_configuration(self._path, self._model)
+            except ConfigurationError as error:
+                if self._content is None:
+                    raise
+                logger.error("%s; the earlier content stays in force", error)  # noqa: TRY400 - the message is complete
+            else:
+                self.generation += 1
+        return self._content

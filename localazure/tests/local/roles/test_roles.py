@@ -1,0 +1,260 @@
+"""Each row of infra/roles.json lets the right part work, and only that: taken away, it fails.
+
+The parts run as processes with the repository's own table and topology; principals come with tokens
+of the local identity endpoint's issuer, through the SDKs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import HttpResponseError
+from azure.core.messaging import CloudEvent
+from azure.eventgrid import EventGridPublisherClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusAuthorizationError
+from azure.storage.blob import BlobServiceClient, ContainerClient
+from azure.storage.queue import QueueClient
+
+from harness.part_process import PartProcess
+from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.environment import Environment
+from localazure.runtime.identity import TokenIssuer
+from localazure.storage_client.rest import StorageError
+
+REPOSITORY = Path(__file__).parents[4]
+TABLE: dict[str, Any] = json.loads((REPOSITORY / "infra" / "roles.json").read_text())
+# Azure ML's have a test of their own; localazure has no vault, registry, insights or scheduler.
+ELSEWHERE = {"workspace", "clusterIdentity", "vault", "insights", "scheduler", "registry"}
+FORBIDDEN = 403
+ROWS = [row for row in TABLE["assignments"] if row["scope"] not in ELSEWHERE]
+
+
+@dataclass
+class Cloud:
+    """The running parts, and the table that their roles are read from."""
+
+    environment: Environment
+    table: Path
+    changes: int = field(default=0)
+
+    def assign(self, rows: list[dict[str, Any]]) -> None:
+        """Replace the table; it counts at once."""
+        self.changes += 1  # the size differs from that of the last table
+        self.table.write_text(json.dumps({"assignments": rows}) + "\n" * self.changes)
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    app = tmp_path_factory.mktemp("app")
+    table = app / "infra" / "roles.json"
+    table.parent.mkdir()
+    table.write_text(json.dumps(TABLE))
+    environment = Environment.draw(app / "state", app=app, config=REPOSITORY / "infra" / "local")
+    environment.save()
+    ensure_certificates(environment)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        PartProcess("storage", environment.state),
+        PartProcess("servicebus", environment.state),
+        PartProcess("eventgrid", environment.state),
+    ):
+        patch.setenv("REQUESTS_CA_BUNDLE", str(environment.ca_bundle))  # as app settings do
+        with keyed(environment, "landfallml") as workspace, keyed(environment) as data:
+            workspace.create_container("results")
+            for container in ("landing", "landfall"):
+                data.get_blob_client(container, "there").upload_blob(b"x")
+        yield Cloud(environment, table)
+
+
+def keyed(environment: Environment, account: str = "landfalldata") -> BlobServiceClient:
+    connection = environment.storage_connection_string(account)
+    return BlobServiceClient.from_connection_string(connection)
+
+
+class Identity:
+    """A credential, as azure-identity would be with the local token endpoint."""
+
+    def __init__(self, environment: Environment, principal: str) -> None:
+        self._issuer = TokenIssuer(environment.keys.identity_header, frozenset())
+        self._principal = principal
+
+    def get_token(self, *scopes: str, **_options: Any) -> AccessToken:
+        token, expires_on = self._issuer.issue(
+            scopes[0], now=time.time(), principal=self._principal
+        )
+        return AccessToken(token, expires_on)
+
+
+Attempt = Callable[[Environment, str], None]
+
+
+def container_of(
+    environment: Environment, principal: str, account: str, name: str
+) -> ContainerClient:
+    return ContainerClient(
+        f"https://localhost:{environment.ports.blob_tls}/{account}",
+        name,
+        credential=Identity(environment, principal),
+        retry_total=0,
+    )
+
+
+def write_to(account: str, container: str) -> Attempt:
+    def attempt(environment: Environment, principal: str) -> None:
+        with container_of(environment, principal, account, container) as client:
+            client.upload_blob(uuid.uuid4().hex, b"x", metadata={"k": "ü".encode().hex()})
+
+    return attempt
+
+
+def read_from(container: str) -> Attempt:
+    def attempt(environment: Environment, principal: str) -> None:
+        with container_of(environment, principal, "landfalldata", container) as client:
+            assert list(client.list_blob_names(name_starts_with="the")) == ["there"]
+            assert client.download_blob("there", offset=0, length=1).readall() == b"x"
+
+    return attempt
+
+
+def use_queues(environment: Environment, principal: str) -> None:
+    url = f"https://localhost:{environment.ports.queue_tls}/landfallapp"
+    with QueueClient(
+        url,
+        f"q{uuid.uuid4().hex}",
+        credential=Identity(environment, principal),
+        retry_total=0,
+    ) as queue:
+        queue.create_queue()
+        queue.send_message("a")
+        assert queue.receive_message().content == "a"  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def use_tables(environment: Environment, principal: str) -> None:
+    token = Identity(environment, principal).get_token("https://storage.azure.com/.default").token
+    answer = requests.post(
+        f"https://localhost:{environment.ports.table_tls}/landfallapp/Tables",
+        json={"TableName": f"T{uuid.uuid4().hex}"},
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json",
+            "x-ms-version": "2021-12-02",
+        },
+        timeout=30,
+    )
+    if not answer.ok:
+        raise StorageError(answer.status_code, answer.json()["odata.error"]["code"], "a table")
+
+
+def bus(environment: Environment, principal: str) -> ServiceBusClient:
+    options: Any = {"use_tls": False, "retry_total": 0}
+    credential: Any = Identity(environment, principal)
+    return ServiceBusClient(f"127.0.0.1:{environment.ports.service_bus}", credential, **options)
+
+
+def send_to(queue: str) -> Attempt:
+    def attempt(environment: Environment, principal: str) -> None:
+        with bus(environment, principal) as client, client.get_queue_sender(queue) as sender:
+            sender.send_messages(ServiceBusMessage("x"))
+
+    return attempt
+
+
+def receive(environment: Environment, principal: str) -> None:
+    with (
+        bus(environment, principal) as client,
+        client.get_queue_receiver("job-events") as receiver,
+    ):
+        receiver.peek_messages(1)
+        receiver.receive_messages(max_wait_time=0.01)
+
+
+def publish(environment: Environment, principal: str) -> None:
+    url = f"https://localhost:{environment.ports.event_grid_tls}/topics/landfall/api/events"
+    identity: Any = Identity(environment, principal)
+    with EventGridPublisherClient(url, identity) as client:
+        client.send(CloudEvent(source="test", type="test", data={}), retry_total=0)
+
+
+ATTEMPTS: dict[tuple[str, str], Attempt] = {
+    ("Storage Blob Data Owner", "appAccount"): write_to("landfallapp", "dead-letter-events"),
+    ("Storage Queue Data Contributor", "appAccount"): use_queues,
+    ("Storage Table Data Contributor", "appAccount"): use_tables,
+    ("Storage Blob Data Reader", "landing"): read_from("landing"),
+    ("Storage Blob Data Contributor", "landing"): write_to("landfalldata", "landing"),
+    ("Storage Blob Data Reader", "records"): read_from("landfall"),
+    ("Storage Blob Data Contributor", "records"): write_to("landfalldata", "landfall"),
+    ("Storage Blob Data Contributor", "workspaceAccount"): write_to("landfallml", "results"),
+    ("Storage Blob Data Contributor", "deadLetters"): write_to("landfallapp", "dead-letter-events"),
+    ("Azure Service Bus Data Sender", "serviceBus"): send_to("retries"),
+    ("Azure Service Bus Data Receiver", "serviceBus"): receive,
+    ("Azure Service Bus Data Sender", "blobEventsQueue"): send_to("blob-events"),
+    ("Azure Service Bus Data Sender", "jobEventsQueue"): send_to("job-events"),
+    ("EventGrid Data Sender", "eventTopic"): publish,
+}
+
+
+def is_refused(attempt: Attempt, environment: Environment, principal: str) -> bool:
+    """Whether it is refused for the lack of a role; any other error is raised."""
+    try:
+        attempt(environment, principal)
+    except HttpResponseError as error:
+        found = error.status_code == FORBIDDEN
+        if not found:
+            raise
+    except StorageError as error:
+        found = (error.status, error.code) == (FORBIDDEN, "AuthorizationPermissionMismatch")
+        if not found:
+            raise
+    except ServiceBusAuthorizationError as error:
+        found = "claim(s) are required" in str(error)
+        if not found:
+            raise
+    else:
+        found = False
+    return found
+
+
+@pytest.mark.parametrize(
+    "row", ROWS, ids=[f"{row['principal']}-{row['role']}-{row['scope']}" for row in ROWS]
+)
+def test_without_its_row_a_part_fails(cloud: Cloud, row: dict[str, Any]) -> None:
+    attempt = ATTEMPTS[row["role"], row["scope"]]
+    cloud.assign([row])
+    assert not is_refused(attempt, cloud.environment, row["principal"])
+    cloud.assign([other for other in TABLE["assignments"] if other != row])
+    assert is_refused(attempt, cloud.environment, row["principal"])
+
+
+def test_a_reader_may_not_write(cloud: Cloud) -> None:
+    cloud.assign(TABLE["assignments"])
+    assert is_refused(write_to("landfalldata", "landing"), cloud.environment, "app")
+
+
+def test_a_token_for_another_service_is_refused_with_a_challenge(cloud: Cloud) -> None:
+    environment = cloud.environment
+    issuer = TokenIssuer(environment.keys.identity_header, frozenset())
+    token, _ = issuer.issue("https://vault.azure.net", now=time.time())
+
+    def ask(scheme: str, port: int) -> tuple[int, str, str]:
+        answer = requests.get(
+            f"{scheme}://localhost:{port}/landfalldata/landing/there",
+            headers={"Authorization": f"Bearer {token}", "x-ms-version": "2021-12-02"},
+            timeout=30,
+        )
+        challenge = answer.headers.get("WWW-Authenticate", "").partition(" ")[0]
+        return answer.status_code, answer.headers["x-ms-error-code"], challenge
+
+    over_tls = ask("https", environment.ports.blob_tls)
+    assert over_tls == (401, "InvalidAuthenticationInfo", "Bearer")
+    in_the_clear = ask("http", environment.ports.blob)
+    assert in_the_clear == (400, "AccountRequiresHttps", "")
