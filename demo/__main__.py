@@ -22,6 +22,9 @@ from demo.digits import digit_files
 from demo.receivers import Mailbox, alerts, webhooks
 from demo.report import Report, StoryResult, show
 from demo.stories import STORIES, Facts, Stage
+from localazure.faults.force import put_in_force, take_out
+from localazure.faults.injector import FILE as FAULTS_FILE
+from localazure.faults.plan import moderate
 
 DEFAULT_STATE = laptop.APP / "build" / "demo"
 
@@ -31,11 +34,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="is emptied first")
+    parser.add_argument("--chaos", type=int, metavar="SEED", help="with a moderate plan of faults")
     arguments = parser.parse_args()
     # Progress goes to stderr, so that stdout holds the result and nothing else.
     console = Console(stderr=arguments.json)
     try:
-        report = asyncio.run(_run(arguments.state, console))
+        report = asyncio.run(_run(arguments.state, console, arguments.chaos))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     except (laptop.LaptopError, TimeoutError) as error:
@@ -49,7 +53,7 @@ def main() -> int:
     return 0 if report.ok else 1
 
 
-async def _run(state: Path, console: Console) -> Report:
+async def _run(state: Path, console: Console, chaos: int | None) -> Report:
     began = time.monotonic()
     task = asyncio.current_task()
     assert task is not None
@@ -76,9 +80,13 @@ async def _run(state: Path, console: Console) -> Report:
             await cloud.subscribe(
                 "demo-blobs", "storage", f"{receiver_url}/blobs", "EventGridSchema"
             )
+            if chaos is not None:
+                put_in_force(state, moderate(chaos))
+                console.print(f"faults on purpose, drawn from seed {chaos}: {state / FAULTS_FILE}")
             with console.status("") as status:
                 stage = Stage(cloud, mailbox, status.update, digits)
                 results = [await _tell(name, stage, console) for name in STORIES]
+                take_out(state)
                 status.update("reading back what was registered")
                 registered = await asyncio.to_thread(models, endpoints, "digits")
             runs = await cloud.runs()

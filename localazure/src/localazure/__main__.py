@@ -1,4 +1,4 @@
-"""The command line `localazure`: `up`, `start` and `fetch`."""
+"""The command line `localazure`: `up`, `start`, `faults` and `fetch`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 import aiohttp
 
 from localazure.errors import StartError, shown_without_traceback
+from localazure.faults.force import plan_in_force, put_in_force, read_plan, take_out
+from localazure.faults.plan import moderate
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import (
@@ -106,6 +108,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_strictness(start)
     start.set_defaults(run=_start)
+
+    faults = commands.add_parser(
+        "faults",
+        help="put a plan of faults in force for the services of a state folder, or take it out",
+    )
+    choice = faults.add_mutually_exclusive_group()
+    choice.add_argument("plan", type=Path, nargs="?", help="a file; docs/faults.md has the format")
+    choice.add_argument(
+        "--moderate", type=int, metavar="SEED", help="a plan that a sound app survives"
+    )
+    choice.add_argument("--off", action="store_true", help="no faults from now on")
+    faults.add_argument(
+        "--state", type=Path, default=Path(".localazure"), help="(default: %(default)s)"
+    )
+    faults.set_defaults(run=_faults)
 
     fetch = commands.add_parser(
         "fetch", help="fetch Azurite, the storage emulator, now and not at the first `up`"
@@ -205,6 +222,19 @@ def _show_endpoints(environment: Environment) -> None:
         print(f"  {name:<12} {where}")
     print(f"  keys, connection strings, app settings: {environment.state / 'endpoints.json'}")
     print(f"  logs: {environment.state / 'logs'}")
+
+
+async def _faults(parsed: argparse.Namespace) -> int:
+    """Without a choice, print the plan that is in force."""
+    if parsed.off:
+        take_out(parsed.state)
+    elif parsed.moderate is not None:
+        put_in_force(parsed.state, moderate(parsed.moderate))
+    elif parsed.plan is not None:
+        put_in_force(parsed.state, read_plan(parsed.plan))
+    plan = plan_in_force(parsed.state)
+    print("no faults" if plan is None else plan.model_dump_json(by_alias=True, indent=2))
+    return 0
 
 
 async def _fetch(_parsed: argparse.Namespace) -> int:

@@ -27,11 +27,13 @@ from localazure.eventgrid.destinations import (
     StorageQueueDestination,
     WebHookDestination,
 )
+from localazure.eventgrid.faulty_endpoint import FaultyEndpoint
 from localazure.eventgrid.http_endpoint import HttpEndpoint
 from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
 from localazure.eventgrid.store import Delivery, Store
+from localazure.faults.injector import Injector
 from localazure.runtime.environment import Environment
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class Broker:
     Args:
         session: for deliveries.
         dead_letters: the containers for dead letters.
+        faults: of deliveries.
     """
 
     def __init__(
@@ -70,12 +73,14 @@ class Broker:
         store: Store,
         session: aiohttp.ClientSession,
         dead_letters: DeadLetterStorage,
+        faults: Injector,
     ) -> None:
         self._environment = environment
         self._configuration = configuration
         self._store = store
         self._session = session
         self._dead_letters = dead_letters
+        self._faults = faults
         self._running: dict[str, _Running] = {}
 
     async def start(self) -> None:
@@ -209,7 +214,7 @@ class Broker:
         worker = DeliveryWorker(
             subscription,
             self._store,
-            endpoint,
+            FaultyEndpoint(endpoint, subscription.name, self._faults),
             write_dead_letter,
             schema=schema,
             schedule=self._configuration.retry_schedule,

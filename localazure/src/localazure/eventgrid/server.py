@@ -28,6 +28,8 @@ from localazure.eventgrid.authorization import (
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import Topic
 from localazure.eventgrid.schemas import CHECKS, Event, InvalidEvent, Schema
+from localazure.faults.http import with_faults
+from localazure.faults.injector import Injector
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +56,9 @@ class _Refused(Exception):
 class Server:
     """The endpoints of one broker. One key authorizes them, or an identity with a role."""
 
-    def __init__(self, broker: Broker, key: str, identities: Identities) -> None:
+    def __init__(self, broker: Broker, key: str, identities: Identities, faults: Injector) -> None:
         self._broker = broker
+        self._faults = faults
         self._key = key
         self._identities = identities
 
@@ -66,7 +69,7 @@ class Server:
         )
         application.add_routes(
             [
-                web.post("/topics/{topic}/api/events", self._publish),
+                web.post("/topics/{topic}/api/events", self._publish_or_fail),
                 web.get("/subscriptions", self._list_subscriptions),
                 web.get("/subscriptions/{name}", self._get_subscription),
                 web.put("/subscriptions/{name}", self._put_subscription),
@@ -75,6 +78,15 @@ class Server:
             ]
         )
         return application
+
+    async def _publish_or_fail(self, request: web.Request) -> web.StreamResponse:
+        return await with_faults(
+            self._faults,
+            f"publish/{request.match_info['topic']}",
+            request,
+            lambda: self._publish(request),
+            lambda rule: _error(HTTPStatus(rule.status), "ServerBusy", "a fault on purpose"),
+        )
 
     async def _publish(self, request: web.Request) -> web.Response:
         name = request.match_info["topic"]

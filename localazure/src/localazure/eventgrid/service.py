@@ -14,6 +14,8 @@ from localazure.eventgrid.configuration import load
 from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.runtime.identity import EVENT_GRID_AUDIENCE, TokenIssuer
@@ -41,14 +43,15 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         dead_letters = DeadLetterStorage(environment.storage_connection_string)
         stack.push_async_callback(dead_letters.close)
+        faults = Injector(environment.state, Part.EVENT_GRID)
         identities = Identities(
             TokenIssuer(environment.keys.identity_header, frozenset({EVENT_GRID_AUDIENCE})),
             RoleAssignments.of_environment(environment),
         )
-        broker = Broker(environment, configuration, store, session, dead_letters)
+        broker = Broker(environment, configuration, store, session, dead_letters, faults)
         await broker.start()
         stack.push_async_callback(broker.stop)
-        application = Server(broker, environment.keys.event_grid, identities).application()
+        application = Server(broker, environment.keys.event_grid, identities, faults).application()
         runner = web.AppRunner(
             application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
         )

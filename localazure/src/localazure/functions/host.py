@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.functions import function_list, logs
 from localazure.functions.admin_api import AdminApi
 from localazure.functions.app import binding_kinds
@@ -78,6 +80,7 @@ class Host:
         keys: KeyRing,
         settings: Mapping[str, str],
         cors: CorsPolicy,
+        injector: Injector,
     ) -> None:
         """A host that is yet to be started.
 
@@ -89,6 +92,7 @@ class Host:
             keys: who may call what.
             settings: app settings.
             cors: which web pages may call.
+            injector: of the faults that the plan wants.
 
         Raises:
             AppLoadError: a setting of the app as a whole is wrong, or its Durable Functions SDK
@@ -156,6 +160,7 @@ class Host:
                     keys=keys,
                     settings=options.durable_task,
                     app_settings=settings,
+                    faults=injector,
                 )
         except BaseException:
             self._database.close()
@@ -295,7 +300,7 @@ class Host:
 
 
 @contextlib.asynccontextmanager
-async def run_app(
+async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
     app: Path,
     *,
     port: int,
@@ -304,6 +309,7 @@ async def run_app(
     app_settings: Mapping[str, str],
     only: Sequence[str] = (),
     cors: CorsPolicy | None = None,
+    faults: Path | None = None,
     drain_seconds: float = DRAIN_SECONDS,
 ) -> AsyncGenerator[Host]:
     """Load an app and have it running; drains it at the end.
@@ -319,6 +325,7 @@ async def run_app(
         app_settings: win over the process environment, which wins over local.settings.json.
         only: the functions to run, empty for those that host.json says.
         cors: which web pages may call; None for what local.settings.json says.
+        faults: the folder of the plan of faults; that of the state by default.
         drain_seconds: how long functions may go on at the end.
 
     Raises:
@@ -355,6 +362,7 @@ async def run_app(
             keys=keys,
             settings=settings,
             cors=local.cors if cors is None else cors,
+            injector=Injector(faults or state, Part.FUNCTIONS),
         )
         try:
             await host.start()
@@ -384,6 +392,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         environment.app,
         port=environment.ports.functions,
         state=environment.part_folder("functions"),
+        faults=environment.state,
         keys=keys,
         app_settings=environment.app_settings,
     ) as host:

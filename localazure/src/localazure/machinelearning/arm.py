@@ -11,6 +11,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from localazure.faults.http import with_faults
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Rule
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.authorization import SCOPE, action_of, authorize
 from localazure.machinelearning.compute import Compute
@@ -24,6 +27,7 @@ WORKSPACE = web.AppKey("workspace", Workspace)
 COMPUTE = web.AppKey("compute", Compute)
 TOKENS = web.AppKey("tokens", TokenIssuer)
 ROLE_ASSIGNMENTS = web.AppKey("role_assignments", RoleAssignments)
+FAULTS = web.AppKey("faults", Injector)
 
 WORKSPACE_PATH = (
     "/subscriptions/{subscription}/resourceGroups/{resource_group}"
@@ -180,6 +184,30 @@ async def check_workspace(request: web.Request, handler: Handler) -> web.StreamR
                 404, codes[key], f"{kind} {asked!r} was not found; the local one is {name!r}"
             )
     return await handler(request)
+
+
+@web.middleware
+async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let operations on the workspace fail as the plan of faults says."""
+    workspace = request.app[WORKSPACE]
+    _, found, below = request.path.lower().partition(f"{workspace.id.lower()}/")
+    if not found:
+        return await handler(request)
+    action = action_of(request.method, below.strip("/").split("/"))
+
+    def refuse(rule: Rule) -> web.Response:
+        too_many = rule.status == web.HTTPTooManyRequests.status_code
+        code = "TooManyRequests" if too_many else "ServiceUnavailable"
+        error = ArmError(rule.status, code, "a fault on purpose")
+        return web.json_response(error.to_document(), status=rule.status)
+
+    return await with_faults(
+        request.app[FAULTS],
+        action.partition("workspaces/")[2],
+        request,
+        lambda: handler(request),
+        refuse,
+    )
 
 
 @web.middleware

@@ -13,8 +13,11 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.machinelearning.arm import (
     COMPUTE,
+    FAULTS,
     ROLE_ASSIGNMENTS,
     TOKENS,
     WORKSPACE,
@@ -22,6 +25,7 @@ from localazure.machinelearning.arm import (
     authenticate,
     check_roles,
     check_workspace,
+    fail_on_purpose,
 )
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.configuration import Configuration
@@ -96,9 +100,18 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         identity.add_routes(workspace.identity_routes)
         await stack.enter_async_context(_listening(identity, environment.ports.identity, None))
         arm = _application(
-            state, tokens, middlewares=[answer_errors, authenticate, check_workspace, check_roles]
+            state,
+            tokens,
+            middlewares=[
+                answer_errors,
+                authenticate,
+                check_workspace,
+                check_roles,
+                fail_on_purpose,
+            ],
         )
         arm[COMPUTE] = compute
+        arm[FAULTS] = Injector(environment.state, Part.AZURE_ML)
         arm[ROLE_ASSIGNMENTS] = RoleAssignments.of_environment(environment)
         families = (workspace, datastores, assets, codes, computes, jobs, run_history, not_covered)
         for family in families:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Fault
 from localazure.servicebus import contents, management
 from localazure.servicebus.addresses import Address
 from localazure.servicebus.amqp import message as amqp_message
@@ -32,12 +35,16 @@ class Client(Protocol):
 
     broker: Broker
     authorization: Authorization
+    faults: Injector
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it in the background. An error in it closes the connection."""
 
     def flush_soon(self) -> None:
         """Schedule a flush of the output buffer."""
+
+    def abort(self) -> None:
+        """Close the socket at once."""
 
     def reply_nodes(self) -> list[ReplyNode]:
         """The links that carry replies to requests."""
@@ -47,6 +54,27 @@ class Client(Protocol):
 def now_seconds(client: Client) -> float:
     """The broker's time in seconds since the Unix epoch."""
     return client.broker.clock() / MILLISECONDS_PER_SECOND
+
+
+async def fault_of(client: Client, operation: str) -> Fault | None:
+    """What goes wrong with an operation; one that is only late waits here."""
+    rule = client.faults.next(operation)
+    if rule is None:
+        return None
+    if rule.fault is Fault.LATENCY:
+        await asyncio.sleep(rule.seconds)
+        return None
+    return rule.fault
+
+
+SERVER_BUSY = p.Rejected(
+    p.Error(
+        "com.microsoft:server-busy",
+        "The request was terminated because the namespace is being throttled. "
+        "Please wait 10 seconds and try again. (A fault on purpose.)",
+        {},
+    )
+)
 
 
 class SendNode:
@@ -62,18 +90,30 @@ class SendNode:
         self._client.spawn(self._accept(received))
 
     async def _accept(self, received: MessageReceived) -> None:
+        fault = await fault_of(self._client, f"send/{self._entity.path}")
+        if fault is Fault.RESET:
+            self._client.abort()
+        elif fault is Fault.ERROR:
+            self._link.settle_incoming(received, SERVER_BUSY)
+            self._client.flush_soon()
+        else:
+            state = await self._store(received)
+            if fault is Fault.LOST_ANSWER:
+                self._client.abort()
+                return
+            self._link.settle_incoming(received, state)
+            self._client.flush_soon()
+
+    async def _store(self, received: MessageReceived) -> p.Accepted | p.Rejected:
         try:
             messages = contents.parse_transfer(received.message_format, received.payload)
             await self._client.broker.send(self._entity, messages)
         except AmqpError as error:
-            state = p.Rejected(p.Error(error.condition, str(error), {}))
+            return p.Rejected(p.Error(error.condition, str(error), {}))
         except Exception:
             logger.exception("%s: a message could not be made durable", self._entity.path)
-            state = p.Rejected(p.Error(INTERNAL_ERROR, "the message could not be stored", {}))
-        else:
-            state = p.Accepted()
-        self._link.settle_incoming(received, state)
-        self._client.flush_soon()
+            return p.Rejected(p.Error(INTERNAL_ERROR, "the message could not be stored", {}))
+        return p.Accepted()
 
     def on_detached(self) -> None:
         """Messages that are being stored stay; their outcome is not sent."""
@@ -151,6 +191,16 @@ class ReceiveNode:
             self._link.drained()
 
     async def _settle(self, disposed: Disposed) -> None:
+        fault = await fault_of(self._client, f"settle/{self._sub_queue.entity.path}")
+        if fault is Fault.RESET:
+            self._client.abort()
+        elif fault is Fault.ERROR:
+            self._link.settle_outgoing(disposed, SERVER_BUSY)
+            self._client.flush_soon()
+        else:
+            await self._settle_stored(disposed, is_answered=fault is not Fault.LOST_ANSWER)
+
+    async def _settle_stored(self, disposed: Disposed, *, is_answered: bool) -> None:
         event, properties = _settlement(disposed.state)
         # The reply to a dead-lettered message has no error, or SDKs report it as one.
         state = p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
@@ -166,6 +216,9 @@ class ReceiveNode:
         except Exception:
             logger.exception("%s: a message could not be settled", self._sub_queue.entity.path)
             state = p.Rejected(p.Error(INTERNAL_ERROR, "the outcome could not be stored", {}))
+        if not is_answered:
+            self._client.abort()
+            return
         self._link.settle_outgoing(disposed, state)
         self._client.flush_soon()
 

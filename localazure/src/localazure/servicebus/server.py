@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any
 
 from localazure import limits
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
 from localazure.runtime.identity import SERVICE_BUS_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
@@ -48,9 +50,11 @@ class ClientProtocol(asyncio.Protocol):
         broker: Broker,
         key: SharedKey,
         clients: set[ClientProtocol],
+        faults: Injector,
         identities: Identities | None = None,
     ) -> None:
         self.broker = broker
+        self.faults = faults
         self.authorization = Authorization(key, identities)
         self._clients = clients
         self._connection = Connection(
@@ -227,7 +231,9 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     try:
         broker = await Broker.start(namespace, database)
         try:
-            async with _listening(broker, key, identities, environment.ports.service_bus):
+            faults = Injector(environment.state, Part.SERVICE_BUS)
+            port = environment.ports.service_bus
+            async with _listening(broker, key, identities, faults, port):
                 yield
         finally:
             await broker.stop()
@@ -237,11 +243,11 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
 
 @contextlib.asynccontextmanager
 async def _listening(
-    broker: Broker, key: SharedKey, identities: Identities, port: int
+    broker: Broker, key: SharedKey, identities: Identities, faults: Injector, port: int
 ) -> AsyncGenerator[None]:
     clients: set[ClientProtocol] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: ClientProtocol(broker, key, clients, identities), LOOPBACK, port
+        lambda: ClientProtocol(broker, key, clients, faults, identities), LOOPBACK, port
     )
     try:
         yield

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 
 import aiohttp
@@ -20,7 +21,10 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from localazure.faults.http import with_faults
+from localazure.faults.injector import Injector
 from localazure.storage import batch
+from localazure.storage.actions import needed_for
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.blob_service import BlobServiceError
 from localazure.storage.gate import Gate
@@ -80,6 +84,7 @@ class Proxy:
         azurite: the process behind it.
         gate: decides which requests are forwarded.
         ledger: of the Blob service; None for the others, which emit no events.
+        faults: that the plan wants.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class Proxy:
         azurite: AzuriteProcess,
         gate: Gate,
         ledger: Ledger | None,
+        faults: Injector,
     ) -> None:
         self._service = service
         self._session = session
@@ -98,6 +104,7 @@ class Proxy:
         self._azurite = azurite
         self._gate = gate
         self._ledger = ledger
+        self._faults = faults
 
     @contextlib.asynccontextmanager
     async def listening(
@@ -133,16 +140,16 @@ class Proxy:
             if isinstance(admitted, Refusal):
                 return self._refuse(admitted)
             request[HEADERS] = admitted
-            await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
-            await _continue(request)
-            ledger = self._ledger
-            if ledger is not None and self._gate.emits_events(request.raw_path):
-                if batch.is_batch(request.method, request.raw_path):
-                    return await self._forward_batch(request, ledger)
-                operation = Operation.classify(request.method, request.raw_path, request.headers)
-                if operation is not None:
-                    return await self._forward_operation(request, operation, ledger)
-            return await self._forward(request, await _Body.of(request))
+            needed, *_ = needed_for(
+                self._service, request.method, request.raw_path, request.headers
+            )
+            return await with_faults(
+                self._faults,
+                f"{self._service}/{needed.action}",
+                request,
+                lambda: self._answer(request),
+                lambda rule: self._refuse(replace(SERVER_BUSY, status=HTTPStatus(rule.status))),
+            )
         except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
             logger.warning(
                 "%s %s: %s: %s", request.method, request.path, type(error).__name__, error
@@ -150,6 +157,18 @@ class Proxy:
         except ConnectionError:
             logger.debug("%s %s: the client has disconnected", request.method, request.path)
         return self._refuse(SERVER_BUSY)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
+        await _continue(request)
+        ledger = self._ledger
+        if ledger is not None and self._gate.emits_events(request.raw_path):
+            if batch.is_batch(request.method, request.raw_path):
+                return await self._forward_batch(request, ledger)
+            operation = Operation.classify(request.method, request.raw_path, request.headers)
+            if operation is not None:
+                return await self._forward_operation(request, operation, ledger)
+        return await self._forward(request, await _Body.of(request))
 
     def _refuse(self, refusal: Refusal) -> web.Response:
         content_type, text = refusal.body(self._service)

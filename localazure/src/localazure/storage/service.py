@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator
 
 import aiohttp
 
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.outbox.publisher import EventPublisher
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import LOOPBACK, STORAGE_TOPIC, Environment
@@ -79,6 +81,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             TokenIssuer(environment.keys.identity_header, frozenset({STORAGE_AUDIENCE})),
             RoleAssignments.of_environment(environment),
         )
+        faults = Injector(environment.state, Part.STORAGE)
         tls = server_context(ensure_certificates(environment))
         for service, (port, tls_port, upstream) in upstreams.items():
             proxy = Proxy(
@@ -88,6 +91,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 azurite=azurite,
                 gate=gate,
                 ledger=ledger if service is Service.BLOB else None,
+                faults=faults,
             )
             await stack.enter_async_context(proxy.listening(LOOPBACK, port, tls_port, tls))
         yield

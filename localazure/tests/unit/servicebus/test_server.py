@@ -10,6 +10,8 @@ from typing import Any
 import jwt
 import pytest
 
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.servicebus import contents, store
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import message as amqp_message
@@ -67,7 +69,9 @@ class Session:
     ) -> None:
         self.wire = Wire()
         self._received = 0
-        self.protocol = ClientProtocol(broker, SharedKey("k", "v"), clients)
+        self.protocol = ClientProtocol(
+            broker, SharedKey("k", "v"), clients, Injector(Path("/nowhere"), Part.SERVICE_BUS)
+        )
         self.protocol.connection_made(self.wire)
         opened = p.Open("me", idle_timeout_ms=idle_timeout_ms)
         begin = p.Begin(None, next_outgoing_id=0, incoming_window=9, outgoing_window=9)

@@ -48,7 +48,7 @@ class DurableOptions:
     http_polling_milliseconds: int = DEFAULT_HTTP_POLLING_MILLISECONDS
     payload_limit_bytes: int | None = None
     """Of an input, output or event; None where large ones are moved to blobs (Azure Storage)."""
-    runs_activities_twice: bool = False
+    runs_twice: Callable[[str], bool] = lambda _activity: False
     """Whether an activity that succeeded is run again, as after a lost worker."""
 
     @classmethod

@@ -149,7 +149,7 @@ class ActivityRunner:
         try:
             with logs.working_for(activity.instance_id):
                 result = await self._invoke(name, activity.input_json or "null")
-                if self._options.runs_activities_twice:
+                if self._options.runs_twice(activity.name):
                     result = await self._invoke(name, activity.input_json or "null")
             self._payloads.check(f"the result of activity '{activity.name}'", result)
         except FunctionFailed as failure:

@@ -12,6 +12,7 @@ from typing import Any
 from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
 
+from localazure.faults.injector import Injector
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
@@ -40,6 +41,7 @@ class DurableFunctions:
         keys: KeyRing,
         settings: dict[str, Any],
         app_settings: Mapping[str, str],
+        faults: Injector,
     ) -> None:
         """An engine that is yet to be started.
 
@@ -51,6 +53,7 @@ class DurableFunctions:
             keys: open the management API.
             settings: host.json's `extensions.durableTask`.
             app_settings: for `%NAME%` in these.
+            faults: decide which activities are run twice.
 
         Raises:
             AppLoadError: two functions go by one name, or a setting is wrong.
@@ -81,8 +84,12 @@ class DurableFunctions:
             )
         except ValueError as error:
             raise AppLoadError(str(error)) from None
-        if app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}:
-            options = replace(options, runs_activities_twice=True)
+        always = app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}
+
+        def runs_twice(activity: str) -> bool:
+            return always or faults.next(f"activity/{activity}") is not None
+
+        options = replace(options, runs_twice=runs_twice)
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,

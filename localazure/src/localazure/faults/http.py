@@ -1,0 +1,65 @@
+"""Faults of requests over HTTP: before they take place, and of their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Fault, Rule
+
+
+async def with_faults(
+    injector: Injector,
+    operation: str,
+    request: web.BaseRequest,
+    handle: Callable[[], Awaitable[web.StreamResponse]],
+    refuse: Callable[[Rule], web.StreamResponse],
+) -> web.StreamResponse:
+    """Handle a request, or let it fail as the plan says.
+
+    Args:
+        injector: of the part.
+        operation: its name in the plan.
+        request: whose connection may end.
+        handle: lets it take place.
+        refuse: the service's error, without `Retry-After`.
+
+    Returns:
+        The answer; after the end of the connection, one that is never sent.
+    """
+    rule = injector.next(operation)
+    if rule is None:
+        return await handle()
+    match rule.fault:
+        case Fault.LATENCY:
+            await asyncio.sleep(rule.seconds)
+            return await handle()
+        case Fault.ERROR:
+            response = refuse(rule)
+            if rule.retry_after_seconds is not None:
+                response.headers["Retry-After"] = str(rule.retry_after_seconds)
+            response.force_close()  # the rest of the request is not read
+            return response
+        case Fault.LOST_ANSWER:
+            await handle()
+        case Fault.HALF_ANSWER:
+            await _send_half(request, await handle())
+        case _:
+            pass
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+async def _send_half(request: web.BaseRequest, answer: web.StreamResponse) -> None:
+    """Send the head and half of a body that is at hand; of a streamed one, all went already."""
+    if answer.prepared or not isinstance(answer, web.Response):
+        return
+    body = answer.body if isinstance(answer.body, bytes) else b""
+    half = web.StreamResponse(status=answer.status, reason=answer.reason, headers=answer.headers)
+    half.content_length = len(body)
+    await half.prepare(request)
+    await half.write(body[: len(body) // 2])

@@ -1,0 +1,193 @@
+"""Faults as the SDKs meet them: running parts, one plan after the other put in force."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+from azure.core.credentials import AzureKeyCredential
+from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError
+from azure.core.messaging import CloudEvent
+from azure.eventgrid import EventGridPublisherClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError, ServiceBusServerBusyError
+from azure.storage.blob import ContainerClient
+
+from harness.part_process import PartProcess
+from localazure.faults.force import put_in_force, take_out
+from localazure.faults.plan import Plan
+from localazure.runtime.environment import Environment
+
+SERVICE_BUS = """{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [
+    {"Name": "work"}, {"Name": "events"}], "Topics": []}]}}"""
+EVENT_GRID = """{"topics": [{"name": "things", "inputSchema": "CloudEventSchemaV1_0"}],
+  "retryScheduleSeconds": [0.1],
+  "eventSubscriptions": [{"name": "sub", "topic": "things", "properties": {
+    "eventDeliverySchema": "CloudEventSchemaV1_0",
+    "destination": {"endpointType": "ServiceBusQueue",
+                    "properties": {"resourceId": "/namespaces/n/queues/events"}}}}]}"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "storage.json").write_text('{"containers": ["landing"]}')
+    (folder / "Config.json").write_text(SERVICE_BUS)
+    (folder / "event-grid.json").write_text(EVENT_GRID)
+    environment = Environment.draw(folder / "state", app=folder, config=folder)
+    environment.save()
+    with (
+        PartProcess("storage", environment.state),
+        PartProcess("servicebus", environment.state),
+        PartProcess("eventgrid", environment.state),
+    ):
+        yield environment
+
+
+Force = Callable[..., None]
+
+
+@pytest.fixture
+def force(running: Environment) -> Iterator[Force]:
+    def put(*rules: dict[str, Any]) -> None:
+        # Each plan has a seed, and so a size, of its own: it is noticed within the same tick.
+        seed = uuid.uuid4().int
+        put_in_force(running.state, Plan.model_validate({"seed": seed, "rules": rules}))
+
+    yield put
+    take_out(running.state)
+
+
+@pytest.fixture
+def landing(running: Environment) -> Iterator[ContainerClient]:
+    connection = running.storage_connection_string()
+    with ContainerClient.from_connection_string(connection, "landing", retry_total=0) as client:
+        yield client
+
+
+@pytest.fixture
+def bus(running: Environment) -> Iterator[ServiceBusClient]:
+    connection = running.service_bus_connection_string
+    with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
+        yield client
+
+
+WRITES = "blob/containers/blobs/write"
+
+
+def test_storage_is_busy_and_says_when_to_come_back(force: Force, landing: ContainerClient) -> None:
+    rule = {"part": "storage", "operation": WRITES, "fault": "error", "retryAfterSeconds": 3}
+    force(rule)
+    with pytest.raises(HttpResponseError, match="ServerBusy") as refused:
+        landing.upload_blob("busy", b"x")
+    response: Any = refused.value.response
+    assert response.headers["Retry-After"] == "3"
+    assert list(landing.list_blob_names(name_starts_with="busy")) == []  # reads go on
+
+
+@pytest.mark.parametrize(("fault", "is_written"), [("reset", False), ("lostAnswer", True)])
+def test_a_connection_ends_before_or_after_the_write(
+    force: Force, landing: ContainerClient, fault: str, is_written: object
+) -> None:
+    force({"part": "storage", "operation": WRITES, "fault": fault})
+    with pytest.raises((ServiceRequestError, ServiceResponseError)):
+        landing.upload_blob(fault, b"x")
+    assert bool(list(landing.list_blob_names(name_starts_with=fault))) == is_written
+
+
+def test_an_answer_ends_in_the_middle(
+    force: Force, running: Environment, landing: ContainerClient
+) -> None:
+    landing.upload_blob("whole", b"x" * 1000)
+    force({"part": "storage", "operation": "blob/containers/blobs/read", "fault": "halfAnswer"})
+    with pytest.raises((ServiceResponseError, HttpResponseError)):
+        landing.download_blob("whole").readall()
+    take_out(running.state)
+    assert len(landing.download_blob("whole").readall()) == 1000
+
+
+def test_the_sdk_s_retries_outlast_a_fault(force: Force, running: Environment) -> None:
+    outage = {"part": "storage", "fault": "reset", "forSeconds": 0.5}
+    connection = running.storage_connection_string()
+    with ContainerClient.from_connection_string(
+        connection, "landing", retry_policy=None, initial_backoff=0.3, increment_base=1
+    ) as client:
+        force(outage)
+        client.upload_blob(uuid.uuid4().hex, b"x")
+
+
+def test_service_bus_is_busy(force: Force, bus: ServiceBusClient) -> None:
+    force({"part": "servicebus", "operation": "send/work", "fault": "error"})
+    with bus.get_queue_sender("work") as sender, pytest.raises(ServiceBusServerBusyError):
+        sender.send_messages(ServiceBusMessage("never"))
+    with bus.get_queue_receiver("work") as receiver:
+        assert receiver.peek_messages() == []
+
+
+# The SDK forgets the socket of a connection that was cut off.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lost_acknowledgement_leaves_the_message(
+    force: Force, running: Environment, bus: ServiceBusClient
+) -> None:
+    force({"part": "servicebus", "operation": "send/work", "fault": "lostAnswer"})
+    with pytest.raises(ServiceBusError), bus.get_queue_sender("work") as sender:
+        sender.send_messages(ServiceBusMessage("twice"))
+    take_out(running.state)
+    connection = running.service_bus_connection_string
+    with (
+        ServiceBusClient.from_connection_string(connection) as client,
+        client.get_queue_receiver("work") as receiver,
+    ):
+        (kept,) = receiver.receive_messages(max_wait_time=5)
+        assert str(kept) == "twice"
+        receiver.complete_message(kept)
+
+
+def publish(running: Environment) -> None:
+    key = AzureKeyCredential(running.keys.event_grid)
+    with EventGridPublisherClient(running.topic_endpoint("things"), key) as client:
+        client.send(CloudEvent(source="test", type="test", data=uuid.uuid4().hex), retry_total=0)
+
+
+def test_event_grid_refuses_a_publisher(force: Force, running: Environment) -> None:
+    force({"part": "eventgrid", "operation": "publish/things", "fault": "error", "status": 503})
+    with pytest.raises(HttpResponseError) as refused:
+        publish(running)
+    assert refused.value.status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("fault", "count"), [("duplicate", 2), ("loss", 0), ("lostAnswer", 2), ("error", 1)]
+)
+def test_an_event_comes_doubled_or_never(
+    force: Force, running: Environment, fault: str, count: int
+) -> None:
+    connection = running.service_bus_connection_string
+    with (
+        ServiceBusClient.from_connection_string(connection) as client,
+        client.get_queue_receiver("events", receive_mode="receiveanddelete") as receiver,
+    ):
+        once = {"forSeconds": 0.09}  # the first attempt, not the retry
+        force({"part": "eventgrid", "operation": "deliver/sub", "fault": fault, **once})
+        publish(running)
+        found = 0
+        while found < count:
+            found += len(receiver.receive_messages(max_message_count=5, max_wait_time=20))
+        assert found == count
+        # What is still on its way would come before the next event.
+        take_out(running.state)
+        publish(running)
+        (last,) = receiver.receive_messages(max_message_count=5, max_wait_time=20)
+        assert last is not None
+
+
+def test_latency_delays_one_request_and_not_the_next(force: Force, running: Environment) -> None:
+    url = f"http://127.0.0.1:{running.ports.blob}/devstoreaccount1?comp=list"
+    force({"part": "storage", "operation": "blob/*", "fault": "latency", "seconds": 30})
+    with pytest.raises(requests.ReadTimeout):
+        requests.get(url, timeout=0.3)
+    take_out(running.state)
+    assert requests.get(url, timeout=20).status_code == 403  # no signature

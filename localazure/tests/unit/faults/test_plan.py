@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localazure.errors import ConfigurationError
+from localazure.faults.injector import FILE, Injector
+from localazure.faults.plan import FAULTS, Part, Plan, Rule, moderate
+
+OPERATIONS = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+def plan(*rules: dict[str, Any], seed: int = 1) -> Plan:
+    return Plan.model_validate({"seed": seed, "rules": rules})
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    part = draw(st.sampled_from(Part))
+    return {
+        "part": part,
+        "operation": draw(st.sampled_from(["*", "send/*", "a"]) | OPERATIONS),
+        "fault": draw(st.sampled_from(sorted(FAULTS[part]))),
+        "probability": draw(st.floats(0, 1)),
+        "fromSeconds": draw(st.floats(0, 100)),
+        "forSeconds": draw(st.none() | st.floats(0, 100)),
+    }
+
+
+@given(
+    st.lists(rules(), max_size=4),
+    st.integers(),
+    st.sampled_from(Part),
+    OPERATIONS,
+    st.integers(0, 99),
+    st.floats(0, 300),
+)
+def test_a_decision_is_repeated_and_is_a_rule_about_the_operation(
+    drawn: list[dict[str, Any]],
+    seed: int,
+    part: Part,
+    operation: str,
+    number: int,
+    elapsed: float,
+) -> None:
+    first, again = plan(*drawn, seed=seed), plan(*drawn, seed=seed)
+    rule = first.decide(part, operation, number, elapsed)
+    assert rule == again.decide(part, operation, number, elapsed)
+    if rule is not None:
+        assert rule.holds(part, operation, elapsed)
+        assert rule.probability > 0
+    certain = [each for each in first.rules if each.probability == 1]
+    if any(each.holds(part, operation, elapsed) for each in certain):
+        assert rule is not None
+
+
+@given(st.integers(), st.floats(0.05, 0.95))
+def test_faults_are_as_frequent_as_the_rule_says(seed: int, probability: float) -> None:
+    some = plan({"part": "storage", "fault": "reset", "probability": probability}, seed=seed)
+    found = sum(some.decide(Part.STORAGE, "x", number, 0.0) is not None for number in range(2000))
+    assert abs(found / 2000 - probability) < 0.07  # six standard deviations
+
+
+def test_seeds_draw_different_faults() -> None:
+    rule = {"part": "storage", "fault": "reset", "probability": 0.5}
+
+    def drawn(seed: int) -> list[bool]:
+        some = plan(rule, seed=seed)
+        return [some.decide(Part.STORAGE, "x", number, 0.0) is not None for number in range(64)]
+
+    assert len({tuple(drawn(seed)) for seed in range(20)}) == 20
+
+
+def test_an_outage_has_a_beginning_and_an_end() -> None:
+    outage = plan({"part": "eventgrid", "fault": "reset", "fromSeconds": 10, "forSeconds": 5})
+    failing = [
+        elapsed
+        for elapsed in range(20)
+        if outage.decide(Part.EVENT_GRID, "publish/a", elapsed, float(elapsed))
+    ]
+    assert failing == [10, 11, 12, 13, 14]
+
+
+def test_the_first_rule_that_decides_for_a_fault_wins() -> None:
+    some = plan(
+        {"part": "servicebus", "operation": "send/*", "fault": "reset", "probability": 0},
+        {"part": "servicebus", "operation": "send/a", "fault": "error"},
+        {"part": "servicebus", "fault": "latency", "seconds": 1},
+    )
+    faults = [
+        rule and rule.fault
+        for rule in (some.decide(Part.SERVICE_BUS, name, 0, 0.0) for name in ("send/a", "settle/a"))
+    ]
+    assert faults == ["error", "latency"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"part": "functions", "fault": "reset"}, "functions has no such fault; it has repeat"),
+        ({"part": "mail", "fault": "reset"}, r"rules\[0\].part"),
+        ({"part": "storage", "fault": "reset", "probability": 2}, "probability"),
+        ({"part": "storage", "fault": "error", "status": 200}, "status"),
+        ({"part": "storage", "fault": "error", "chance": 1}, "chance: unknown key"),
+    ],
+)
+def test_a_wrong_rule_is_named(tmp_path: Path, rule: dict[str, Any], words: str) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"seed": 1, "rules": [rule]}))
+    with pytest.raises(ConfigurationError, match=words):
+        Injector(tmp_path, Part.STORAGE).next("x")
+
+
+def test_a_plan_comes_into_force_and_ends_while_a_part_runs(tmp_path: Path) -> None:
+    now = 1000.0
+    injector = Injector(tmp_path, Part.STORAGE, lambda: now)
+    assert injector.next("x") is None
+    rule = {"part": "storage", "fault": "reset", "forSeconds": 5}
+    (tmp_path / FILE).write_text(json.dumps({"seed": 1, "rules": [rule]}))
+    assert injector.next("x") is not None
+    now += 5
+    assert injector.next("x") is None
+    (tmp_path / FILE).write_text(json.dumps({"seed": 12, "rules": [rule]}))
+    assert injector.next("x") is not None
+    (tmp_path / FILE).unlink()
+    assert injector.next("x") is None
+
+
+def test_the_moderate_plan_reaches_every_part_and_can_be_written_and_read() -> None:
+    some = moderate(7)
+    assert {rule.part for rule in some.rules} == set(Part)
+    assert Plan.model_validate_json(some.model_dump_json(by_alias=True)) == some
+    assert all(isinstance(rule, Rule) and 0 < rule.probability <= 0.1 for rule in some.rules)
