@@ -19,7 +19,8 @@ from localazure.storage_client.queue import ReceivedMessage, StorageQueue
 
 
 async def test_events_become_messages(environment: Environment, configure: Any) -> None:
-    account = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a"
+    provider = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage"
+    account = f"{provider}/storageAccounts/devstoreaccount1"
     properties = {
         "resourceId": account,
         "queueName": "inbox",
