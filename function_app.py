@@ -26,6 +26,7 @@ from handlers.api.dead_letters import redrive_dead_letters as redrive_letters
 from handlers.api.openapi import get_openapi
 from handlers.api.pipelines import get_pipeline as read_pipeline
 from handlers.api.pipelines import list_pipelines as read_pipelines
+from handlers.api.queues import list_queues as read_queues
 from handlers.api.runs import get_run as read_run
 from handlers.api.runs import list_runs as read_runs
 from handlers.configuration.clients import Clients
@@ -343,6 +344,13 @@ async def discard_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
 async def list_alarms(req: func.HttpRequest) -> func.HttpResponse:
     """Silence alarms that are on."""
     answer = await read_alarms(clients, req.params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("queues", methods=["GET"])
+async def list_queues(req: func.HttpRequest) -> func.HttpResponse:
+    """Who holds which nodes, who waits for them and why, and what was spent."""
+    answer = await read_queues(clients, req.params, now=datetime.now(UTC))
     return answer.to_conditional_response(req.headers.get("if-none-match"))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationContext, RetryOptions
 
 from orchestrations.contracts import (
+    capacity,
     configurations,
     datasets,
     jobs,
@@ -49,6 +50,7 @@ FAULT_MARK = "landfall-failure: "
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     modules = (
+        capacity,
         configurations,
         datasets,
         jobs,

@@ -43,6 +43,10 @@ class InvalidPipeline(PermanentError):
     """A pipeline file that breaks the schema; the message names file, line, key and value."""
 
 
+class InvalidQueues(PermanentError):
+    """A `queues.yml` that breaks its schema; the message names file, line, key and value."""
+
+
 class InvalidSetting(PermanentError):
     """An app setting that is missing or malformed; the message names it, never its value."""
 
@@ -89,6 +93,7 @@ _BY_NAME = {
         InvalidEvent,
         InvalidRequest,
         InvalidPipeline,
+        InvalidQueues,
         InvalidSetting,
         InvalidManifest,
         DataRejected,

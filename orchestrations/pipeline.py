@@ -29,6 +29,8 @@ Container = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](-?[a-z0-9]){2,6
 Prefix = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9_=.-]*[A-Za-z0-9_=-]/)*$", max_length=512)
 ]
+# https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
+ClusterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
 # A webhook's retries end after 75 h: long enough for a long week-end's outage.
 DELIVERY_DELAYS_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 86400.0, 118800.0)
 
@@ -163,7 +165,7 @@ class DatasetSection(Section):
 class ComputeOption(Section):
     """One way to get nodes. The next one is taken on the next attempt, or when quota is short."""
 
-    cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
+    cluster: ClusterName
     size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     priority: Literal["dedicated", "low_priority"] = "dedicated"
     nodes: int = Field(ge=1, le=1000)
@@ -208,6 +210,8 @@ class Retry(Section):
 class Limits(Section):
     """How long a state may last before the run is ended and retried."""
 
+    waiting_seconds: float | None = Field(default=None, gt=0, exclude_if=lambda it: it is None)
+    """For nodes of its queue. None: as long as it takes."""
     queued_seconds: float = Field(default=6 * 3600, gt=0)
     running_seconds: float = Field(default=7 * 86_400, gt=0, le=21 * 86_400)
 
@@ -249,6 +253,8 @@ class Pipeline(Section):
     settle: Settle
     dataset: DatasetSection
     compute: list[ComputeOption] = Field(min_length=1)
+    queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The queue of `queues.yml` that its runs wait in for nodes. None: they do not wait."""
     gate: Gate
     model: ModelSection
     retry: Retry = Retry()

@@ -11,18 +11,23 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.activities import Step, call
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.datasets import CheckSuperseded, QuarantineFiles, RegisterDataset
+from orchestrations.contracts.datasets import (
+    CheckSuperseded,
+    DataAsset,
+    QuarantineFiles,
+    RegisterDataset,
+)
 from orchestrations.contracts.jobs import (
+    CancelRequest,
     Capacity,
     DiagnoseJob,
-    EnsureCapacity,
     Job,
     ReadResults,
     Results,
     SubmitJob,
 )
 from orchestrations.contracts.models import Model, RegisterModel
-from orchestrations.contracts.retraining import RunInput, Waiting
+from orchestrations.contracts.retraining import AwaitingNodes, RunInput, Waiting
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import DeadLetter, ScheduleRetry
 from orchestrations.errors import (
@@ -30,14 +35,13 @@ from orchestrations.errors import (
     JobFailed,
     LandfallError,
     PermanentError,
-    TransientError,
     from_name,
 )
+from orchestrations.finding_capacity import find_capacity, return_nodes
 from orchestrations.judging import Verdict, judge, wanted_metrics
 from orchestrations.retrying import TryAgain, after_failure, describe
 from orchestrations.run_progress import RunProgress
 from orchestrations.supervising import end_job, wait_for_job
-from orchestrations.waiting import CAPACITY_LIMIT_SECONDS, CAPACITY_POLL_SECONDS
 
 
 def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
@@ -45,15 +49,16 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
 
     1. A later attempt first asks whether a newer dataset has been claimed: then it is superseded.
     2. Register the manifest as a data asset.
-    3. Find capacity: the compute options from this attempt's on; the last one repeats.
+    3. Find capacity (`finding_capacity.find_capacity`); None when that continues as new. A run
+       that waits in a queue can be cancelled.
     4. Submit the job, whose name is the run's id; notify `started`.
     5. Wait until the job has ended (`supervising.wait_for_job`); None when that continues as new.
-    6. Read what the job left and judge it against the floor and the champion.
+    6. Give the nodes back. Read what the job left and judge it against the floor and the champion.
     7. Register the model with its lineage.
 
     On failure: leave out the files that the trainer refused; end the job, if it may still run
-    (`supervising.end_job`); schedule the next attempt on the queue, or, out of attempts or for a
-    permanent error, dead-letter the run.
+    (`supervising.end_job`); give the nodes back; schedule the next attempt on the queue, or, out of
+    attempts or for a permanent error, dead-letter the run.
 
     At last: record the states and notify how the run ended. `transitions` has every state. If even
     the outbox cannot be written, this instance fails, and reconciliation notifies the state that it
@@ -65,11 +70,11 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     given = RunInput.from_dict(context.get_input())
     run = RunProgress(context, given)
     failure, ended = given.ending, False
-    if failure is None and given.waiting is None:
+    if failure is None and given.waiting is None and given.awaiting is None:
         yield from run.record()
     if failure is None:
         try:
-            ended = yield from _attempt(run, given.waiting)
+            ended = yield from _attempt(run, given)
         except LandfallError as error:
             failure = describe(error)
     if failure is not None:
@@ -81,15 +86,27 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     return run.status.to_dict()
 
 
-def _attempt(run: RunProgress, waiting: Waiting | None) -> Generator[Any, Any, bool]:
-    """Steps 1 to 7; False when the wait continues as new."""
+def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
+    """Steps 1 to 7; False when a wait continues as new."""
+    waiting, awaiting = given.waiting, given.awaiting
     if waiting is None:
-        if (yield from _is_superseded(run)):
+        if awaiting is None:
+            if (yield from _is_superseded(run)):
+                return True
+            awaiting = yield from _register_dataset(run)
+        capacity = yield from find_capacity(run, awaiting)
+        if capacity is None:
+            return False
+        if isinstance(capacity, CancelRequest):
+            run.advance("run_cancelled", reason=_cancelled_by(capacity))
+            yield from return_nodes(run)
             return True
-        waiting = yield from _submit(run)
+        run.advance("capacity_found")
+        waiting = yield from _submit(run, capacity, awaiting.asset)
     job = yield from wait_for_job(run, waiting)
     if job is None:
         return False
+    yield from return_nodes(run)
     yield from _conclude(run, job)
     return True
 
@@ -106,12 +123,14 @@ def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
     return True
 
 
-def _submit(run: RunProgress) -> Step[Waiting]:
+def _register_dataset(run: RunProgress) -> Step[AwaitingNodes]:
     pipeline, dataset = run.request.pipeline, run.request.dataset
     asset = yield from call(run.context, RegisterDataset(pipeline=pipeline, dataset=dataset))
     run.advance("dataset_registered")
-    capacity = yield from _find_capacity(run)
-    run.advance("capacity_found")
+    return AwaitingNodes(asset=asset, since=run.status.since)
+
+
+def _submit(run: RunProgress, capacity: Capacity, asset: DataAsset) -> Step[Waiting]:
     job = yield from call(
         run.context,
         SubmitJob(run=run.id, request=run.request, capacity=capacity, asset=asset),
@@ -125,28 +144,6 @@ def _submit(run: RunProgress) -> Step[Waiting]:
     return Waiting(job=job, state_since=run.status.since)
 
 
-def _find_capacity(run: RunProgress) -> Step[Capacity]:
-    compute = run.request.pipeline.compute
-    options = compute[min(run.request.attempt, len(compute)) - 1 :]
-    started_at = run.context.current_utc_datetime
-    requested: str | None = None
-    while True:
-        capacity = yield from call(
-            run.context, EnsureCapacity(options=options, requested=requested)
-        )
-        if capacity.ready:
-            return capacity
-        if requested is None:
-            yield from run.record()
-        requested = capacity.cluster
-        now = run.context.current_utc_datetime
-        if now - started_at > timedelta(seconds=CAPACITY_LIMIT_SECONDS):
-            raise TransientError(
-                f"cluster {requested} is still being changed after {CAPACITY_LIMIT_SECONDS:.0f} s"
-            )
-        yield run.context.create_timer(now + timedelta(seconds=CAPACITY_POLL_SECONDS))
-
-
 def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
     option = next(each for each in run.request.pipeline.compute if each.cluster == capacity.cluster)
     return UsedCompute(
@@ -158,7 +155,7 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
     # A cancellation that was requested before the run saw the job's end holds: the model of a
     # cancelled run is not registered.
     if job.state == "cancelled" or job.cancel is not None:
-        run.advance("job_cancelled", reason=_cancelled_by(job))
+        run.advance("job_cancelled", reason=_cancelled_by(job.cancel))
         return
     run.advance("job_completed" if job.state == "completed" else "job_failed")
     gate = run.request.pipeline.gate
@@ -188,10 +185,10 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
     run.advance("gate_not_met", reason=verdict.reason, model=model)
 
 
-def _cancelled_by(job: Job) -> str:
-    if job.cancel is None:
+def _cancelled_by(request: CancelRequest | None) -> str:
+    if request is None:
         return "the job was cancelled in Azure ML, not through Landfall"
-    return f"cancelled by {job.cancel.by}: {job.cancel.reason}"
+    return f"cancelled by {request.by}: {request.reason}"
 
 
 def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) -> Step[Model]:
@@ -254,6 +251,7 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
         yield from run.record()
     if run.status.state == "ending" and not (yield from end_job(run, failure)):
         return False
+    yield from return_nodes(run)
     request = run.request
     decision = after_failure(failure, request.retry, attempt=request.attempt)
     if isinstance(decision, TryAgain):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator
+from datetime import datetime
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
@@ -39,6 +40,8 @@ class RunProgress:
         self.request = request
         self.id = run_id(request.pipeline.name, request.dataset.version, request.attempt)
         self.log = ReplayLogger(context)
+        self.nodes_returned = False
+        """The nodes that the run held in its queue are given back."""
         self.notification: NotificationKind | None = None
         """What the last transition asks to be notified."""
         waiting = given.waiting
@@ -48,7 +51,7 @@ class RunProgress:
             attempt=request.attempt,
             dataset_version=request.dataset.version,
             state=_first_state(given),
-            since=waiting.state_since if waiting else context.current_utc_datetime,
+            since=_since(given) or context.current_utc_datetime,
             job=waiting.job.name if waiting else None,
             error=given.ending,
             redrive=request.redrive,
@@ -155,6 +158,15 @@ def _cut_redrive(redrive: Redrive | None, limit_characters: int) -> Redrive | No
 def _first_state(given: RunInput) -> RunState:
     if given.ending:
         return "ending"
+    if given.awaiting:
+        return "waiting_for_nodes"
     if given.waiting:
         return "running" if given.waiting.job.state == "running" else "queued"
     return FIRST_STATE
+
+
+def _since(given: RunInput) -> datetime | None:
+    """When the state of an earlier generation began, if this one is not the first."""
+    if given.waiting:
+        return given.waiting.state_since
+    return given.awaiting.since if given.awaiting else None

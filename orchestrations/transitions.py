@@ -15,6 +15,9 @@ from orchestrations.contracts.runs import RunState
 RunEvent = Literal[
     "newer_dataset_claimed",
     "dataset_registered",
+    "nodes_awaited",
+    "nodes_admitted",
+    "run_cancelled",
     "capacity_found",
     "job_submitted",
     "job_started",
@@ -53,10 +56,12 @@ def _rows(
 
 
 _WAITING: tuple[RunState, ...] = ("queued", "running")
+_FINDING: tuple[RunState, ...] = ("provisioning", "waiting_for_nodes")
 _WITH_A_JOB: tuple[RunState, ...] = ("submitting", "queued", "running")
 _ACTIVE: tuple[RunState, ...] = (
     "registering",
     "provisioning",
+    "waiting_for_nodes",
     "submitting",
     "queued",
     "running",
@@ -69,6 +74,8 @@ FIRST_STATE: RunState = "registering"
 TRANSITIONS: tuple[Transition, ...] = (
     Transition("registering", "newer_dataset_claimed", "superseded", "superseded"),
     Transition("registering", "dataset_registered", "provisioning"),
+    Transition("provisioning", "nodes_awaited", "waiting_for_nodes"),
+    Transition("waiting_for_nodes", "nodes_admitted", "provisioning"),
     Transition("provisioning", "capacity_found", "submitting"),
     Transition("submitting", "job_submitted", "queued", "started"),
     Transition("queued", "job_started", "running"),
@@ -76,6 +83,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     *_rows(_WAITING, "job_completed", "judging"),
     *_rows(_WAITING, "job_failed", "judging"),
     *_rows(_WAITING, "job_cancelled", "cancelled", "cancelled"),
+    *_rows(_FINDING, "run_cancelled", "cancelled", "cancelled"),
     *_rows(_WITH_A_JOB, "job_to_be_ended", "ending"),
     Transition("judging", "data_changed", "superseded", "superseded"),
     Transition("judging", "gate_not_met", "not_promoted", "not_promoted"),

@@ -19,6 +19,8 @@ POLL_FAILURES_ALLOWED = 10
 # A cluster without nodes is made in well under a minute; a change by others may take longer.
 CAPACITY_POLL_SECONDS = 15.0
 CAPACITY_LIMIT_SECONDS = 1_200.0
+# How long nodes that were given back may stay idle while a run waits for them.
+NODES_POLL_SECONDS = 60.0
 
 ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
 

@@ -7,7 +7,7 @@ import { Time } from "/api/ui/times.js";
 const KINDS = {
   good: ["succeeded", "champion"],
   bad: ["failed", "rejected", "needs-a-human", "rolled-back", "quarantined", "missing", "no-data", "no-success", "old-model", "run-waits", "credential-expires"],
-  busy: ["registering", "provisioning", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing"],
+  busy: ["registering", "provisioning", "waiting_for_nodes", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing"],
   warn: ["retrying", "ending", "cancelled", "held", "paused", "pending"],
 };
 

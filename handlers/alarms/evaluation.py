@@ -17,7 +17,7 @@ from orchestrations.pipeline import Alarms
 
 AlarmKind = Literal["no-data", "no-success", "old-model", "run-waits", "credential-expires"]
 WAITING_STATES: frozenset[RunState] = frozenset(
-    {"registering", "provisioning", "submitting", "queued"}
+    {"registering", "provisioning", "waiting_for_nodes", "submitting", "queued"}
 )
 
 

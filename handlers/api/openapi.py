@@ -219,6 +219,13 @@ ROUTES: tuple[Route, ...] = (
         answer=documents.AlarmList,
     ),
     Route(
+        function="list_queues",
+        method="get",
+        path="/api/queues",
+        summary="Queues: who holds which nodes, who waits and why, budgets",
+        answer=documents.QueueList,
+    ),
+    Route(
         function="list_actions",
         method="get",
         path="/api/actions",

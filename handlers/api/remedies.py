@@ -28,6 +28,10 @@ REMEDIES: Mapping[str, str] = {
         "A service was out of reach for longer than the retries (Azure ML, while a job runs: for "
         "20 minutes to an hour; the job is ended then), or the instance broke; redrive."
     ),
+    "InvalidQueues": (
+        "Put the queue or flavor back that the message names, redrive, and take it out when no run "
+        "uses it."
+    ),
     "InvalidSetting": "Set the app setting that the message names; redrive.",
 }
 

@@ -105,6 +105,18 @@ def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
     record_store.create(clients.records, _cancel_record(run), request.to_dict())
 
 
+def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
+    """The request to cancel a run, if there is one."""
+    document = record_store.read(clients.records, _cancel_record(run))
+    return None if document is None else CancelRequest.from_dict(document)
+
+
+def find_job_state(clients: Clients, name: str) -> JobState | None:
+    """The state of a job; None where there is none."""
+    job = _find(clients, name)
+    return None if job is None else job_state(job.status)
+
+
 def job_state(status: str | None) -> JobState:
     """Azure ML's status as one of ours."""
     return STATES.get(status or "", OTHER_STATE)
@@ -238,8 +250,8 @@ def _find(clients: Clients, name: str) -> AzureMLJob | None:
 
 
 def _has_ended(clients: Clients, name: str) -> bool:
-    job = _find(clients, name)
-    return job is None or job_state(job.status) in ENDED
+    state = find_job_state(clients, name)
+    return state is None or state in ENDED
 
 
 def _describe(clients: Clients, job: AzureMLJob) -> Job:
@@ -249,7 +261,7 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
         state=state,
         champion=tags_of(job).get(tags.CHAMPION),
         champion_lead=float(tags_of(job).get(tags.CHAMPION_LEAD, 0.0)),
-        cancel=_cancel_request(clients, name),
+        cancel=read_cancel_request(clients, name),
         studio_url=job.studio_url,
         results_container=tags_of(job).get(tags.RESULTS_CONTAINER)
         or str(clients.default_datastore.container_name),
@@ -258,8 +270,3 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
 
 def _cancel_record(run: str) -> str:
     return f"runs/{run}/cancel"
-
-
-def _cancel_request(clients: Clients, run: str) -> CancelRequest | None:
-    document = record_store.read(clients.records, _cancel_record(run))
-    return None if document is None else CancelRequest.from_dict(document)

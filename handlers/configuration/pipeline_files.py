@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
-import yaml
 from pydantic import ValidationError
 
+from handlers.configuration.located_yaml import LocatedYaml
+from handlers.configuration.queue_files import load_queues
+from orchestrations.capacity.queues import Queues, mismatch
 from orchestrations.errors import InvalidPipeline
 from orchestrations.pipeline import Pipeline
 
@@ -24,8 +25,9 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
 
     Raises:
         InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing, its
-            keys contradict each other, it watches Landfall's own records, or two pipelines watch
-            one place; names file, line, key and value.
+            keys contradict each other or `queues.yml`, it watches Landfall's own records, or two
+            pipelines watch one place; names file, line, key and value.
+        InvalidQueues: `queues.yml` breaks its schema; the same.
     """
     files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
     pipelines = {
@@ -35,6 +37,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
         for file in files
     }
     _refuse_overlaps(pipelines)
+    _refuse_mismatches(files, pipelines, load_queues(folder))
     return pipelines
 
 
@@ -50,27 +53,19 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         InvalidPipeline: see `load_pipelines`.
     """
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidPipeline(f"{file}: no valid YAML: {error}") from error
-    if not isinstance(document, dict):
+        parsed = LocatedYaml.parse(file, text)
+    except ValueError as error:
+        raise InvalidPipeline(str(error)) from error
+    if not isinstance(parsed.document, dict):
         raise InvalidPipeline(f"{file}:1: a pipeline is a mapping with the key 'source' and others")
     try:
-        pipeline = Pipeline.model_validate({**document, "name": file.parent.name})
+        pipeline = Pipeline.model_validate({**parsed.document, "name": file.parent.name})
     except ValidationError as error:
-        raise InvalidPipeline(
-            "\n".join(_describe(file, node, problem) for problem in error.errors())
-        ) from error
+        raise InvalidPipeline(parsed.problems(error)) from error
     if not (file.parent / pipeline.job).is_file():
-        raise InvalidPipeline(
-            f"{file}:{_line(node, ('job',))}: job: {pipeline.job!r} is no file beside it"
-        )
+        raise InvalidPipeline(parsed.problem(("job",), f"{pipeline.job!r} is no file beside it"))
     for location, value, problem in _contradictions(pipeline, records_container):
-        key = ".".join(location)
-        raise InvalidPipeline(
-            f"{file}:{_line(node, location)}: {key}: {problem} (value: {value!r})"
-        )
+        raise InvalidPipeline(parsed.problem(location, f"{problem} (value: {value!r})"))
     return pipeline
 
 
@@ -116,32 +111,15 @@ def _contradictions_of_partitions(pipeline: Pipeline) -> Iterator[_Contradiction
         )
 
 
-def _describe(file: Path, node: yaml.Node | None, problem: Mapping[str, Any]) -> str:
-    location = cast("tuple[int | str, ...]", problem["loc"])
-    key = ".".join(str(part) for part in location)
-    value = "" if problem["type"] == "missing" else f" (value: {problem['input']!r})"
-    return f"{file}:{_line(node, location)}: {key}: {problem['msg']}{value}"
-
-
-def _line(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """The line (from 1) of the deepest key or item on the way to `location` that is there."""
-    line = 1
-    for part in location:
-        found = _child(node, part)
-        if found is None:
-            break
-        named, node = found
-        line = named.start_mark.line + 1
-    return line
-
-
-def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
-    """What bears the name (a key, or an item itself), and the value."""
-    if isinstance(node, yaml.MappingNode):
-        return next(((key, value) for key, value in node.value if key.value == part), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part], node.value[part]
-    return None
+def _refuse_mismatches(
+    files: Sequence[Path], pipelines: Mapping[str, Pipeline], queues: Queues | None
+) -> None:
+    for file in files:
+        found = mismatch(pipelines[file.parent.name], queues)
+        if found is not None:
+            key, problem = found
+            parsed = LocatedYaml.parse(file, file.read_text("utf-8"))
+            raise InvalidPipeline(parsed.problem(key, problem))
 
 
 def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:

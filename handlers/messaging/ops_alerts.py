@@ -31,6 +31,8 @@ AlertKind = Literal[
     "request-failed",
     "alarm-began",
     "alarm-over",
+    "waiting-for-nodes",
+    "budget-exhausted",
 ]
 
 

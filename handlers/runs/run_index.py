@@ -71,11 +71,12 @@ def summary(record: RunRecord) -> dict[str, Any]:
     )
     reason = status.reason and shorten(status.reason, TEXT_LIMIT_CHARACTERS)
     shown = status.model_copy(update={"error": error, "reason": reason}).to_dict()
-    compute = record.compute
+    compute, cost = record.compute, record.cost or status.cost
     return shown | {
         "created_at": _iso(record.started_at),
         "ended_at": _iso(status.since) if status.state in TERMINAL_RUN_STATES else None,
         "compute": None if compute is None else compute.to_dict(),
+        "cost": None if cost is None else cost.to_dict(),
         "superseded_by": record.superseded_by,
         "next_attempt_at": None if record.next_attempt_at is None else _iso(record.next_attempt_at),
     }

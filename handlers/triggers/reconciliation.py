@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from handlers.api.pausing import land_held_zones
 from handlers.azure_ml.jobs import cancel_job, get_job
+from handlers.capacity.reconciling_nodes import KnownRun, known_runs, reconcile_nodes
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import (
@@ -102,6 +103,8 @@ class Summary:
     """Runs whose instance failed or was terminated, and that were closed."""
     requests_closed: list[str] = field(default_factory=list[str])
     """Requests over the API whose landing broke: started again, or alerted of."""
+    nodes_returned: list[str] = field(default_factory=list[str])
+    """Runs that had ended without giving back the nodes of their queue."""
     runs_indexed: list[str] = field(default_factory=list[str])
     """Runs that had ended without the index having it."""
     messages_sent: int = 0
@@ -144,7 +147,8 @@ async def reconcile(
        only the notification is left.
     5. Every run that waits for a job that has ended is woken up.
     6. Every request over the API whose landing broke is started again, or operators are alerted.
-    7. Every run that the index has as unfinished, and whose instance has ended, is put right there.
+    7. Every run that has ended without giving back the nodes of its queue gives them back.
+    8. Every run that the index has as unfinished, and whose instance has ended, is put right there.
 
     One fault does not keep the other steps from running: it is logged and returned. No step begins
     after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
@@ -167,6 +171,7 @@ async def reconcile(
     await reconciler.attempt("dead letters", reconciler.check_messages)
     await reconciler.attempt("rejected events", reconciler.alert_rejected_events)
     await reconciler.attempt("runs", reconciler.check_runs)
+    await reconciler.attempt("nodes", reconciler.check_nodes)
     await reconciler.attempt("index of runs", reconciler.check_index)
     return summary
 
@@ -261,6 +266,14 @@ class _Reconciler:
     async def _close_request(self, instance: DurableOrchestrationStatus) -> None:
         if await close_request(self.clients, self.starter, instance, now=self.now) is not None:
             self.summary.requests_closed.append(str(instance.instance_id))
+
+    async def check_nodes(self) -> None:
+        for known in await asyncio.to_thread(known_runs, self.clients, now=self.now):
+            await self.attempt(f"nodes of run {known.run}", self._check_nodes, known)
+
+    async def _check_nodes(self, known: KnownRun) -> None:
+        if await reconcile_nodes(self.clients, self.starter, known):
+            self.summary.nodes_returned.append(known.run)
 
     async def check_index(self) -> None:
         page = await asyncio.to_thread(

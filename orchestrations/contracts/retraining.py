@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from orchestrations.contracts.base import Contract, Failure
+from orchestrations.contracts.capacity import Refusal
+from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import Job
 from orchestrations.contracts.runs import RunRequest
 
@@ -18,10 +22,20 @@ class Waiting(Contract):
     cancel_sent: bool = False
 
 
+class AwaitingNodes(Contract):
+    """Where a run's wait for nodes of its queue goes on after `continue_as_new`."""
+
+    asset: DataAsset
+    since: datetime
+    refusals: tuple[Refusal, ...] = ()
+
+
 class RunInput(Contract):
     """What `retraining` is started with, or continues as new with while it waits."""
 
     request: RunRequest
+    awaiting: AwaitingNodes | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Set while it waits for nodes."""
     waiting: Waiting | None = None
     """Set while it waits for its job."""
     ending: Failure | None = None

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
+from pydantic import Field
+
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.runs import RunState, RunStatus
 
@@ -41,6 +44,8 @@ class RunRecord(Contract):
     champion: str | None = None
     """Model version that the run's model is compared with."""
     diagnosis: JobDiagnosis | None = None
+    cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
+    """What the nodes of its job cost, if it was in a queue."""
     superseded_by: str | None = None
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None

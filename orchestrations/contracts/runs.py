@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
+from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
@@ -16,6 +17,7 @@ from orchestrations.pipeline import Pipeline, Retry
 RunState = Literal[
     "registering",
     "provisioning",
+    "waiting_for_nodes",
     "submitting",
     "queued",
     "running",
@@ -82,6 +84,8 @@ class RunStatus(Contract):
     """Blob in the records container: what the job left, in full."""
     redrive: Redrive | None = None
     """What a person changed, if the run was redriven with changes."""
+    cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
+    """What the nodes of its job cost; of runs in a queue, once the job has ended."""
 
 
 class ScheduleRetry(ActivityRequest[Done]):

@@ -213,6 +213,10 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         {"type": "httpTrigger", "route": "alarms", "methods": ["GET"], "authLevel": "FUNCTION"},
         {"type": "http"},
     ],
+    "list_queues": [
+        {"type": "httpTrigger", "route": "queues", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
     "list_actions": [
         {"type": "httpTrigger", "route": "actions", "methods": ["GET"], "authLevel": "FUNCTION"},
         {"type": "http"},

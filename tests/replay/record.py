@@ -33,7 +33,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import Options, running
 from tests.replay.recording import HISTORIES, Recording
-from tests.replay.situations import NO_QUOTA_SIZE, SITUATIONS, Scene, pipeline_document
+from tests.replay.situations import NO_QUOTA_SIZE, QUEUES, SITUATIONS, Scene, pipeline_document
 from tests.replay.tape import Tape, without_machine
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +132,7 @@ def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -
         folder.mkdir(parents=True)
         (folder / "pipeline.yml").write_text(yaml.safe_dump(pipeline_document(name)))
         shutil.copy(PARTS / "job.yml", folder)
+    (app / "pipelines" / "queues.yml").write_text(yaml.safe_dump(QUEUES))
     ours = json.loads((INFRA / "app-settings.json").read_text("utf-8"))
     paths = {"RECORDED_APP": str(ROOT), "PIPELINES_FOLDER": str(app / "pipelines")}
     (app / "app-settings.json").write_text(json.dumps(ours | paths | settings))

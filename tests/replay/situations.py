@@ -26,6 +26,20 @@ TIMEOUT_SECONDS = 180.0
 MARKER = "_SUCCESS"
 MANIFEST = "manifest.jsonl"
 RUNNING_LIMIT_SECONDS = 1
+QUEUES: Document = {
+    "flavors": [{"name": "queued", "cluster": "queued", "nodes": 4, "price_per_node_hour": 100}],
+    "queues": [
+        {"name": "open", "quotas": [{"flavor": "queued"}]},
+        # What a first run is expected to cost is more than it may spend: it waits.
+        {
+            "name": "poor",
+            "quotas": [{"flavor": "queued"}],
+            "budget": {"amount": 1, "days": 7},
+        },
+    ],
+}
+"""What stands in `queues.yml`."""
+IN_QUEUE: Document = {"compute": [{"cluster": "queued", "size": "Standard_D4s_v5", "nodes": 1}]}
 BASE: Document = {
     "source": {"container": CONTAINER},
     "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 60},
@@ -306,6 +320,20 @@ async def cancelled(scene: Scene) -> None:
     await scene.ended("cancelled")
 
 
+async def admitted(scene: Scene) -> None:
+    """A run gets the nodes of its queue, and gives them back."""
+    await scene.land("1", accuracy=0.9)
+    await scene.ended("succeeded")
+
+
+async def over_budget(scene: Scene) -> None:
+    """Somebody cancels a run that waits in its queue."""
+    await scene.land("1")
+    run = await scene.until("retraining", is_in("waiting_for_nodes"))
+    await scene.post(f"api/runs/{run.instance}/cancel")
+    await scene.ended("cancelled")
+
+
 async def too_slow(scene: Scene) -> None:
     """The job runs for longer than the pipeline's limits allow."""
     await scene.land("1", seconds=100)
@@ -450,6 +478,16 @@ SITUATIONS: Mapping[str, Situation] = {
         changes={"retry": {"delays_seconds": [20]}},
     ),
     "cancelled": Situation(play=cancelled, keep={"cancelled": _run("cancelled")}),
+    "admitted": Situation(
+        play=admitted,
+        keep={"admitted": _run("succeeded")},
+        changes={**IN_QUEUE, "queue": "open"},
+    ),
+    "over-budget": Situation(
+        play=over_budget,
+        keep={"cancelled-in-queue": _run("cancelled")},
+        changes={**IN_QUEUE, "queue": "poor"},
+    ),
     "too-slow": Situation(
         play=too_slow,
         keep={"deadline-exceeded": _run("failed")},

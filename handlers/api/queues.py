@@ -1,0 +1,123 @@
+"""GET /api/queues: who holds which nodes, who waits for them and why, and what was spent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+
+from handlers.api.documents import (
+    BudgetState,
+    FlavorState,
+    QueueList,
+    QueueQuota,
+    QueueState,
+    RunHoldingNodes,
+    RunWaitingForNodes,
+)
+from handlers.api.parameters import parse_parameters
+from handlers.api.pipelines import NoParameters
+from handlers.capacity.admission_record import read_admission
+from handlers.configuration.clients import Clients
+from handlers.configuration.queue_files import load_queues
+from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.capacity import accounts
+from orchestrations.capacity.admission import Division, divide
+from orchestrations.capacity.queues import Queue, Queues
+from orchestrations.capacity.room import Room
+
+_EMPTY = QueueList(currency=None, flavors=[], queues=[])
+
+
+async def list_queues(clients: Clients, parameters: Mapping[str, str], *, now: datetime) -> Answer:
+    """Every queue; none where there is no `queues.yml`."""
+    try:
+        parse_parameters(NoParameters, parameters)
+    except Problem as problem:
+        return problem.to_answer()
+    return await asyncio.to_thread(_list_queues, clients, now)
+
+
+def _list_queues(clients: Clients, now: datetime) -> Answer:
+    queues = load_queues(clients.settings.pipelines_folder)
+    found = _EMPTY
+    if queues is not None:
+        document = read_admission(clients.records, queues, now=now)
+        # What is decided here is shown and not written: the runs are told when they ask.
+        found = describe_queues(queues, divide(document, now))
+    return Answer(200, found.model_dump(mode="json"))
+
+
+def describe_queues(queues: Queues, division: Division) -> QueueList:
+    """The document of the queues. Pure."""
+    room = Room(division.document)
+    return QueueList(
+        currency=queues.currency,
+        flavors=[
+            FlavorState(
+                name=flavor.name,
+                cluster=flavor.cluster,
+                nodes=flavor.nodes,
+                nodes_free=max(0, room.free(flavor.name)),
+                price_per_node_hour=flavor.price_per_node_hour,
+            )
+            for flavor in queues.flavors
+        ],
+        queues=[_describe(queue, room, division) for queue in queues.queues],
+    )
+
+
+def _describe(queue: Queue, room: Room, division: Division) -> QueueState:
+    document = division.document
+    usage = {(each.queue, each.flavor): each.node_seconds for each in document.usage}
+    return QueueState(
+        name=queue.name,
+        weight=queue.weight,
+        quotas=[
+            QueueQuota(
+                flavor=quota.flavor,
+                nominal_quota=quota.nominal_quota,
+                limit=room.queues.limit(queue.name, quota.flavor),
+                nodes_held=room.held[queue.name, quota.flavor],
+                # To the hundredth, so that an answer changes when something happens.
+                borrowed_node_hours=round(usage.get((queue.name, quota.flavor), 0.0) / 3600, 2),
+            )
+            for quota in queue.quotas
+        ],
+        budget=_describe_budget(queue, room),
+        holding=[
+            RunHoldingNodes(
+                run=run.run,
+                pipeline=run.pipeline,
+                flavor=run.flavor,
+                nodes=run.nodes,
+                since=run.since,
+            )
+            for run in document.admitted
+            if run.queue == queue.name
+        ],
+        waiting=[
+            RunWaitingForNodes(
+                run=run.run,
+                pipeline=run.pipeline,
+                since=run.since,
+                sentence=division.reasons[run.run],
+            )
+            for run in sorted(document.waiting, key=lambda each: (each.since, each.run))
+            if run.queue == queue.name
+        ],
+    )
+
+
+def _describe_budget(queue: Queue, room: Room) -> BudgetState | None:
+    spending = accounts.spending_of(room.document, queue.name)
+    if queue.budget is None or spending is None:
+        return None
+    begins_at, ends_at = accounts.period_of(queue.budget, room.document.at)
+    return BudgetState(
+        amount=queue.budget.amount,
+        spent=round(spending.settled, 2),
+        reserved=round(room.reserved[queue.name], 2),
+        period_begins_at=begins_at,
+        period_ends_at=ends_at,
+    )

@@ -1,0 +1,104 @@
+"""What Azure ML has left for a compute option: quota, vCPUs in use, idle nodes.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+
+from handlers.azure_ml.errors import reason
+from handlers.configuration.clients import Clients
+from orchestrations.pipeline import ComputeOption
+
+logger = logging.getLogger(__name__)
+
+# One quota for the low-priority nodes of all VM families together.
+LOW_PRIORITY_CORES = "lowPriorityCores"
+# The same names come again for each workspace and cluster, with what it has of its own.
+_OF_A_WORKSPACE = "/workspaces/"
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Why an option lacks quota."""
+
+    message: str
+    is_lasting: bool
+    """It would not fit if nobody else used the quota."""
+
+
+@dataclass(frozen=True)
+class _Quota:
+    used: int
+    limit: int
+
+
+def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[str, Shortage]:
+    """The options that do not fit into the quota now, by cluster.
+
+    Where it cannot be read (that needs a role in the subscription), nothing is short: Azure ML
+    itself refuses a cluster that exceeds the quota.
+    """
+    options = list(options)
+    if not options:
+        return {}
+    try:
+        quotas = _quotas(clients)
+        sizes = {str(each.name).lower(): each for each in clients.ml.compute.list_sizes()}
+    except AzureError as error:
+        logger.warning("quota is not known: %s", reason(error))
+        return {}
+    found: dict[str, Shortage] = {}
+    for option in options:
+        shortage = _shortage(clients, option, sizes.get(option.size.lower()), quotas)
+        if shortage is not None:
+            found[option.cluster] = shortage
+    return found
+
+
+def _quotas(clients: Clients) -> dict[str, _Quota]:
+    found: dict[str, _Quota] = {}
+    for usage in clients.ml.compute.list_usage():
+        name: Any = usage.name  # a mapping: the SDK keeps the service's document
+        if usage.limit is None or usage.limit < 0 or _OF_A_WORKSPACE in str(usage.type):
+            continue
+        found[str(name["value"]).lower()] = _Quota(usage.current_value or 0, usage.limit)
+    return found
+
+
+def _shortage(
+    clients: Clients, option: ComputeOption, size: Any | None, quotas: Mapping[str, _Quota]
+) -> Shortage | None:
+    if size is None:
+        return None
+    family = LOW_PRIORITY_CORES if option.priority == "low_priority" else str(size.family)
+    quota = quotas.get(family.lower())
+    if quota is None:
+        return None
+    new = max(0, option.nodes - _idle_nodes(clients, option.cluster))
+    needed, whole = new * size.v_cp_us, option.nodes * size.v_cp_us
+    if needed <= quota.limit - quota.used:
+        return None
+    nodes = "1 new node needs" if new == 1 else f"{new} new nodes need"
+    return Shortage(
+        f"{quota.used} of {quota.limit} vCPUs of the quota {family} are in use, {nodes} {needed}",
+        is_lasting=whole > quota.limit,
+    )
+
+
+def _idle_nodes(clients: Clients, cluster: str) -> int:
+    """Nodes that are there and do nothing: the quota has them as used."""
+    try:
+        nodes = list(clients.ml.compute.list_nodes(cluster))
+    except ResourceNotFoundError:
+        return 0
+    except AzureError as error:
+        logger.warning("the nodes of cluster %s are not known: %s", cluster, reason(error))
+        return 0
+    return sum(1 for node in nodes if str(node.node_state).lower() == "idle")

@@ -1,0 +1,54 @@
+"""Find the runs that hold nodes, or wait for them, and that have ended without giving them back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.capacity.admission_record import read_admission
+from handlers.capacity.returning_nodes import return_nodes
+from handlers.configuration.clients import Clients
+from handlers.configuration.queue_files import load_queues
+from handlers.durable.instances import is_live, wake_up
+from handlers.durable.status_documents import last_status
+from orchestrations.contracts.capacity import ReturnNodes
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run in the document of admission."""
+
+    run: str
+    is_admitted: bool
+
+
+def known_runs(clients: Clients, *, now: datetime) -> Sequence[KnownRun]:
+    """Every run that holds nodes or waits for them; none without `queues.yml`."""
+    queues = load_queues(clients.settings.pipelines_folder)
+    if queues is None:
+        return []
+    document = read_admission(clients.records, queues, now=now)
+    return [
+        *(KnownRun(each.run, is_admitted=False) for each in document.waiting),
+        *(KnownRun(each.run, is_admitted=True) for each in document.admitted),
+    ]
+
+
+async def reconcile_nodes(
+    clients: Clients, starter: DurableOrchestrationClient, known: KnownRun
+) -> bool:
+    """Give back the nodes of a run that has ended; whether that was done now.
+
+    One that lives, was admitted and does not know it yet is woken up.
+    """
+    instance = await starter.get_status(known.run)
+    if not is_live(instance):
+        request = ReturnNodes(run=known.run)
+        return (await asyncio.to_thread(return_nodes, clients, request)).returned
+    if known.is_admitted and last_status(instance).state == "waiting_for_nodes":
+        await wake_up(starter, known.run)
+    return False

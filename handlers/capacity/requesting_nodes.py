@@ -1,0 +1,200 @@
+"""Activity `request_nodes`: a run waits in its queue for the nodes of one compute option."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from handlers.azure_ml.jobs import read_cancel_request
+from handlers.azure_ml.quotas import Shortage, find_shortages
+from handlers.capacity.admission_record import change_admission, read_admission
+from handlers.configuration.clients import Clients
+from handlers.configuration.queue_files import load_queues
+from handlers.durable.activity_adapter import activity
+from handlers.messaging.message_outbox import send_in_background
+from handlers.messaging.ops_alerts import alert_message, trouble_document
+from handlers.messaging.service_bus import OPS_ALERTS
+from orchestrations.capacity import accounts
+from orchestrations.capacity.admission import Division, ask, mark_alerted
+from orchestrations.capacity.queues import Queues
+from orchestrations.contracts.capacity import (
+    Admission,
+    Admitted,
+    NodesWanted,
+    RequestNodes,
+    WaitingRun,
+)
+from orchestrations.errors import InvalidQueues, QuotaExceeded
+from orchestrations.names import alert_id
+from orchestrations.pipeline import ComputeOption
+
+
+@activity
+def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
+    """Put a run into its queue, decide, and say whether it has its nodes.
+
+    The same request again finds the run where it is. What is decided for other runs they learn
+    when they ask again.
+
+    1. A request to cancel the run is on record: say so, and nothing else.
+    2. It has been admitted already, and Azure ML has not refused that option: that is the answer.
+    3. Ask Azure ML for the quota of each option. One that lacks it is skipped, with its reason.
+    4. Put the run into the document of admission, and divide the nodes.
+    5. Alert operators, once each, to a run that waits for long and to a budget that is used up.
+
+    Raises:
+        InvalidQueues: the queue, or every flavor of the run, has left `queues.yml`.
+        QuotaExceeded: no option would fit into the quota if nobody else used it.
+    """
+    now = datetime.now(UTC)
+    cancel = read_cancel_request(clients, request.run)
+    if cancel is not None:
+        return Admitted(since=now, cancel=cancel)
+    queues = deployed_queues(clients, request.queue)
+    refused = {refusal.cluster: refusal.message for refusal in request.refusals}
+    known = read_admission(clients.records, queues, now=now)
+    answer = _admitted(known, request, refused)
+    if answer is not None:
+        return answer
+    shortages = find_shortages(
+        clients, [each for each in request.options if each.cluster not in refused]
+    ) | {cluster: Shortage(message, is_lasting=True) for cluster, message in refused.items()}
+    run = _waiting_run(request, queues, shortages, now)
+    division = change_admission(
+        clients.records, queues, lambda document: ask(document, run), now=now
+    )
+    _alert(clients, queues, division, request.run, now)
+    answer = _admitted(division.document, request, refused)
+    if answer is not None:
+        return answer
+    return Admitted(reason=division.reasons[request.run], since=_since(division, request.run))
+
+
+def deployed_queues(clients: Clients, queue: str) -> Queues:
+    """The queues, among them that one.
+
+    Raises:
+        InvalidQueues: there is no `queues.yml`, or the queue is not in it.
+    """
+    queues = load_queues(clients.settings.pipelines_folder)
+    if queues is None or queues.queue(queue) is None:
+        raise InvalidQueues(
+            f"queue {queue} is not in queues.yml any more, and runs of it were under way: put it "
+            "back, redrive, and take it out when no run uses it"
+        )
+    return queues
+
+
+def _waiting_run(
+    request: RequestNodes, queues: Queues, shortages: dict[str, Shortage], now: datetime
+) -> WaitingRun:
+    options: list[NodesWanted] = []
+    for option in request.options:
+        flavor = queues.flavor_of(option.cluster)
+        if flavor is not None:
+            short = shortages.get(option.cluster)
+            options.append(
+                NodesWanted(
+                    flavor=flavor.name,
+                    nodes=option.nodes,
+                    shortage=None if short is None else short.message,
+                )
+            )
+    if not options:
+        clusters = ", ".join(each.cluster for each in request.options)
+        raise InvalidQueues(
+            f"queues.yml has no flavor for {clusters} any more: put it back, redrive"
+        )
+    _refuse_hopeless(request.options, shortages)
+    return WaitingRun(
+        run=request.run,
+        pipeline=request.pipeline,
+        queue=request.queue,
+        options=tuple(options),
+        since=now,
+    )
+
+
+def _refuse_hopeless(options: Sequence[ComputeOption], shortages: dict[str, Shortage]) -> None:
+    found = [(each, shortages.get(each.cluster)) for each in options]
+    if all(short is not None and short.is_lasting for _, short in found):
+        texts = (
+            f"{each.cluster} ({each.nodes} x {each.size}): {short and short.message}"
+            for each, short in found
+        )
+        raise QuotaExceeded(
+            "no compute option fits into the quota; ask for more, or add an option with another "
+            "size: " + "; ".join(texts)
+        )
+
+
+def _admitted(
+    document: Admission, request: RequestNodes, refused: dict[str, str]
+) -> Admitted | None:
+    entry = next((each for each in document.admitted if each.run == request.run), None)
+    if entry is None:
+        return None
+    for option in request.options:
+        flavor = document.queues.flavor_of(option.cluster)
+        is_held = flavor is not None and (flavor.name, option.nodes) == (entry.flavor, entry.nodes)
+        if is_held and option.cluster not in refused:
+            return Admitted(option=option, since=entry.since)
+    return None
+
+
+def _since(division: Division, run: str) -> datetime:
+    return next(each.since for each in division.document.waiting if each.run == run)
+
+
+def _alert(clients: Clients, queues: Queues, division: Division, run: str, now: datetime) -> None:
+    """Step 5. The alerts are sent before that is written: twice under one id, rather than never."""
+    document = division.document
+    late = [
+        each
+        for each in document.waiting
+        if each.run == run
+        and not each.alerted
+        and now - each.since >= timedelta(seconds=queues.alert_after_seconds)
+    ]
+    spent = [
+        each
+        for each in document.spending
+        if each.queue in division.over_budget and not each.alerted
+    ]
+    for waiting in late:
+        message = alert_message(
+            alert_id=alert_id("waiting-for-nodes", run),
+            kind="waiting-for-nodes",
+            severity="warning",
+            document=trouble_document(
+                "waiting-for-nodes", at=now, run=run, reason=division.reasons[run]
+            ),
+            pipeline=waiting.pipeline,
+            run=run,
+        )
+        send_in_background(clients, OPS_ALERTS, message)
+    for spending in spent:
+        queue = queues.queue(spending.queue)
+        assert queue is not None, "spending is of queues that are there"
+        assert queue.budget is not None, "and that have a budget"
+        begins_at, next_at = accounts.period_of(queue.budget, now)
+        message = alert_message(
+            alert_id=alert_id("budget-exhausted", spending.queue, begins_at.isoformat()),
+            kind="budget-exhausted",
+            severity="warning",
+            document=trouble_document(
+                "budget-exhausted",
+                at=now,
+                queue=spending.queue,
+                budget=queue.budget.amount,
+                spent=spending.settled,
+                currency=queues.currency,
+                next_period_begins_at=next_at.isoformat(),
+            ),
+        )
+        send_in_background(clients, OPS_ALERTS, message)
+    if late or spent:
+        runs, names = {each.run for each in late}, {each.queue for each in spent}
+        change_admission(
+            clients.records, queues, lambda document: mark_alerted(document, runs, names), now=now
+        )

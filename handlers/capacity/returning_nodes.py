@@ -1,0 +1,69 @@
+"""Activity `return_nodes`: a run gives its nodes back, and what they cost is settled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from handlers.azure_ml.job_times import job_seconds
+from handlers.azure_ml.jobs import find_job_state
+from handlers.capacity.admission_record import change_admission, read_admission
+from handlers.configuration.clients import Clients
+from handlers.configuration.queue_files import load_queues
+from handlers.durable.activity_adapter import activity
+from handlers.runs.run_records import add_to_record, read_run_record
+from orchestrations.capacity import accounts
+from orchestrations.capacity.admission import withdraw
+from orchestrations.contracts.capacity import AdmittedRun, NodesReturned, ReturnNodes
+from orchestrations.contracts.costs import RunCost
+from orchestrations.waiting import ENDED
+
+
+@activity
+def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
+    """Take a run out of the document of admission, when its job has ended or never was.
+
+    The cost is written into the run's record before: a second call, after a crash in between, finds
+    it there.
+    """
+    queues = load_queues(clients.settings.pipelines_folder)
+    if queues is None:
+        return NodesReturned(returned=True)
+    now = datetime.now(UTC)
+    document = read_admission(clients.records, queues, now=now)
+    if any(each.run == request.run for each in document.waiting):
+        document = change_admission(
+            clients.records, queues, lambda given: withdraw(given, request.run), now=now
+        ).document
+    # It may have been admitted while it was withdrawn.
+    entry = next((each for each in document.admitted if each.run == request.run), None)
+    if entry is None:
+        known = read_run_record(clients, request.run)
+        return NodesReturned(returned=True, cost=known and known.cost)
+    state = find_job_state(clients, request.run)
+    if state is not None and state not in ENDED:
+        return NodesReturned(returned=False)
+    seconds = 0.0 if state is None else job_seconds(clients, request.run)
+    cost = _cost(entry, seconds, queues.currency)
+    known = read_run_record(clients, request.run)
+    if known is not None:
+        add_to_record(clients, known.model_copy(update={"cost": cost}))
+    change_admission(
+        clients.records,
+        queues,
+        lambda given: accounts.settle(given, request.run, cost),
+        now=now,
+    )
+    return NodesReturned(returned=True, cost=cost)
+
+
+def _cost(entry: AdmittedRun, seconds: float, currency: str) -> RunCost:
+    node_seconds = entry.nodes * seconds
+    return RunCost(
+        queue=entry.queue,
+        flavor=entry.flavor,
+        nodes=entry.nodes,
+        node_seconds=node_seconds,
+        price_per_node_hour=entry.price_per_node_hour,
+        amount=accounts.price_of(node_seconds, entry.price_per_node_hour),
+        currency=currency,
+    )

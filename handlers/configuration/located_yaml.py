@@ -1,0 +1,70 @@
+"""YAML files whose errors name file, line, key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class LocatedYaml:
+    """A parsed file that still knows its lines."""
+
+    file: Path
+    node: yaml.Node | None
+    document: Any
+
+    @classmethod
+    def parse(cls, file: Path, text: str) -> LocatedYaml:
+        """Parse a file's text.
+
+        Raises:
+            ValueError: it is no YAML; names file and line.
+        """
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            return cls(file, node, yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            raise ValueError(f"{file}: no valid YAML: {error}") from error
+
+    def problems(self, error: ValidationError) -> str:
+        """What a model refuses, a line for each: file, line, key, what is wrong, value."""
+        return "\n".join(self._describe(problem) for problem in error.errors())
+
+    def problem(self, location: Location, problem: str) -> str:
+        """One problem with the key at a location."""
+        return f"{self.file}:{self.line(location)}: {'.'.join(map(str, location))}: {problem}"
+
+    def line(self, location: Location) -> int:
+        """The line (from 1) of the deepest key or item on the way to `location` that is there."""
+        line, node = 1, self.node
+        for part in location:
+            found = _child(node, part)
+            if found is None:
+                break
+            named, node = found
+            line = named.start_mark.line + 1
+        return line
+
+    def _describe(self, problem: Mapping[str, Any]) -> str:
+        location = cast("Location", problem["loc"])
+        # A problem of the whole file has its value in front of the reader, and names it.
+        unsaid = problem["type"] == "missing" or not location
+        value = "" if unsaid else f" (value: {problem['input']!r})"
+        return self.problem(location, f"{problem['msg']}{value}")
+
+
+def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
+    """What bears the name (a key, or an item itself), and the value."""
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    return None

@@ -1,0 +1,38 @@
+"""Read and validate `queues.yml`, which lies beside the pipelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from handlers.configuration.located_yaml import LocatedYaml
+from orchestrations.capacity.queues import Queues
+from orchestrations.errors import InvalidQueues
+
+QUEUES_FILE = "queues.yml"
+
+
+def load_queues(folder: Path) -> Queues | None:
+    """The queues of a folder of pipelines; None where it has no `queues.yml`.
+
+    Raises:
+        InvalidQueues: the file is unreadable or breaks the schema; names file, line, key and value.
+    """
+    file = folder / QUEUES_FILE
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidQueues(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        parsed = LocatedYaml.parse(file, text)
+    except ValueError as error:
+        raise InvalidQueues(str(error)) from error
+    if not isinstance(parsed.document, dict):
+        raise InvalidQueues(f"{file}:1: it is a mapping with the keys 'flavors' and 'queues'")
+    try:
+        return Queues.model_validate(parsed.document)
+    except ValidationError as error:
+        raise InvalidQueues(parsed.problems(error)) from error

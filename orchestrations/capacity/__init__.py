@@ -1,0 +1,1 @@
+"""Which run gets which nodes: queues, quotas, fair shares, budgets."""

@@ -1,0 +1,146 @@
+"""What queues have borrowed and spent, carried from one moment to another. Pure.
+
+Usage decays exponentially, so that the result does not depend on how often it is brought up to
+date.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+from orchestrations.capacity.queues import Budget
+from orchestrations.contracts.capacity import (
+    Admission,
+    AdmittedRun,
+    BorrowedUsage,
+    JobLengths,
+    Spending,
+)
+from orchestrations.contracts.costs import RunCost
+
+FIRST_EXPECTATION_SECONDS = 3_600.0
+"""How long the first job of a pipeline is expected to take."""
+LENGTHS_KEPT = 9
+FIRST_PERIOD_BEGINS_AT = datetime(1970, 1, 5, tzinfo=UTC)
+"""A Monday, so that periods of seven days are weeks."""
+# Less is as good as nothing: a queue that has borrowed nothing for long leaves the document.
+LEAST_NODE_SECONDS = 1.0
+
+
+def carry_forward(document: Admission, now: datetime) -> Admission:
+    """The document at a later moment: usage has grown and decayed, periods have begun.
+
+    A clock that is behind the document's leaves it where it is.
+    """
+    now = max(now, document.at)
+    return document.model_copy(
+        update={
+            "at": now,
+            "usage": _usage_at(document, now),
+            "spending": tuple(
+                _spending_at(document, queue.name, queue.budget, now)
+                for queue in document.queues.queues
+                if queue.budget is not None
+            ),
+        }
+    )
+
+
+def held(document: Admission) -> Counter[tuple[str, str]]:
+    """How many nodes each queue holds of each flavor."""
+    nodes: Counter[tuple[str, str]] = Counter()
+    for run in document.admitted:
+        nodes[run.queue, run.flavor] += run.nodes
+    return nodes
+
+
+def borrowed(document: Admission, queue: str, flavor: str, nodes: int) -> int:
+    """How many of the nodes that a queue holds are above its nominal quota."""
+    quota = document.queues.quota(queue, flavor)
+    return max(0, nodes - (0 if quota is None else quota.nominal_quota))
+
+
+def expected_seconds(document: Admission, pipeline: str) -> float:
+    """How long the next job of a pipeline may take: the median of its last ones."""
+    known = next((each.seconds for each in document.lengths if each.pipeline == pipeline), ())
+    return statistics.median(known) if known else FIRST_EXPECTATION_SECONDS
+
+
+def spending_of(document: Admission, queue: str) -> Spending | None:
+    """What a queue has spent in the current period; None where it has no budget."""
+    return next((each for each in document.spending if each.queue == queue), None)
+
+
+def reserved(run: AdmittedRun, now: datetime) -> float:
+    """What the budget holds back for a run: what is expected of it, or more if it takes longer."""
+    seconds = max(run.expected_seconds, (now - run.since).total_seconds())
+    return price_of(run.nodes * seconds, run.price_per_node_hour)
+
+
+def price_of(node_seconds: float, price_per_node_hour: float) -> float:
+    """In the currency of `queues.yml`."""
+    return node_seconds / 3600 * price_per_node_hour
+
+
+def settle(document: Admission, run: str, cost: RunCost) -> Admission:
+    """The document without a run that has ended: its nodes are free, its budget is settled.
+
+    The same run again changes nothing.
+    """
+    entry = next((each for each in document.admitted if each.run == run), None)
+    if entry is None:
+        return document
+    spending = tuple(
+        each.model_copy(update={"settled": each.settled + cost.amount})
+        if each.queue == entry.queue
+        else each
+        for each in document.spending
+    )
+    lengths = document.lengths
+    # A job that never ran says nothing of how long jobs take.
+    if cost.node_seconds:
+        known = next((each for each in lengths if each.pipeline == entry.pipeline), None)
+        seconds = (*(known.seconds if known else ()), cost.node_seconds / cost.nodes)
+        added = JobLengths(pipeline=entry.pipeline, seconds=seconds[-LENGTHS_KEPT:])
+        lengths = (*(each for each in lengths if each is not known), added)
+    return document.model_copy(
+        update={
+            "admitted": tuple(each for each in document.admitted if each is not entry),
+            "spending": spending,
+            "lengths": lengths,
+        }
+    )
+
+
+def period_of(budget: Budget, now: datetime) -> tuple[datetime, datetime]:
+    """When the budget's current period began, and when the next one begins."""
+    length = timedelta(days=budget.days)
+    begins_at = now - (now - FIRST_PERIOD_BEGINS_AT) % length
+    return begins_at, begins_at + length
+
+
+def _usage_at(document: Admission, now: datetime) -> tuple[BorrowedUsage, ...]:
+    half_life = timedelta(days=document.queues.usage_half_life_days).total_seconds()
+    kept = 0.5 ** ((now - document.at).total_seconds() / half_life)
+    # The integral of what a node that is held all the time adds, each second decayed by its age.
+    added_per_node = (1 - kept) * half_life / math.log(2)
+    nodes, usage = held(document), {(each.queue, each.flavor): each for each in document.usage}
+    found: list[BorrowedUsage] = []
+    for queue, flavor in sorted(nodes.keys() | usage.keys()):
+        before = usage.get((queue, flavor))
+        seconds = 0.0 if before is None else before.node_seconds * kept
+        seconds += borrowed(document, queue, flavor, nodes[queue, flavor]) * added_per_node
+        if seconds >= LEAST_NODE_SECONDS or (seconds and nodes[queue, flavor]):
+            found.append(BorrowedUsage(queue=queue, flavor=flavor, node_seconds=seconds))
+    return tuple(found)
+
+
+def _spending_at(document: Admission, queue: str, budget: Budget, now: datetime) -> Spending:
+    begins_at, _ = period_of(budget, now)
+    known = spending_of(document, queue)
+    if known is not None and known.period_begins_at == begins_at:
+        return known
+    return Spending(queue=queue, period_begins_at=begins_at, settled=0.0)

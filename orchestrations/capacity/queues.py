@@ -1,0 +1,167 @@
+"""Who may use which nodes: the schema of `queues.yml`, which lies beside the pipelines.
+
+Pure: `handlers.configuration.queue_files` reads the file. The nouns are those of Kueue:
+https://kueue.sigs.k8s.io/docs/concepts/
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from orchestrations.pipeline import ClusterName, ComputeOption, Name, Pipeline, Section
+
+
+class Flavor(Section):
+    """A kind of nodes: an Azure ML cluster, how many nodes of it runs may hold, and their price."""
+
+    name: Name
+    cluster: ClusterName
+    nodes: int = Field(ge=1, le=1000)
+    """What the runs of all queues together may hold at a time."""
+    price_per_node_hour: float = Field(ge=0, le=10_000)
+
+
+class Quota(Section):
+    """What a queue may hold of one flavor, in nodes."""
+
+    flavor: Name
+    nominal_quota: int = Field(default=0, ge=0)
+    """Guaranteed: the queue gets so many within the length of a job, whoever borrows them."""
+    borrowing_limit: int | None = Field(default=None, ge=0)
+    """How many more it may hold while they are free; None: all of them."""
+
+
+class Budget(Section):
+    """What a queue may spend in a period; periods are counted from Monday, 1970-01-05, UTC."""
+
+    amount: float = Field(gt=0)
+    days: int = Field(ge=1, le=366)
+
+
+class Queue(Section):
+    """A queue of runs: what it is guaranteed, what it may borrow, what it may spend."""
+
+    name: Name
+    quotas: list[Quota] = Field(min_length=1)
+    weight: float = Field(default=1.0, gt=0, le=1000)
+    """Its share of what is borrowed, against the weights of the other queues that borrow."""
+    budget: Budget | None = None
+
+
+class Queues(Section):
+    """The file `queues.yml`."""
+
+    flavors: list[Flavor] = Field(min_length=1)
+    queues: list[Queue] = Field(min_length=1)
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
+    """Of prices and budgets."""
+    usage_half_life_days: float = Field(default=7.0, gt=0, le=366)
+    """After so many days, what a queue has borrowed counts half."""
+    reserve_after_seconds: float = Field(default=600.0, ge=0, le=7 * 86_400)
+    """Runs that come later may overtake a run that does not fit, until it has waited so long."""
+    alert_after_seconds: float = Field(default=3600.0, gt=0)
+    """Operators are alerted to a run that waits for longer than this."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Queues:
+        _refuse_twice("flavors", [flavor.name for flavor in self.flavors])
+        _refuse_twice("clusters of flavors", [flavor.cluster for flavor in self.flavors])
+        _refuse_twice("queues", [queue.name for queue in self.queues])
+        known = {flavor.name for flavor in self.flavors}
+        for queue in self.queues:
+            names = [quota.flavor for quota in queue.quotas]
+            _refuse_twice(f"quotas of queue {queue.name}", names)
+            if unknown := sorted(set(names) - known):
+                raise ValueError(
+                    f"queue {queue.name} has a quota of the flavor {unknown[0]!r}, which is not "
+                    f"among the flavors: {', '.join(sorted(known))}"
+                )
+        for flavor in self.flavors:
+            nominal = self.nominal_quotas(flavor.name)
+            if nominal > flavor.nodes:
+                raise ValueError(
+                    f"the nominal quotas of flavor {flavor.name} are {nominal} nodes together, and "
+                    f"it has {flavor.nodes}: they could not be guaranteed"
+                )
+        return self
+
+    def flavor(self, name: str) -> Flavor | None:
+        """The flavor of that name."""
+        return next((each for each in self.flavors if each.name == name), None)
+
+    def flavor_of(self, cluster: str) -> Flavor | None:
+        """The flavor that a cluster's nodes are of."""
+        return next((each for each in self.flavors if each.cluster == cluster), None)
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue of that name."""
+        return next((each for each in self.queues if each.name == name), None)
+
+    def quota(self, queue: str, flavor: str) -> Quota | None:
+        """What a queue may hold of a flavor; None where it may hold nothing."""
+        found = self.queue(queue)
+        return found and next((each for each in found.quotas if each.flavor == flavor), None)
+
+    def nominal_quotas(self, flavor: str) -> int:
+        """What all queues together are guaranteed of a flavor, in nodes."""
+        return sum(
+            quota.nominal_quota
+            for queue in self.queues
+            for quota in queue.quotas
+            if quota.flavor == flavor
+        )
+
+    def limit(self, queue: str, flavor: str) -> int:
+        """What a queue may hold of a flavor at most, in nodes."""
+        quota, kind = self.quota(queue, flavor), self.flavor(flavor)
+        if quota is None or kind is None:
+            return 0
+        if quota.borrowing_limit is None:
+            return kind.nodes
+        return min(quota.nominal_quota + quota.borrowing_limit, kind.nodes)
+
+
+def mismatch(pipeline: Pipeline, queues: Queues | None) -> tuple[tuple[int | str, ...], str] | None:
+    """Which key of a pipeline does not fit to `queues.yml`, and why; None when all fit.
+
+    A cluster that is a flavor is for queues alone: the nodes of other runs would not be counted.
+    """
+    name = pipeline.queue
+    if queues is None:
+        return None if name is None else (("queue",), f"there is no queues.yml (value: {name!r})")
+    if name is not None and queues.queue(name) is None:
+        known = ", ".join(queue.name for queue in queues.queues)
+        return ("queue",), f"queues.yml has no such queue; it has {known} (value: {name!r})"
+    for number, option in enumerate(pipeline.compute):
+        problem = _mismatch_of(option, name, queues)
+        if problem is not None:
+            return ("compute", number), problem
+    return None
+
+
+def _mismatch_of(option: ComputeOption, queue: str | None, queues: Queues) -> str | None:
+    flavor = queues.flavor_of(option.cluster)
+    if queue is None:
+        if flavor is None:
+            return None
+        return (
+            f"cluster {option.cluster} is flavor {flavor.name} of queues.yml: name a queue in the "
+            "pipeline"
+        )
+    if flavor is None:
+        return f"cluster {option.cluster} is of no flavor of queues.yml"
+    limit = queues.limit(queue, flavor.name)
+    if limit < option.nodes:
+        return (
+            f"{option.nodes} nodes of cluster {option.cluster} are more than the {limit} that "
+            f"queue {queue} may ever hold of flavor {flavor.name}"
+        )
+    return None
+
+
+def _refuse_twice(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]!r} is twice among the {what}")

@@ -1,0 +1,103 @@
+"""What is free, held, guaranteed and affordable, by one document of admission. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import timedelta
+
+from orchestrations.capacity import accounts
+from orchestrations.contracts.capacity import Admission, NodesWanted, WaitingRun
+
+
+class Room:
+    """A document of admission, as decisions ask about it."""
+
+    def __init__(self, document: Admission) -> None:
+        self.document = document
+        self.queues = document.queues
+        self.held = accounts.held(document)
+        """(queue, flavor) → nodes."""
+        self._in_use: Counter[str] = Counter()
+        self._committed: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.reserved: defaultdict[str, float] = defaultdict(float)
+        """Queue → what its budget holds back for its runs."""
+        for run in document.admitted:
+            self._in_use[run.flavor] += run.nodes
+            self.reserved[run.queue] += accounts.reserved(run, document.at)
+            elapsed = (document.at - run.since).total_seconds()
+            remaining = max(0.0, run.expected_seconds - elapsed)
+            self._committed[run.queue, run.flavor] += run.nodes * remaining
+        self._usage = {(each.queue, each.flavor): each.node_seconds for each in document.usage}
+        self._unassigned = {
+            flavor.name: flavor.nodes - self.queues.nominal_quotas(flavor.name)
+            for flavor in self.queues.flavors
+        }
+
+    def free(self, flavor: str) -> int:
+        """Nodes of a flavor that no run holds; less than none where its limit was lowered."""
+        kind = self.queues.flavor(flavor)
+        return 0 if kind is None else kind.nodes - self._in_use[flavor]
+
+    def nominal(self, queue: str, flavor: str) -> int:
+        """What a queue is guaranteed."""
+        quota = self.queues.quota(queue, flavor)
+        return 0 if quota is None else quota.nominal_quota
+
+    def share(self, queue: str, flavor: str) -> float:
+        """What a queue has borrowed, and is going to with the runs that it has, for its weight."""
+        found, nodes = self.queues.queue(queue), self.held[queue, flavor]
+        assert found is not None, "only queues that are there are compared"
+        borrowed = accounts.borrowed(self.document, queue, flavor, nodes)
+        committed = self._committed[queue, flavor] * borrowed / nodes if nodes else 0.0
+        return (self._usage.get((queue, flavor), 0.0) + committed) / found.weight
+
+    def usable(self, run: WaitingRun) -> list[NodesWanted]:
+        """The options that nothing but other runs stands in the way of, the best one first."""
+        return [
+            option
+            for option in run.options
+            if option.shortage is None
+            and self.queues.limit(run.queue, option.flavor) >= option.nodes
+            and self.is_affordable(run, option)
+        ]
+
+    def is_within_limit(self, run: WaitingRun, option: NodesWanted) -> bool:
+        """Whether its queue may hold the nodes beside those that it holds."""
+        limit = self.queues.limit(run.queue, option.flavor)
+        return self.held[run.queue, option.flavor] + option.nodes <= limit
+
+    def is_guaranteed(self, run: WaitingRun, option: NodesWanted) -> bool:
+        """Whether it fits into its queue's nominal quota and what is nobody's quota."""
+        unassigned = self._unassigned.get(option.flavor, 0)
+        return option.nodes <= self.nominal(run.queue, option.flavor) + unassigned
+
+    def is_overdue(self, run: WaitingRun) -> bool:
+        """Whether it has waited for so long that others may not overtake it."""
+        waited = self.document.at - run.since
+        return waited >= timedelta(seconds=self.queues.reserve_after_seconds)
+
+    def expected_cost(self, run: WaitingRun, option: NodesWanted) -> float:
+        """What the run would reserve of its queue's budget."""
+        flavor = self.queues.flavor(option.flavor)
+        price = 0.0 if flavor is None else flavor.price_per_node_hour
+        seconds = accounts.expected_seconds(self.document, run.pipeline)
+        return accounts.price_of(option.nodes * seconds, price)
+
+    def is_affordable(self, run: WaitingRun, option: NodesWanted) -> bool:
+        """Whether its queue's budget has what the run is expected to cost."""
+        queue = self.queues.queue(run.queue)
+        spending = accounts.spending_of(self.document, run.queue)
+        if queue is None or queue.budget is None or spending is None:
+            return True
+        committed = spending.settled + self.reserved[run.queue]
+        return committed + self.expected_cost(run, option) <= queue.budget.amount
+
+    def lacks_only_money(self, run: WaitingRun) -> bool:
+        """Whether the run could be admitted some day, but not with what is left of the budget."""
+        possible = [
+            option
+            for option in run.options
+            if option.shortage is None
+            and self.queues.limit(run.queue, option.flavor) >= option.nodes
+        ]
+        return bool(possible) and not self.usable(run)

@@ -1,0 +1,142 @@
+"""A cluster for a run's job: through the queue that the pipeline names, or by quota alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from orchestrations.activities import Step, call
+from orchestrations.contracts.capacity import Admitted, Refusal, RequestNodes, ReturnNodes
+from orchestrations.contracts.jobs import CancelRequest, Capacity, EnsureCapacity
+from orchestrations.contracts.retraining import AwaitingNodes, RunInput
+from orchestrations.errors import DeadlineExceeded, LandfallError, QuotaExceeded, TransientError
+from orchestrations.interruptible_timer import InterruptibleTimer
+from orchestrations.pipeline import ComputeOption
+from orchestrations.run_progress import RunProgress
+from orchestrations.waiting import (
+    CAPACITY_LIMIT_SECONDS,
+    CAPACITY_POLL_SECONDS,
+    NODES_POLL_SECONDS,
+    POLL_FAILURES_ALLOWED,
+    POLLS_PER_GENERATION,
+)
+
+
+def find_capacity(
+    run: RunProgress, awaiting: AwaitingNodes
+) -> Generator[Any, Any, Capacity | CancelRequest | None]:
+    """A cluster with the nodes of one compute option, from this attempt's on; the last one repeats.
+
+    Without a queue: the first option that fits into the quota. With one:
+
+    1. Ask for the nodes of one option (`request_nodes`): the request that is on record to cancel
+       the run ends the wait.
+    2. Admitted: have the cluster grow. If Azure ML refuses for want of quota, go back to 1 and say
+       so: that option is skipped.
+    3. Not admitted: show why, and wait for a minute. The external event `wake_up` cuts it short.
+       After `POLLS_PER_GENERATION` turns continue as new, and return None.
+
+    An admission that nobody heard of is found by the next turn, so that no signal has to arrive.
+
+    Raises:
+        QuotaExceeded: no option fits.
+        DeadlineExceeded: it waits for longer than `limits.waiting_seconds`.
+        TransientError: the records or Azure ML were out of reach for too long.
+    """
+    compute = run.request.pipeline.compute
+    options = compute[min(run.request.attempt, len(compute)) - 1 :]
+    queue = run.request.pipeline.queue
+    if queue is None:
+        return (yield from _ensure(run, options))
+    timer, failures = InterruptibleTimer(run.context), 0
+    for _ in range(POLLS_PER_GENERATION):
+        request = RequestNodes(
+            run=run.id,
+            pipeline=run.request.pipeline.name,
+            queue=queue,
+            options=options,
+            refusals=awaiting.refusals,
+        )
+        try:
+            admitted = yield from call(run.context, request)
+            failures = 0
+        except TransientError as error:
+            failures += 1
+            if failures > POLL_FAILURES_ALLOWED:
+                raise
+            admitted = Admitted(reason=f"cannot be decided yet: {error}", since=awaiting.since)
+        if admitted.cancel is not None:
+            return admitted.cancel
+        if admitted.option is not None:
+            if run.status.state == "waiting_for_nodes":
+                run.advance("nodes_admitted", reason=None)
+            try:
+                return (yield from _ensure(run, [admitted.option]))
+            except QuotaExceeded as error:
+                refusal = Refusal(cluster=admitted.option.cluster, message=str(error))
+                refusals = (*awaiting.refusals, refusal)
+                awaiting = awaiting.model_copy(update={"refusals": refusals})
+                continue
+        awaiting = awaiting.model_copy(update={"since": admitted.since})
+        yield from _show_wait(run, admitted)
+        _check_wait(run, awaiting)
+        now = run.context.current_utc_datetime
+        yield from timer.wait(now + timedelta(seconds=NODES_POLL_SECONDS))
+        if timer.restart_needed:
+            break
+    run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
+    return None
+
+
+def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
+    """Give back the nodes that a run holds, or asks for, and keep what they cost.
+
+    If that fails, or the job has not ended yet, reconciliation does it.
+    """
+    if run.request.pipeline.queue is None or run.nodes_returned:
+        return
+    with contextlib.suppress(LandfallError):
+        returned = yield from call(run.context, ReturnNodes(run=run.id))
+        run.nodes_returned = returned.returned
+        if returned.cost is not None:
+            run.update(cost=returned.cost)
+
+
+def _show_wait(run: RunProgress, admitted: Admitted) -> Generator[Any, Any, None]:
+    if run.status.state != "waiting_for_nodes":
+        run.advance("nodes_awaited", reason=admitted.reason)
+        yield from run.record()
+    elif admitted.reason != run.status.reason:
+        run.update(reason=admitted.reason)
+
+
+def _check_wait(run: RunProgress, awaiting: AwaitingNodes) -> None:
+    allowed = run.request.pipeline.limits.waiting_seconds
+    waited = run.context.current_utc_datetime - awaiting.since
+    if allowed is not None and waited > timedelta(seconds=allowed):
+        raise DeadlineExceeded(
+            f"run {run.id} has waited for nodes of queue {run.request.pipeline.queue} for more "
+            f"than limits.waiting_seconds ({allowed:.0f} s): {run.status.reason}"
+        )
+
+
+def _ensure(run: RunProgress, options: Sequence[ComputeOption]) -> Step[Capacity]:
+    started_at = run.context.current_utc_datetime
+    requested: str | None = None
+    while True:
+        capacity = yield from call(
+            run.context, EnsureCapacity(options=list(options), requested=requested)
+        )
+        if capacity.ready:
+            return capacity
+        if requested is None:
+            yield from run.record()
+        requested = capacity.cluster
+        now = run.context.current_utc_datetime
+        if now - started_at > timedelta(seconds=CAPACITY_LIMIT_SECONDS):
+            raise TransientError(
+                f"cluster {requested} is still being changed after {CAPACITY_LIMIT_SECONDS:.0f} s"
+            )
+        yield run.context.create_timer(now + timedelta(seconds=CAPACITY_POLL_SECONDS))

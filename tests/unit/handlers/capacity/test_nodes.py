@@ -1,0 +1,316 @@
+"""A run asks for nodes, holds them, gives them back: over the records, with Azure ML in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from handlers.capacity.admission_record import RECORD, change_admission
+from handlers.capacity.reconciling_nodes import known_runs, reconcile_nodes
+from handlers.capacity.requesting_nodes import request_nodes
+from handlers.capacity.returning_nodes import return_nodes
+from handlers.configuration.queue_files import load_queues
+from orchestrations.contracts.capacity import (
+    Admission,
+    Admitted,
+    Refusal,
+    RequestNodes,
+    ReturnNodes,
+)
+from orchestrations.contracts.jobs import CancelRequest
+from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.errors import InvalidQueues, QuotaExceeded
+from orchestrations.pipeline import ComputeOption
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
+from tests.unit.handlers.durable_fake import TaskHub
+
+GPU = ComputeOption(cluster="gpu", size="Standard_NC6s_v3", nodes=2)
+SPOT = ComputeOption(cluster="spot", size="Standard_NC6s_v3", priority="low_priority", nodes=2)
+STARTED = datetime(2026, 11, 23, 10, tzinfo=UTC)
+
+
+def queues(**queue: Any) -> dict[str, Any]:
+    quotas = [{"flavor": name} for name in ("spot", "gpu")]
+    return {
+        "flavors": [
+            {"name": name, "cluster": name, "nodes": nodes, "price_per_node_hour": price}
+            for name, nodes, price in (("spot", 1, 1.0), ("gpu", 2, 3.0))
+        ],
+        "queues": [{"name": "vision", "quotas": quotas} | queue],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    deploy(tmp_path, queues())
+    return tmp_path
+
+
+def deploy(folder: Path, document: dict[str, Any]) -> None:
+    (folder / "queues.yml").write_text(yaml.safe_dump(document))
+
+
+class Compute:
+    """Quota and nodes, as the SDK has them."""
+
+    def __init__(self) -> None:
+        self.used = {"standardNCSv3Family": 0, "lowPriorityCores": 0}
+        self.limit = {"standardNCSv3Family": 24, "lowPriorityCores": 24}
+        self.nodes: list[str] = []
+        self.asked = 0
+
+    def list_usage(self) -> list[Any]:
+        self.asked += 1
+        return [
+            SimpleNamespace(
+                name={"value": name}, type="usages", current_value=used, limit=self.limit[name]
+            )
+            for name, used in self.used.items()
+        ]
+
+    def list_sizes(self) -> list[Any]:
+        return [SimpleNamespace(name="Standard_NC6s_v3", family="standardNCSv3Family", v_cp_us=6)]
+
+    def list_nodes(self, _: str) -> list[Any]:
+        return [SimpleNamespace(node_state=state) for state in self.nodes]
+
+
+class Background:
+    """A process that ends before it sends anything: messages stay in the outbox."""
+
+    def submit(self, send: object) -> bool:
+        return send is not None
+
+
+@pytest.fixture
+def world(folder: Path) -> World:
+    made = make_world({"PIPELINES_FOLDER": str(folder)})
+    workspace: Any = made.workspace
+    workspace.compute = Compute()
+    vars(made.clients).update(background=Background())
+    return made
+
+
+def ask(world: World, run: str, *options: ComputeOption, **more: Any) -> Admitted:
+    request = RequestNodes(
+        run=run, pipeline="digits", queue="vision", options=list(options or (GPU,)), **more
+    )
+    return request_nodes(world.clients, request)
+
+
+def end(world: World, run: str, *, seconds: float | None = 1800, status: str = "Completed") -> None:
+    """The run's job has ended; it never started where `seconds` is None."""
+    world.workspace.jobs.store[(run,)] = a_job(run, status)
+    ended = None if seconds is None else STARTED + timedelta(seconds=seconds)
+    details = SimpleNamespace(
+        start_time_utc=None if seconds is None else STARTED, end_time_utc=ended
+    )
+    operations = SimpleNamespace(get_run_details={run: details}.__getitem__)
+    vars(world.workspace.jobs).update(_runs_operations=operations)
+
+
+def document(world: World) -> Admission:
+    return Admission.from_dict(json.loads(world.records.blobs[RECORD]))
+
+
+def held_by(world: World) -> list[str]:
+    return [each.run for each in document(world).admitted]
+
+
+def alerts(world: World) -> list[str]:
+    prefix = "outbox/ops-alerts/"
+    return [name.removeprefix(prefix) for name in world.records.blobs if name.startswith(prefix)]
+
+
+def test_a_run_is_admitted_and_asking_again_changes_nothing(world: World) -> None:
+    first = ask(world, "a")
+    before = dict(world.records.blobs)
+    assert first.option == GPU
+    assert ask(world, "a") == first
+    assert world.records.blobs == before
+
+
+def test_a_run_waits_until_another_gives_its_nodes_back(world: World) -> None:
+    ask(world, "a")
+    waits = ask(world, "b")
+    assert waits.option is None
+    assert waits.reason.endswith("gpu: 2 nodes, 0 of 2 are free")
+    assert ask(world, "b").since == waits.since, "it keeps its place"
+    end(world, "a")
+    returned = return_nodes(world.clients, ReturnNodes(run="a"))
+    assert returned.cost is not None
+    assert returned.cost.node_seconds == 2 * 1800
+    assert returned.cost.amount == pytest.approx(3.0)
+    assert held_by(world) == ["b"], "it is decided at once, and found when the run asks"
+    assert ask(world, "b").option == GPU
+
+
+def test_nodes_are_not_given_back_while_the_job_may_run(world: World) -> None:
+    ask(world, "a")
+    end(world, "a", status="CancelRequested")
+    assert not return_nodes(world.clients, ReturnNodes(run="a")).returned
+    assert held_by(world) == ["a"]
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_a_job_that_never_ran_costs_nothing(world: World, *, submitted: bool) -> None:
+    ask(world, "a")
+    if submitted:
+        end(world, "a", seconds=None, status="Canceled")
+    returned = return_nodes(world.clients, ReturnNodes(run="a"))
+    assert returned.cost is not None
+    assert returned.cost.amount == 0
+    assert document(world).admitted == ()
+    assert document(world).lengths == ()
+
+
+def test_a_crash_after_the_settlement_finds_the_cost_in_the_record(world: World) -> None:
+    status = RunStatus(
+        id="a",
+        pipeline="digits",
+        attempt=1,
+        dataset_version="v",
+        state="running",
+        since=STARTED,
+    )
+    record = RunRecord(status=status, started_at=STARTED)
+    world.records.blobs["runs/a/record.json"] = json.dumps(record.to_dict()).encode()
+    deploy(world.clients.settings.pipelines_folder, queues(budget={"amount": 100, "days": 7}))
+    ask(world, "a")
+    end(world, "a")
+    first = return_nodes(world.clients, ReturnNodes(run="a"))
+    assert return_nodes(world.clients, ReturnNodes(run="a")) == first
+    (spending,) = document(world).spending
+    assert spending.settled == pytest.approx(3.0), "once"
+
+
+def test_a_run_that_is_to_be_cancelled_is_not_admitted(world: World) -> None:
+    cancel = CancelRequest(by="ada", reason="no")
+    world.records.blobs["runs/a/cancel"] = json.dumps(cancel.to_dict()).encode()
+    assert ask(world, "a").cancel == cancel
+    assert RECORD not in world.records.blobs
+
+
+def test_an_option_without_quota_is_skipped(world: World) -> None:
+    compute: Any = world.workspace.compute
+    deploy(
+        world.clients.settings.pipelines_folder,
+        queues() | {"flavors": [{**each, "nodes": 2} for each in queues()["flavors"]]},
+    )
+    compute.used["lowPriorityCores"] = 18
+    assert ask(world, "a", SPOT, GPU).option == GPU
+    waits = ask(world, "b", SPOT)
+    assert "18 of 24 vCPUs of the quota lowPriorityCores are in use, 2 new nodes need 12" in (
+        waits.reason
+    )
+    compute.used["lowPriorityCores"] = 12
+    assert ask(world, "b", SPOT).option == SPOT
+
+
+def test_idle_nodes_of_the_cluster_are_there_already(world: World) -> None:
+    compute: Any = world.workspace.compute
+    compute.used["standardNCSv3Family"] = 24
+    compute.nodes = ["idle", "running", "idle"]
+    assert ask(world, "a").option == GPU
+
+
+def test_a_quota_that_is_too_small_for_every_option_is_an_error(world: World) -> None:
+    compute: Any = world.workspace.compute
+    compute.limit |= {"standardNCSv3Family": 6}
+    with pytest.raises(QuotaExceeded, match=r"gpu \(2 x Standard_NC6s_v3\): 0 of 6 vCPUs"):
+        ask(world, "a")
+
+
+def test_a_refused_option_is_given_up_and_the_next_one_taken(world: World) -> None:
+    one = SPOT.model_copy(update={"nodes": 1})
+    assert ask(world, "a", one, GPU).option == one
+    refusal = Refusal(cluster="spot", message="no such nodes")
+    assert ask(world, "a", one, GPU, refusals=(refusal,)).option == GPU
+    assert [(each.run, each.flavor) for each in document(world).admitted] == [("a", "gpu")]
+    with pytest.raises(QuotaExceeded, match="no such nodes"):
+        ask(world, "b", one, refusals=(refusal,))
+
+
+def test_a_queue_that_left_the_file_is_an_error_that_says_what_to_do(world: World) -> None:
+    (world.clients.settings.pipelines_folder / "queues.yml").unlink()
+    with pytest.raises(InvalidQueues, match=r"queue vision is not in queues\.yml any more"):
+        ask(world, "a")
+    assert return_nodes(world.clients, ReturnNodes(run="a")).returned
+
+
+def test_operators_are_alerted_to_a_long_wait_once(world: World) -> None:
+    deploy(world.clients.settings.pipelines_folder, queues() | {"alert_after_seconds": 0.000_001})
+    ask(world, "a")
+    for _ in range(3):
+        ask(world, "b")
+    assert alerts(world) == ["waiting-for-nodes%3Ab.json"]
+    world.records.blobs = {RECORD: world.records.blobs[RECORD]}
+    ask(world, "b")
+    assert alerts(world) == []
+
+
+def test_operators_are_alerted_to_a_budget_once_a_period(world: World) -> None:
+    deploy(world.clients.settings.pipelines_folder, queues(budget={"amount": 5, "days": 7}))
+    assert "more than the whole budget of 5.00 USD" in ask(world, "a").reason
+    ask(world, "a")
+    ask(world, "b")
+    (alert,) = alerts(world)
+    assert alert.startswith("budget-exhausted%3Avision%3A")
+
+
+def test_reconciliation_gives_back_what_a_dead_run_held(world: World) -> None:
+    for run in ("dead", "waits", "gone"):
+        ask(world, run)
+    hub: Any = TaskHub()
+    hub.add("dead", "retraining", "Terminated")
+    hub.add("waits", "retraining", custom_status=None)
+    end(world, "dead", status="Canceled")
+    now = datetime.now(UTC)
+    runs = known_runs(world.clients, now=now)
+    assert {each.run for each in runs} == {"dead", "waits", "gone"}
+    for known in runs:
+        done = asyncio.run(reconcile_nodes(world.clients, hub, known))
+        assert done == (known.run != "waits")
+    assert held_by(world) == ["waits"]
+    assert document(world).waiting == ()
+
+
+def test_reconciliation_wakes_a_run_that_does_not_know_that_it_was_admitted(world: World) -> None:
+    ask(world, "a-v-1")
+    hub: Any = TaskHub()
+    status = RunStatus(
+        id="a-v-1",
+        pipeline="a",
+        attempt=1,
+        dataset_version="v",
+        state="waiting_for_nodes",
+        since=STARTED,
+    )
+    hub.add("a-v-1", "retraining", custom_status=status.to_dict())
+    (known,) = known_runs(world.clients, now=datetime.now(UTC))
+    assert not asyncio.run(reconcile_nodes(world.clients, hub, known))
+    assert hub.raised == [("a-v-1", "wake_up")]
+
+
+def test_without_a_file_there_is_nothing_to_reconcile(world: World) -> None:
+    (world.clients.settings.pipelines_folder / "queues.yml").unlink()
+    assert known_runs(world.clients, now=STARTED) == []
+
+
+def test_what_only_time_changes_is_not_written(world: World) -> None:
+    ask(world, "a")
+    before = world.records.blobs[RECORD]
+    found = load_queues(world.clients.settings.pipelines_folder)
+    assert found is not None
+    change_admission(
+        world.clients.records, found, lambda given: given, now=datetime.now(UTC) + timedelta(days=1)
+    )
+    assert world.records.blobs[RECORD] == before

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from orchestrations.activities import FAILURE_KEY
+from orchestrations.contracts.base import Contract, Failure
+from orchestrations.contracts.capacity import Admitted, NodesReturned, RequestNodes
+from orchestrations.contracts.costs import RunCost
+from orchestrations.contracts.jobs import CancelRequest
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
+from tests.unit.orchestrations.driver import START
+from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.orchestrations.test_retraining import FAILING, QUICK, Cluster, wake
+
+IN_A_QUEUE = PIPELINE.model_copy(update={"queue": "vision"})
+RUN = "digits-0123456789abcdef-1"
+COST = RunCost(
+    queue="vision",
+    flavor="gpu",
+    nodes=1,
+    node_seconds=30,
+    price_per_node_hour=12,
+    amount=0.1,
+    currency="USD",
+)
+
+
+@dataclass
+class ClusterWithQueue(Cluster):
+    """Nodes are free from some second on."""
+
+    free_after: float = 0
+    quota_short: str | None = None
+    """The cluster that Azure ML refuses."""
+    asked: list[float] = field(default_factory=list[float])
+
+    def _activity(self, name: str, request_type: type[Contract]) -> Any:
+        run = super()._activity(name, request_type)
+
+        def refuse(given: Any) -> Any:
+            if given["options"][0]["cluster"] != self.quota_short:
+                return run(given)
+            failure = Failure(type="QuotaExceeded", message="the quota is 0", permanent=True)
+            return {FAILURE_KEY: failure.to_dict()}
+
+        return refuse if name == "ensure_capacity" else run
+
+    def _answer(self, name: str, request: Any) -> Contract:
+        match name:
+            case "request_nodes":
+                return self._admit(request)
+            case "return_nodes":
+                return NodesReturned(returned=True, cost=COST)
+            case _:
+                return super()._answer(name, request)
+
+    def _admit(self, request: RequestNodes) -> Admitted:
+        self.asked.append(self.seconds)
+        if self.cancel is not None:
+            return Admitted(since=START, cancel=self.cancel)
+        if self.seconds < self.free_after:
+            return Admitted(reason="0 of 4 are free", since=START)
+        refused = {refusal.cluster for refusal in request.refusals}
+        option = next(each for each in request.options if each.cluster not in refused)
+        return Admitted(option=option, since=self.driver.now)
+
+
+def states(instance: Any) -> list[str]:
+    found = [status["state"] for status in instance.statuses]
+    return [
+        state for number, state in enumerate(found) if number == 0 or found[number - 1] != state
+    ]
+
+
+def test_a_run_that_is_admitted_at_once_never_waits() -> None:
+    cluster = ClusterWithQueue(QUICK)
+    instance = cluster.start(pipeline=IN_A_QUEUE)
+    status = RunStatus.from_dict(instance.output)
+    assert status.state == "succeeded"
+    assert status.cost == COST
+    assert "waiting_for_nodes" not in states(instance)
+    (request,) = cluster.requests("request_nodes")
+    assert (request.run, request.queue) == (RUN, "vision")
+    assert [each.cluster for each in request.options] == ["spot", "dedicated"]
+    (capacity,) = cluster.requests("ensure_capacity")
+    assert [each.cluster for each in capacity.options] == ["spot"]
+
+
+def test_without_a_queue_nothing_is_asked_and_nothing_given_back() -> None:
+    cluster = Cluster(QUICK)
+    status = cluster.run()
+    assert status.cost is None
+    assert "cost" not in status.to_dict()
+    assert not cluster.requests("request_nodes")
+    assert not cluster.requests("return_nodes")
+
+
+def test_a_run_waits_and_asks_again_by_itself() -> None:
+    cluster = ClusterWithQueue(
+        [(0, "queued"), (1000, "running"), (1100, "completed")], free_after=500
+    )
+    instance = cluster.start(pipeline=IN_A_QUEUE)
+    assert RunStatus.from_dict(instance.output).state == "succeeded"
+    assert states(instance)[:4] == [
+        "registering",
+        "provisioning",
+        "waiting_for_nodes",
+        "provisioning",
+    ]
+    waits = [each for each in instance.statuses if each["state"] == "waiting_for_nodes"]
+    assert {each["reason"] for each in waits} == {"0 of 4 are free"}
+    assert RunStatus.from_dict(instance.output).reason is None
+    assert 500 <= cluster.asked[-1] <= 500 + NODES_POLL_SECONDS + 1
+
+
+def test_a_wake_up_cuts_the_wait_short() -> None:
+    cluster = ClusterWithQueue([(0, "queued"), (100, "running"), (200, "completed")], free_after=10)
+    cluster.driver.at(START + timedelta(seconds=15), functools.partial(wake, cluster, RUN))
+    cluster.start(pipeline=IN_A_QUEUE)
+    assert cluster.asked[-1] < 16
+
+
+def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
+    seconds = 3 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
+    cluster = ClusterWithQueue(
+        [(0, "queued"), (seconds + 200, "running"), (seconds + 300, "completed")],
+        free_after=seconds,
+    )
+    instance = cluster.start(pipeline=IN_A_QUEUE)
+    assert RunStatus.from_dict(instance.output).state == "succeeded"
+    assert instance.generations >= 3
+    assert len(cluster.requests("register_dataset")) == 1
+    waits = [each for each in instance.statuses if each["state"] == "waiting_for_nodes"]
+    since = {RunStatus.from_dict(each).since for each in waits}
+    assert max(since) - min(since) < timedelta(seconds=1), "the state began once"
+
+
+def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:
+    cluster = ClusterWithQueue(QUICK, free_after=10_000)
+    request = CancelRequest(by="ada", reason="wrong upload")
+
+    def cancel() -> None:
+        cluster.cancel = request
+        wake(cluster, RUN)
+
+    cluster.driver.at(START + timedelta(seconds=100), cancel)
+    status = cluster.run(pipeline=IN_A_QUEUE)
+    assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
+    assert (status.since - START).total_seconds() < 102
+    assert not cluster.requests("submit_job")
+    assert len(cluster.requests("return_nodes")) == 1
+    assert cluster.told == ["cancelled"]
+
+
+def test_a_wait_past_its_limit_is_a_failed_attempt() -> None:
+    limits = PIPELINE.limits.model_copy(update={"waiting_seconds": 3600.0})
+    cluster = ClusterWithQueue(QUICK, free_after=10**6)
+    status = cluster.run(pipeline=IN_A_QUEUE.model_copy(update={"limits": limits}))
+    assert status.state == "retrying"
+    assert status.error is not None
+    assert status.error.type == "DeadlineExceeded"
+    assert (
+        "queue vision for more than limits.waiting_seconds (3600 s): 0 of" in status.error.message
+    )
+    assert len(cluster.requests("return_nodes")) == 1
+    assert not cluster.requests("cancel_job"), "there is no job yet"
+
+
+def test_an_option_that_azure_ml_refuses_is_skipped() -> None:
+    cluster = ClusterWithQueue(QUICK, quota_short="spot")
+    assert cluster.run(pipeline=IN_A_QUEUE).state == "succeeded"
+    first, second = cluster.requests("request_nodes")
+    assert first.refusals == ()
+    assert [(each.cluster, each.message) for each in second.refusals] == [
+        ("spot", "the quota is 0")
+    ]
+    (job,) = cluster.requests("submit_job")
+    assert job.capacity.cluster == "dedicated"
+
+
+def test_an_outage_of_the_records_does_not_end_the_wait() -> None:
+    cluster = ClusterWithQueue(
+        [(0, "queued"), (1000, "running"), (1100, "completed")],
+        free_after=700,
+        outages={"request_nodes": range(100, 400)},
+    )
+    assert cluster.run(pipeline=IN_A_QUEUE).state == "succeeded"
+
+
+def test_a_failed_job_gives_its_nodes_back_once_and_has_its_cost() -> None:
+    cluster = ClusterWithQueue(FAILING)
+    status = cluster.run(pipeline=IN_A_QUEUE)
+    assert status.state == "retrying"
+    assert status.cost == COST
+    assert len(cluster.requests("return_nodes")) == 1
+
+
+def test_nodes_that_cannot_be_given_back_end_no_run() -> None:
+    cluster = ClusterWithQueue(QUICK, broken={"return_nodes"})
+    assert cluster.run(pipeline=IN_A_QUEUE).state == "succeeded"
