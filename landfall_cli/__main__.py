@@ -11,6 +11,7 @@ import typer
 from landfall_cli import dead_letters, models, pipelines, runs
 from landfall_cli.connection import KEY_VARIABLE, SCOPE_VARIABLE, URL_VARIABLE, Connection
 from landfall_cli.doctor import doctor
+from landfall_cli.queue import queue
 from landfall_cli.session import Options, open_session, with_exit_codes
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(models.app, name="models")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command()(doctor)
+app.command()(queue)
 
 
 @app.callback()

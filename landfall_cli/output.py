@@ -22,6 +22,7 @@ COLOURS = {
     "paused": "yellow",
     "running": "blue",
     "queued": "blue",
+    "waiting_for_nodes": "blue",
     "training": "blue",
     "settling": "blue",
 }

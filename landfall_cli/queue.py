@@ -1,0 +1,50 @@
+"""landfall queue: who holds nodes, who waits for them and why, and what was spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from landfall_cli.output import Output
+from landfall_cli.session import open_session, with_exit_codes
+
+
+@with_exit_codes
+def queue(context: typer.Context) -> None:
+    """Queues: nodes, budgets, and the runs that wait for nodes."""
+    session = open_session(context)
+    session.output.show(
+        session.api.get("/api/queues"), lambda document: print_queues(document, session.output)
+    )
+
+
+def print_queues(document: Any, output: Output) -> None:
+    """For people: a table of quotas, then one line for each run that waits."""
+    if not document["queues"]:
+        output.line("There is no queues.yml: no run waits for nodes in Landfall.")
+        return
+    rows = [
+        (
+            each["name"],
+            quota["flavor"],
+            f"{quota['nodes_held']} of {quota['limit']}",
+            str(quota["nominal_quota"]),
+            _money(each["budget"], document["currency"]),
+        )
+        for each in document["queues"]
+        for quota in each["quotas"]
+    ]
+    output.table(("QUEUE", "FLAVOR", "NODES", "GUARANTEED", "BUDGET"), rows)
+    for each in document["queues"]:
+        for run in each["waiting"]:
+            output.line(f"{run['run']} {output.sentence(run['sentence'])}")
+
+
+def _money(budget: Any, currency: str) -> str:
+    if budget is None:
+        return "-"
+    return (
+        f"{budget['spent']:,.2f} spent, {budget['reserved']:,.2f} reserved of "
+        f"{budget['amount']:,.2f} {currency}"
+    )

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from handlers.api.queues import describe_queues
+from landfall_cli.output import Output
+from landfall_cli.queue import print_queues
+from orchestrations.capacity.admission import divide
+from tests.unit.orchestrations.capacity.examples import START, an_admission, queues, waiting
+
+QUEUES = queues(
+    {"name": "vision", "nominal_quota": 2, "budget": {"amount": 10, "days": 7}},
+    {"name": "speech", "borrowing_limit": 1},
+)
+
+
+def printed(document: Any) -> str:
+    text = io.StringIO()
+    now = datetime(2026, 11, 23, 0, 10, tzinfo=UTC)
+    print_queues(document, Output(Console(file=text, width=200), as_json=False, now=lambda: now))
+    return text.getvalue()
+
+
+def test_people_see_nodes_budget_and_why_a_run_waits() -> None:
+    runs = (waiting("a", "vision", 3), waiting("b", "speech", 2))
+    document = describe_queues(QUEUES, divide(an_admission(QUEUES, *runs), START))
+    vision, speech, run = printed(document.model_dump(mode="json")).splitlines()[1:]
+    assert vision.split() == [
+        "vision",
+        "gpu",
+        "3",
+        "of",
+        "4",
+        "2",
+        "0.00",
+        "spent,",
+        "6.00",
+        "reserved",
+        "of",
+        "10.00",
+        "USD",
+    ]
+    assert speech.split() == ["speech", "gpu", "0", "of", "1", "0", "-"]
+    assert run.startswith("b waits in queue speech since 2026-11-23 00:00:00 UTC (10 min ago)")
+
+
+def test_without_queues_it_says_so() -> None:
+    text = printed({"currency": None, "flavors": [], "queues": []})
+    assert text == "There is no queues.yml: no run waits for nodes in Landfall.\n"
