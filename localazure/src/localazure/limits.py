@@ -57,10 +57,12 @@ DURABLE_INSTANCE_ID: Final = Limit(
 DURABLE_SCHEDULER_PAYLOAD: Final = Limit(
     service="Durable Functions",
     subject='an input, output or event, with `storageProvider.type` "azureManaged"; '
-    "the request is refused, or the activity or instance fails",
+    "the request is refused, or the activity or instance fails (that there is a limit is "
+    "documented, the number is not verified)",
     value=1024 * 1024,
     unit="bytes",
-    source="https://learn.microsoft.com/azure/durable-task/scheduler/durable-task-scheduler",
+    source="https://learn.microsoft.com/azure/durable-task/scheduler/"
+    "durable-task-scheduler-large-payloads",
     enforced_in="localazure.functions.durable.options",
     test="local/durable/test_limits.py::test_the_managed_scheduler_takes_no_payload_over_1_mb",
 )

@@ -1,0 +1,57 @@
+"""What the gate admits, and how it signs for an identity."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from multidict import CIMultiDict
+
+from localazure.runtime.environment import STORAGE_KEY
+from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
+from localazure.runtime.roles import RoleAssignments
+from localazure.storage.configuration import StorageConfiguration
+from localazure.storage.gate import Gate
+from localazure.storage.refusal import Refusal
+from localazure.storage_client.service import Service
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+ISSUER = TokenIssuer("secret", frozenset({STORAGE_AUDIENCE}))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """Without a table of roles: an identity may do everything."""
+    return Gate(
+        StorageConfiguration().accounts,
+        lambda _account: STORAGE_KEY,
+        ISSUER,
+        RoleAssignments(tmp_path / "roles.json", tmp_path / "scopes.json"),
+        lambda: NOW,
+    )
+
+
+def bearer() -> CIMultiDict[str]:
+    token, _ = ISSUER.issue(STORAGE_AUDIENCE, now=NOW.timestamp() - 1)
+    return CIMultiDict({"Authorization": f"Bearer {token}", "x-ms-version": "2021-12-02"})
+
+
+def test_a_request_by_identity_is_signed_with_the_key(gate: Gate) -> None:
+    target = "/devstoreaccount1/c/b"
+    admitted = gate.admit(Service.BLOB, "GET", target, bearer(), is_secure=True)
+    assert not isinstance(admitted, Refusal)
+    assert admitted["Authorization"].startswith("SharedKey devstoreaccount1:")
+    assert admitted["x-ms-date"] == "Sun, 22 Nov 2026 00:00:00 GMT"
+
+
+def test_other_requests_are_as_they_came(gate: Gate) -> None:
+    sent = CIMultiDict({"Authorization": "SharedKey a:b"})
+    assert gate.admit(Service.BLOB, "GET", "/unknown/c/b", sent, is_secure=False) is sent
+
+
+def test_a_batch_by_identity_is_not_covered(gate: Gate) -> None:
+    target = "/devstoreaccount1/c?restype=container&comp=batch"
+    refused = gate.admit(Service.BLOB, "POST", target, bearer(), is_secure=True)
+    assert isinstance(refused, Refusal)
+    assert (refused.status, refused.code) == (501, "NotImplemented")

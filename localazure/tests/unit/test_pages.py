@@ -1,0 +1,22 @@
+"""The tests that the pages name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2]
+NAMED = re.compile(r"`((?:unit|local)/[\w/]+\.py)::(\w+)`")
+PAGES = [page for page in sorted((PACKAGE / "docs").glob("*.md")) if NAMED.search(page.read_text())]
+
+
+def test_pages_name_tests() -> None:
+    assert {page.name for page in PAGES} >= {"limits.md", "storage-and-event-grid.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_tests_exist(page: Path) -> None:
+    for file, function in NAMED.findall(page.read_text()):
+        assert f"def {function}(" in (PACKAGE / "tests" / file).read_text(), f"{file}::{function}"
