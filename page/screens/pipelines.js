@@ -11,7 +11,7 @@ export function PipelinesScreen() {
   return html`
     <h1>Pipelines</h1>
     <${Loaded} of=${pipelines}>${(data) => html`<div class="cards">${data.pipelines.map((each) => html`<article class="card" data-row tabindex="-1">
-      <h3><${PipelineLink} name=${each.name} /> <${Badge} state=${each.state} /></h3>
+      <h2><${PipelineLink} name=${each.name} /> <${Badge} state=${each.state} /></h2>
       <p><${Sentence} text=${each.sentence} /></p>
       <p class="dim">${each.last_success
         ? html`last success <${Time} at=${each.last_success.since} />, model ${each.last_success.model?.version} <${Metrics} of=${each.last_success.metrics} />`

@@ -76,7 +76,7 @@ function Run({ run }) {
         explains="What is dead-lettered of it is sent again. The run goes on as its next attempt, from its checkpoint. Mend the cause first." />
     </p>
     ${run.error && html`<article class="card bad">
-      <h3>${run.error.type}</h3><p>${run.error.message}</p>
+      <h2>${run.error.type}</h2><p>${run.error.message}</p>
       ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
     </article>`}
     ${run.reason && html`<p class="note">${run.reason}</p>`}

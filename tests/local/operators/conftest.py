@@ -93,9 +93,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
                 )
 
             await scene(WAITING).land("1", "2")
+            await asyncio.gather(*(SITUATIONS[name].play(scene(name)) for name in PLAYED))
+            # Last: its job takes all nodes of the cluster.
             await scene(BUSY).land("1", seconds=1000)
-            await asyncio.gather(
-                scene(BUSY).running(), *(SITUATIONS[name].play(scene(name)) for name in PLAYED)
-            )
+            await scene(BUSY).running()
             functions = endpoints["functions"]
             yield Laptop(functions["base_url"], functions["function_key"], http, scene(BUSY))

@@ -54,7 +54,7 @@ async def run(laptop: Laptop, line: str, names: dict[str, str], exits: int = 0) 
     return json.loads(done.output)
 
 
-def test_the_page_has_ten_tasks() -> None:
+async def test_the_page_has_ten_tasks() -> None:
     assert list(TASKS) == [str(number) for number in range(1, 11)]
 
 

@@ -25,7 +25,7 @@ axe: Any = pytest.importorskip(
     reason="axe is not installed: pip install axe-playwright-python",
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# With LANDFALL_SCREENSHOTS=<folder> the picture of the docs is made anew; the others go there.
+# With LANDFALL_SCREENSHOTS=<folder> the pictures of the docs are made anew; the others go there.
 PICTURES = (
     Path(os.environ["LANDFALL_SCREENSHOTS"]) if "LANDFALL_SCREENSHOTS" in os.environ else None
 )
@@ -103,14 +103,14 @@ async def test_a_run_has_its_timeline_and_metrics_beside_the_champions(page: Pag
     await timeline.wait_for()
     await page.get_by_role("cell", name="accuracy", exact=True).wait_for()
     assert await page.get_by_role("button", name="Cancel").is_disabled()
-    await picture(page, "run", PICTURES)
+    await picture(page, "operators-run", IMAGES)
 
 
 async def test_the_champion_is_promoted_and_rolled_back_on_the_page(page: Page) -> None:
     await page.get_by_role("link", name="Models", exact=True).click()
     await page.get_by_role("link", name="batches", exact=True).click()
     await page.get_by_role("img", name="accuracy over versions: version 1: 0.7").wait_for()
-    await picture(page, "models", PICTURES)
+    await picture(page, "operators-models", IMAGES)
 
     async def act(action: str, version: int) -> None:
         row = page.locator("tbody tr").filter(has_text=f"version {version}")
