@@ -262,7 +262,7 @@ class Pipeline(Section):
     notify: Notifications = Notifications()
     alarms: Alarms = Alarms()
     job: str = "job.yml"
-    """Azure ML CLI v2 command job, relative to the pipeline's folder."""
+    """Azure ML CLI v2 command, sweep or pipeline job, relative to the pipeline's folder."""
 
     @property
     def selects_partitions(self) -> bool:

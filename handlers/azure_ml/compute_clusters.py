@@ -69,6 +69,19 @@ def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
     raise QuotaExceeded(_no_option_left(shortages))
 
 
+def ensure_option(clients: Clients, option: ComputeOption) -> None:
+    """Make the cluster of one option, or let it grow, and wait until it is ready.
+
+    Raises:
+        QuotaExceeded: it does not fit.
+        TransientError: it is still being created or changed.
+        JobRejected: see `ensure_capacity`.
+    """
+    request = EnsureCapacity(options=[option])
+    if not ensure_capacity(clients, request).ready:
+        raise TransientError(f"cluster {option.cluster} is being created or changed")
+
+
 def is_quota_error(error: AzureError) -> bool:
     """Whether Azure refuses for want of quota.
 

@@ -42,13 +42,16 @@ class _History:
 def diagnose_job(clients: Clients, request: DiagnoseJob) -> JobDiagnosis:
     """Gather what Azure ML says of a failed job, the failed rank, and the end of that rank's log.
 
-    What cannot be read is left out: the job has failed whether it is known why or not.
+    Of a sweep or a pipeline, the log is that of the first trial or step that failed. What cannot be
+    read is left out: the job has failed whether it is known why or not.
     """
-    history = _read_history(clients, request.job)
-    message = history.message
-    rank = parse_rank(message or "")
+    message = _read_history(clients, request.job).message
+    failed = _failed_part(clients, request.job)
+    history = _read_history(clients, failed)
+    message = message or history.message
+    rank = parse_rank(history.message or "")
     url = find_log(history.log_urls, rank)
-    log = [] if url is None else _read_log(url, request.job)
+    log = [] if url is None else _read_log(url, failed)
     return JobDiagnosis(
         message=message,
         rank=rank,
@@ -82,6 +85,19 @@ def last_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """The last lines that are not blank, each cut to what a message can hold."""
     kept = [line.rstrip() for line in lines if line.strip()]
     return tuple(shorten(line, LOG_LINE_LIMIT_CHARACTERS) for line in kept[-LOG_LIMIT_LINES:])
+
+
+def _failed_part(clients: Clients, job: str) -> str:
+    """The command job whose failure it is: the job itself, or a trial or step below it."""
+    # `jobs.list` would get the parent first, which Azure ML refuses for the steps of pipelines.
+    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    try:
+        for child in operations.get_run_children(job):
+            if child.status == "Failed":
+                return _failed_part(clients, str(child.name))
+    except AzureError as error:
+        logger.warning("cannot read what failed in job %s: %s", job, reason(error))
+    return job
 
 
 def _read_history(clients: Clients, job: str) -> _History:

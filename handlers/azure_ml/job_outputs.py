@@ -14,6 +14,7 @@ from typing import Any, cast
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
+from handlers.azure_ml.trials import find_trial
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
@@ -183,13 +184,24 @@ def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
 
 
 def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:
+    """One of the files that the job left; None if it left none.
+
+    A sweep leaves nothing itself: its best trial does, at Azure ML's default path of an output.
+    """
+    content = _read_blob(clients, request, results_folder(request.pipeline, request.run), file)
+    if content is None and (trial := find_trial(clients, request.run)) is not None:
+        return _read_blob(clients, request, f"azureml/{trial}/results/", file)
+    return content
+
+
+def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -> bytes | None:
     from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.configuration.clients
 
     container = clients.workspace_blobs.get_container_client(request.container)
     where = _where(file, request.run)
     try:
         # No range is asked for: an empty blob has none. The first request brings 32 MiB at most.
-        download = container.download_blob(results_folder(request.pipeline, request.run) + file)
+        download = container.download_blob(folder + file)
         limit_bytes, error_type = LIMITS[file]
         if download.size > limit_bytes:
             raise error_type(f"{where} has {download.size} bytes; {limit_bytes} are allowed")

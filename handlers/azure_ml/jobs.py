@@ -1,6 +1,7 @@
 """Activities `submit_job`, `get_job` and `cancel_job`: the Azure ML job of a run.
 
-The job's name is the run's id and unique in the workspace, so that submitting twice ends in one
+It is a command, a sweep or a pipeline job; `job_bindings` says what Landfall sets in each. The
+job's name is the run's id and unique in the workspace, so that submitting twice ends in one
 job: https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 """
 
@@ -11,16 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import yaml
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
 from handlers.azure_ml.champions import Champion, find_champion
+from handlers.azure_ml.compute_clusters import ensure_option
 from handlers.azure_ml.errors import refused_as_job_rejected
-from handlers.azure_ml.job_outputs import results_folder
+from handlers.azure_ml.job_bindings import Bindings, step_clusters
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import read_job_file
+from handlers.configuration.job_files import COMMAND, PIPELINE, SWEEP
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
@@ -50,8 +54,6 @@ STATES: Mapping[str, JobState] = {
 }
 # `Unknown`, and what a later API may add: the most patient of the states that are no end.
 OTHER_STATE: JobState = "running"
-NO_CHAMPION = "none"
-COMMAND = "command"
 
 
 @activity
@@ -122,60 +124,6 @@ def job_state(status: str | None) -> JobState:
     return STATES.get(status or "", OTHER_STATE)
 
 
-def overrides(
-    request: SubmitJob,
-    *,
-    champion: Champion | None,
-    default_datastore: str,
-    records_datastore: str,
-) -> list[dict[str, Any]]:
-    """What Landfall sets in `job.yml`, in the form of `az ml job create --set`. Pure.
-
-    See "What a training job is given and leaves" in docs/architecture.md.
-    """
-    pipeline, dataset = request.request.pipeline, request.request.dataset
-    results = f"azureml://datastores/{default_datastore}/paths/"
-    if dataset.copies is None:
-        data = f"azureml://datastores/{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
-    else:
-        data = f"azureml://datastores/{records_datastore}/paths/{dataset.copies}"
-    champion_input: Any = (
-        NO_CHAMPION
-        if champion is None
-        else {"type": "uri_folder", "path": champion.path, "mode": "ro_mount"}
-    )
-    warm_start = [{"inputs.initial_model": champion_input}] if pipeline.model.warm_start else []
-    return [
-        {"name": request.run},
-        {"compute": f"azureml:{request.capacity.cluster}"},
-        {"experiment_name": pipeline.name},
-        {
-            "inputs.manifest": {
-                "type": "mltable",
-                "path": f"azureml:{request.asset.name}:{request.asset.version}",
-                "mode": "ro_mount",
-            }
-        },
-        {"inputs.data": {"type": "uri_folder", "path": data, "mode": "ro_mount"}},
-        {"inputs.champion": champion_input},
-        *warm_start,
-        {
-            "outputs.results": {
-                "type": "uri_folder",
-                "path": results + results_folder(pipeline.name, request.run),
-                "mode": "rw_mount",
-            }
-        },
-        {
-            "outputs.checkpoints": {
-                "type": "uri_folder",
-                "path": f"{results}landfall/{pipeline.name}/{dataset.version}/checkpoints/",
-                "mode": "rw_mount",
-            }
-        },
-    ]
-
-
 def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
     champion = find_champion(clients, request.request.pipeline)
     job = _load(clients, request, champion)
@@ -196,29 +144,43 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
 
     pipeline = request.request.pipeline
     file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
-    settings = overrides(
-        request,
-        champion=champion,
-        default_datastore=str(clients.default_datastore.name),
-        records_datastore=clients.settings.records_datastore,
-    )
     configuration = request.request.job_configuration
     text = (
         file.read_text("utf-8")
         if configuration is None
         else read_job_file(clients, pipeline.name, configuration)
     )
+    bindings = Bindings(
+        request=request,
+        champion=champion,
+        default_datastore=str(clients.default_datastore.name),
+        records_datastore=clients.settings.records_datastore,
+    )
     try:
+        document: Any = yaml.safe_load(text)
         # Paths in it are relative to where it is deployed.
-        job = load_job(io.StringIO(text), relative_origin=str(file), params_override=settings)
+        job = load_job(
+            io.StringIO(text),
+            relative_origin=str(file),
+            params_override=bindings.overrides(document),
+        )
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
-        raise JobRejected(f"{_within(file)} is no command job: {shorten(str(error))}") from error
-    if job.type != COMMAND:
-        raise JobRejected(f"{_within(file)} is a job of type {job.type}: it must be a {COMMAND}")
-    # Not among the overrides: a job of another type would be refused for having `resources`.
-    command = cast("Command", job)
-    command.resources = command.resources or JobResourceConfiguration()
-    command.resources.instance_count = request.capacity.nodes
+        raise JobRejected(
+            f"{_within(file)} is no job that Azure ML takes: {shorten(str(error))}"
+        ) from error
+    if job.type not in {COMMAND, SWEEP, PIPELINE}:
+        raise JobRejected(
+            f"{_within(file)} is a job of type {job.type}: use {COMMAND}, {SWEEP} or {PIPELINE}"
+        )
+    for cluster in step_clusters(document):
+        for option in pipeline.compute:
+            if option.cluster == cluster:
+                ensure_option(clients, option)
+    if job.type == COMMAND:
+        # Not among the overrides: a job of another type would be refused for having `resources`.
+        command = cast("Command", job)
+        command.resources = command.resources or JobResourceConfiguration()
+        command.resources.instance_count = request.capacity.nodes
     ours = {
         tags.RUN: request.run,
         tags.PIPELINE: pipeline.name,

@@ -12,6 +12,7 @@ from handlers.azure_ml import tags
 from handlers.azure_ml.errors import refused_as_job_rejected
 from handlers.azure_ml.job_outputs import read_metrics
 from handlers.azure_ml.tags import tags_of
+from handlers.azure_ml.trials import trial_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.models import Model, RegisterModel
@@ -99,9 +100,12 @@ def _register(
         raise JobRejected(
             f"cannot register model {name}:{version}: its job {request.run} was deleted"
         ) from error
+    trial = trial_of(clients, job)
     try:
         with refused_as_job_rejected(f"register model {name}:{version}"):
-            return clients.ml.models.create_or_update(_describe(request, metrics, version, job))
+            return clients.ml.models.create_or_update(
+                _describe(request, metrics, version, job, results_of=trial or request.run)
+            )
     except JobRejected:
         model = find_version(clients, name, version)
         if model is None:
@@ -110,7 +114,12 @@ def _register(
 
 
 def _describe(
-    request: RegisterModel, metrics: Mapping[str, float], version: str, job: AzureMLJob
+    request: RegisterModel,
+    metrics: Mapping[str, float],
+    version: str,
+    job: AzureMLJob,
+    *,
+    results_of: str,
 ) -> AzureMLModel:
     from azure.ai.ml.entities import Model as AzureMLModel  # noqa: PLC0415 - see handlers.configuration.clients
 
@@ -142,7 +151,7 @@ def _describe(
         version=version,
         type="custom_model",
         # https://learn.microsoft.com/azure/machine-learning/how-to-manage-models
-        path=f"azureml://jobs/{request.run}/outputs/results/paths/model/",
+        path=f"azureml://jobs/{results_of}/outputs/results/paths/model/",
         description=f"Run {request.run}",
         tags={
             tags.RUN: request.run,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from handlers.configuration.job_files import check_job_file
 from handlers.configuration.located_yaml import LocatedYaml
 from handlers.configuration.queue_files import load_queues
 from orchestrations.capacity.queues import Queues, mismatch
@@ -24,8 +25,9 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
         records_container: Landfall's own, in which no pipeline may watch a place.
 
     Raises:
-        InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing, its
-            keys contradict each other or `queues.yml`, it watches Landfall's own records, or two
+        InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing or
+            lacks something (see `job_files`), its keys contradict each other or `queues.yml`, it
+            watches Landfall's own records, or two
             pipelines watch one place; names file, line, key and value.
         InvalidQueues: `queues.yml` breaks its schema; the same.
     """
@@ -64,6 +66,8 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         raise InvalidPipeline(parsed.problems(error)) from error
     if not (file.parent / pipeline.job).is_file():
         raise InvalidPipeline(parsed.problem(("job",), f"{pipeline.job!r} is no file beside it"))
+    job_file = file.parent / pipeline.job
+    check_job_file(job_file, job_file.read_text("utf-8"))
     for location, value, problem in _contradictions(pipeline, records_container):
         raise InvalidPipeline(parsed.problem(location, f"{problem} (value: {value!r})"))
     return pipeline

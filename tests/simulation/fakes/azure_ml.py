@@ -73,7 +73,9 @@ class Jobs:
     def __init__(self, workspace: Workspace, call: Call) -> None:
         self._workspace = workspace
         self._call = call
-        self._runs_operations = SimpleNamespace(get_run_details=self._get_run_details)
+        self._runs_operations = SimpleNamespace(
+            get_run_details=self._get_run_details, get_run_children=lambda _: []
+        )
 
     def get(self, name: str) -> Any:
         return self._call("get job", lambda: copy.copy(_get(self._workspace.jobs, name)))
@@ -84,6 +86,7 @@ class Jobs:
                 raise _refusal(ResourceExistsError, 409, f"job {job.name} exists")
             kept = SimpleNamespace(
                 name=job.name,
+                type=job.type,
                 status="Queued",
                 tags=dict(job.tags),
                 studio_url=f"https://ml.azure.com/runs/{job.name}",

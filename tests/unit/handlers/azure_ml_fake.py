@@ -69,7 +69,11 @@ class Jobs(Resources):
         self.cancel_faults: list[Callable[[str], None]] = []
         self.run_error: Any = None
         self.log_files: dict[str, str] = {}
-        self._runs_operations = SimpleNamespace(get_run_details=self._get_run_details)
+        self.children: dict[str, list[Any]] = {}
+        self._runs_operations = SimpleNamespace(
+            get_run_details=self._get_run_details,
+            get_run_children=lambda name: self.children.get(name, []),
+        )
 
     def create_or_update(self, resource: Any) -> Any:
         super().create_or_update(resource)
@@ -78,6 +82,9 @@ class Jobs(Resources):
     def get(self, *key: str) -> Any:
         job = super().get(*key)
         return job if isinstance(job, SimpleNamespace) else vary(job, "Queued")
+
+    def list(self, *, parent_job_name: str) -> Any:
+        return iter(self.children.get(parent_job_name, []))
 
     def begin_cancel(self, name: str, *, polling: bool) -> None:
         assert not polling, "nobody waits for the end here"
@@ -97,7 +104,8 @@ def vary(job: Any, status: str) -> Any:
 
 def a_job(name: str, status: str, tags: Mapping[str, str] | None = None, **more: Any) -> Any:
     """A job as `jobs.get` gives it."""
-    more = {"id": f"/jobs/{name}", "studio_url": f"https://ml/{name}", "code": "/codes/c"} | more
+    usual = {"type": "command", "studio_url": f"https://ml/{name}", "code": "/codes/c"}
+    more = {"id": f"/jobs/{name}", **usual} | more
     return SimpleNamespace(name=name, status=status, tags=tags, **more)
 
 

@@ -259,8 +259,8 @@ def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     limits: dict[str, Any] = node.get("limits") or {}
     return {
         "command": spec.get("command"),
-        "codeId": spec.get("code"),
-        "environmentId": spec.get("environment"),
+        "codeId": _arm_id(spec.get("code")),
+        "environmentId": _arm_id(spec.get("environment")),
         "environmentVariables": {
             **(spec.get("environment_variables") or {}),
             **(node.get("environment_variables") or {}),
@@ -269,6 +269,13 @@ def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "resources": {"instanceCount": resources.get("instance_count") or 1},
         "limits": {"jobLimitsType": "Command", "timeout": limits.get("timeout")},
     }
+
+
+def _arm_id(identifier: str | None) -> str | None:
+    """An ARM id as a job has it: a component has `azureml:` before it."""
+    if identifier is None or not identifier.startswith("azureml:/"):
+        return identifier
+    return identifier.removeprefix("azureml:")
 
 
 def _distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:

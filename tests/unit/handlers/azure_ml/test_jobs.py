@@ -16,7 +16,6 @@ from handlers.azure_ml.jobs import (
     cancel_job,
     get_job,
     job_state,
-    overrides,
     request_cancel,
     submit_job,
 )
@@ -134,37 +133,6 @@ def test_without_a_champion_the_input_is_the_word_none(world: World) -> None:
     assert world.workspace.jobs.store[RUN,]._to_dict()["inputs"]["champion"] == "none"
 
 
-def test_all_attempts_share_the_checkpoints_and_nothing_else() -> None:
-    def outputs(attempt: int) -> tuple[str, str]:
-        request = REQUEST.model_copy(
-            update={"run": f"digits-{DATASET.version}-{attempt}", "request": run_request(attempt)}
-        )
-        merged: dict[str, Any] = {}
-        for override in overrides(
-            request, champion=None, default_datastore="d", records_datastore="r"
-        ):
-            merged |= override
-        return merged["outputs.results"]["path"], merged["outputs.checkpoints"]["path"]
-
-    (results_1, checkpoints_1), (results_2, checkpoints_2) = outputs(1), outputs(2)
-    assert checkpoints_1 == checkpoints_2
-    assert results_1 != results_2
-
-
-def test_a_job_reads_the_copies_where_blobs_are_copied() -> None:
-    request = run_request()
-    copied = DATASET.model_copy(update={"copies": "frozen/digits/"})
-    merged: dict[str, Any] = {}
-    for override in overrides(
-        REQUEST.model_copy(update={"request": request.model_copy(update={"dataset": copied})}),
-        champion=None,
-        default_datastore="d",
-        records_datastore="landfall",
-    ):
-        merged |= override
-    assert merged["inputs.data"]["path"] == "azureml://datastores/landfall/paths/frozen/digits/"
-
-
 def test_a_second_execution_adopts_with_the_champion_of_the_first(world: World) -> None:
     first = submit_job(world.clients, REQUEST)
     register_champion(world)
@@ -222,13 +190,77 @@ def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
 @pytest.mark.parametrize("text", ["type: command", "[", "- 1", "type: nonsense\ncommand: x"])
 def test_a_job_file_that_cannot_be_loaded_is_named(world: World, tmp_path: Path, text: str) -> None:
     write_job(tmp_path, text)
-    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is no command job"):
+    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is no job"):
         submit_job(world.clients, REQUEST)
 
 
+SWEEP_YML = """\
+type: sweep
+trial:
+  command: python train.py --data ${{inputs.data}} --rate ${{search_space.rate}}
+  environment: azureml:torch:1
+search_space:
+  rate: {type: uniform, min_value: 0.1, max_value: 0.9}
+sampling_algorithm: random
+objective: {goal: maximize, primary_metric: accuracy}
+limits: {max_total_trials: 4}
+"""
+PIPELINE_YML = """\
+type: pipeline
+inputs:
+  manifest: {type: mltable, path: azureml://datastores/d/paths/m/}
+  rate: 0.1
+outputs:
+  results: {type: uri_folder}
+jobs:
+  pack:
+    type: command
+    command: pack ${{inputs.manifest}} ${{outputs.shards}}
+    compute: azureml:dedicated
+    environment: azureml:torch:1
+    inputs: {manifest: "${{parent.inputs.manifest}}"}
+    outputs: {shards: {type: uri_folder}}
+  train:
+    type: command
+    command: train ${{inputs.shards}} ${{outputs.results}}
+    environment: azureml:torch:1
+    inputs: {shards: "${{parent.jobs.pack.outputs.shards}}"}
+    outputs: {results: "${{parent.outputs.results}}"}
+"""
+
+
+def test_a_sweep_is_submitted_and_its_trials_have_outputs_of_their_own(
+    world: World, tmp_path: Path
+) -> None:
+    write_job(tmp_path, SWEEP_YML)
+    submit_job(world.clients, REQUEST)
+    sent = world.workspace.jobs.store[RUN,]._to_dict()
+    assert (sent["type"], sent["name"], sent["compute"]) == ("sweep", RUN, "azureml:spot")
+    assert sent["inputs"]["manifest"]["path"] == f"azureml:digits:{DATASET.version}"
+    assert sent["inputs"]["champion"] == "none"
+    assert "path" not in sent["outputs"]["results"]
+    assert sent["tags"]["landfall.run"] == RUN
+    assert "instance_count" not in str(sent), "trials are never distributed"
+
+
+def test_of_a_pipeline_only_what_it_declares_is_bound(world: World, tmp_path: Path) -> None:
+    write_job(tmp_path, PIPELINE_YML)
+    submit_job(world.clients, REQUEST)
+    sent = world.workspace.jobs.store[RUN,]._to_dict()
+    assert (sent["type"], sent["name"], sent["experiment_name"]) == ("pipeline", RUN, "digits")
+    assert set(sent["inputs"]) == {"manifest", "rate"}
+    assert set(sent["outputs"]) == {"results"}
+    assert sent["outputs"]["results"]["path"].endswith(f"/landfall/digits/{RUN}/results/")
+    assert sent["settings"]["default_compute"] == "azureml:spot"
+    assert sent["jobs"]["pack"]["compute"] == "azureml:dedicated"
+    assert "compute" not in sent["jobs"]["train"]
+    made = {name for (name,) in world.workspace.compute.store}
+    assert made == {"dedicated"}, "the cluster of a step is made if it is one of the options"
+
+
 def test_a_job_of_another_type_is_named(world: World, tmp_path: Path) -> None:
-    write_job(tmp_path, "type: pipeline\njobs: {}")
-    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is a job of type pipeline"):
+    write_job(tmp_path, "type: automl\ntask: regression\ntarget_column_name: x\n")
+    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is"):
         submit_job(world.clients, REQUEST)
 
 

@@ -1,0 +1,121 @@
+"""What Landfall sets in a job file: name, compute, inputs and outputs. Pure.
+
+See "Inputs and outputs of a training job" in docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from handlers.azure_ml.job_outputs import results_folder
+from handlers.azure_ml.champions import Champion
+from handlers.configuration.job_files import PIPELINE, SWEEP, declared, job_type
+from orchestrations.contracts.jobs import SubmitJob
+
+NO_CHAMPION = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bindings:
+    """What a submission gives a job."""
+
+    request: SubmitJob
+    champion: Champion | None
+    default_datastore: str
+    records_datastore: str
+
+    def overrides(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The changes of a job file, in the form of `az ml job create --set`.
+
+        Args:
+            document: the job file.
+        """
+        common = [
+            {"name": self.request.run},
+            {"experiment_name": self.request.request.pipeline.name},
+        ]
+        match job_type(document):
+            case "pipeline":
+                return [*common, *self._pipeline(document)]
+            case kind:
+                bound = {
+                    **{f"inputs.{name}": value for name, value in self._inputs().items()},
+                    **{
+                        f"outputs.{name}": value
+                        for name, value in self._outputs(is_sweep=kind == SWEEP).items()
+                    },
+                }
+                cluster = f"azureml:{self.request.capacity.cluster}"
+                bindings = [{key: value} for key, value in bound.items()]
+                return [*common, {"compute": cluster}, *bindings]
+
+    def _pipeline(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Only what the job declares is bound: Azure ML refuses an output that no step writes."""
+        inputs, outputs = declared(document, "inputs"), declared(document, "outputs")
+        bound: dict[str, Any] = {
+            "settings.default_compute": f"azureml:{self.request.capacity.cluster}",
+            **{f"inputs.{k}": value for k, value in self._inputs().items() if k in inputs},
+            **{
+                f"outputs.{k}": value
+                for k, value in self._outputs(is_sweep=False).items()
+                if k in outputs
+            },
+        }
+        return [{key: value} for key, value in bound.items()]
+
+    def _inputs(self) -> dict[str, Any]:
+        request = self.request
+        pipeline, dataset = request.request.pipeline, request.request.dataset
+        if dataset.copies is None:
+            data = f"{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
+        else:
+            data = f"{self.records_datastore}/paths/{dataset.copies}"
+        champion: Any = (
+            NO_CHAMPION
+            if self.champion is None
+            else {"type": "uri_folder", "path": self.champion.path, "mode": "ro_mount"}
+        )
+        return {
+            "manifest": {
+                "type": "mltable",
+                "path": f"azureml:{request.asset.name}:{request.asset.version}",
+                "mode": "ro_mount",
+            },
+            "data": {
+                "type": "uri_folder",
+                "path": f"azureml://datastores/{data}",
+                "mode": "ro_mount",
+            },
+            "champion": champion,
+            **({"initial_model": champion} if pipeline.model.warm_start else {}),
+        }
+
+    def _outputs(self, *, is_sweep: bool) -> dict[str, Any]:
+        """The trials of a sweep have outputs of their own: each at its default path."""
+        request = self.request.request
+        folders = {
+            "results": results_folder(request.pipeline.name, self.request.run),
+            "checkpoints": checkpoints_folder(request.pipeline.name, request.dataset.version),
+        }
+        root = f"azureml://datastores/{self.default_datastore}/paths/"
+        return {
+            name: {"type": "uri_folder", "mode": "rw_mount"}
+            | ({} if is_sweep else {"path": root + folder})
+            for name, folder in folders.items()
+        }
+
+
+def checkpoints_folder(pipeline: str, version: str) -> str:
+    """Where all attempts at a dataset version keep their checkpoints."""
+    return f"landfall/{pipeline}/{version}/checkpoints/"
+
+
+def step_clusters(document: Mapping[str, Any]) -> frozenset[str]:
+    """The clusters that the steps of a pipeline job name."""
+    if job_type(document) != PIPELINE:
+        return frozenset()
+    steps: Mapping[str, Mapping[str, Any]] = document.get("jobs") or {}
+    named = {str(step.get("compute") or "").removeprefix("azureml:") for step in steps.values()}
+    return frozenset(named - {""})

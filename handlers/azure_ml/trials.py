@@ -1,0 +1,40 @@
+"""The trial whose outputs are the results of a sweep.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.configuration.clients import Clients
+from handlers.configuration.job_files import SWEEP
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Job as AzureMLJob
+
+# Azure ML's property of a sweep that has ended.
+BEST_TRIAL = "best_child_run_id"
+
+
+def find_trial(clients: Clients, run: str) -> str | None:
+    """The trial that stands for a run's job, if that is a sweep."""
+    try:
+        return trial_of(clients, clients.ml.jobs.get(run))
+    except ResourceNotFoundError:
+        return None
+
+
+def trial_of(clients: Clients, job: AzureMLJob) -> str | None:
+    """The best trial of a sweep; of one without any, a trial that failed, which may say why."""
+    if job.type != SWEEP:
+        return None
+    best = (job.properties or {}).get(BEST_TRIAL)
+    if best is not None:
+        return str(best)
+    for trial in clients.ml.jobs.list(parent_job_name=str(job.name)):
+        if trial.status == "Failed":
+            return str(trial.name)
+    return None

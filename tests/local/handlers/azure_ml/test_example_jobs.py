@@ -1,0 +1,182 @@
+"""The examples beside pipelines/digits: a sweep, and a pipeline of steps, end to end."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from handlers.azure_ml.compute_clusters import ensure_capacity
+from handlers.azure_ml.data_assets import register_dataset
+from handlers.azure_ml.job_failures import diagnose_job
+from handlers.azure_ml.job_outputs import read_results
+from handlers.azure_ml.jobs import get_job, submit_job
+from handlers.azure_ml.model_registry import register_model
+from handlers.configuration.pipeline_files import parse_pipeline
+from orchestrations.contracts.datasets import Dataset, RegisterDataset
+from orchestrations.contracts.jobs import (
+    DiagnoseJob,
+    EnsureCapacity,
+    GetJob,
+    Job,
+    ReadResults,
+    Results,
+    SubmitJob,
+)
+from orchestrations.contracts.models import Model, RegisterModel
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.names import run_id
+from orchestrations.pipeline import Pipeline
+from orchestrations.waiting import ENDED
+from tests.local.handlers.azure_ml.conftest import Cloud
+from tests.unit.orchestrations.examples import FROZEN_AT
+
+# azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
+pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
+
+EXAMPLES = Path(__file__).parents[4] / "pipelines"
+TRAINERS = EXAMPLES.parent / "trainers"
+SECONDS = 240
+
+
+def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
+    """An example pipeline, with changes in its job file."""
+    folder = cloud.pipelines / name
+    shutil.copytree(EXAMPLES / name, folder)
+    file = folder / "job.yml"
+    text = file.read_text()
+    for old, new in replacements.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    file.write_text(text)
+    pipeline_file = folder / "pipeline.yml"
+    return parse_pipeline(pipeline_file, pipeline_file.read_text(), records_container="landfall")
+
+
+def land(cloud: Cloud, pipeline: Pipeline, count: int) -> Dataset:
+    """Upload so many digits, and freeze their manifest."""
+    digits: Any = load_digits()
+    lines: list[str] = []
+    landing = cloud.clients.blobs.get_container_client("landing")
+    for number in range(count):
+        stream = io.BytesIO()
+        Image.fromarray((digits.images[number] * 15).astype(np.uint8)).save(stream, "PNG")
+        content = stream.getvalue()
+        path = f"{digits.target[number]}/{number:04d}.png"
+        landing.upload_blob(pipeline.source.prefix + path, content, overwrite=True)
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        line = {"path": path, "size": len(content), "md5": md5, "etag": "0x1"}
+        lines.append(json.dumps(line) + "\n")
+    text = "".join(sorted(lines))
+    version = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = f"manifests/{pipeline.name}/{version}"
+    records = cloud.clients.records
+    records.upload_blob(f"{folder}/manifest.jsonl", text, overwrite=True)
+    records.upload_blob(f"{folder}/MLTable", "", overwrite=True)
+    return Dataset(version=version, blobs=count, bytes=1, frozen_at=FROZEN_AT, manifest_path=folder)
+
+
+def run(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, attempt: int) -> Job:
+    """Submit, and wait for the end."""
+    clients = cloud.clients
+    capacity = ensure_capacity(clients, EnsureCapacity(options=pipeline.compute))
+    asset = register_dataset(clients, RegisterDataset(pipeline=pipeline, dataset=dataset))
+    name = run_id(pipeline.name, dataset.version, attempt)
+    request = RunRequest(pipeline=pipeline, dataset=dataset, attempt=attempt)
+    job = submit_job(clients, SubmitJob(run=name, request=request, capacity=capacity, asset=asset))
+    deadline = time.monotonic() + SECONDS
+    while job.state not in ENDED:
+        assert time.monotonic() < deadline, job
+        time.sleep(0.2)
+        job = get_job(clients, GetJob(job=name))
+    return job
+
+
+def conclude(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, job: Job) -> tuple[Results, Model]:
+    """Read the results and register the model."""
+    assert job.state == "completed", diagnose_job(cloud.clients, DiagnoseJob(job=job.name))
+    results = read_results(
+        cloud.clients,
+        ReadResults(
+            pipeline=pipeline.name,
+            run=job.name,
+            container=job.results_container,
+            completed=True,
+            metrics=["accuracy", "champion_accuracy"],
+        ),
+    )
+    model = register_model(
+        cloud.clients,
+        RegisterModel(
+            run=job.name,
+            pipeline=pipeline,
+            dataset=dataset,
+            results=results.record,
+            champion=job.champion,
+        ),
+    )
+    return results, model
+
+
+def log_of(cloud: Cloud, job: str) -> str:
+    container = cloud.clients.workspace_blobs.get_container_client("azureml")
+    path = f"ExperimentRun/dcid.{job}/user_logs/std_log.txt"
+    return container.download_blob(path).readall().decode()
+
+
+def files_of(cloud: Cloud, model: Model) -> list[str]:
+    """Names in the folder that the model is registered at."""
+    name = model.path.partition("/jobs/")[2].split("/")[0]
+    outputs: Any = cloud.clients.ml.jobs.get(name).outputs
+    prefix = outputs["results"].path.partition("/paths/")[2] + "model/"
+    container = cloud.clients.workspace_blobs.get_container_client("azureml-blobstore")
+    return [
+        blob.removeprefix(prefix) for blob in container.list_blob_names(name_starts_with=prefix)
+    ]
+
+
+def test_steps_are_judged_and_packing_is_reused(cloud: Cloud) -> None:
+    pipeline = deploy(cloud, "digits-steps", {})
+    first = land(cloud, pipeline, 150)
+    job = run(cloud, pipeline, first, 1)
+    results, model = conclude(cloud, pipeline, first, job)
+    assert results.metrics["accuracy"] > 0.7
+    assert files_of(cloud, model) == ["model.safetensors"]
+    assert log_of(cloud, f"{job.name}_pack") == "150 images, 150 of them new\n"
+
+    again = run(cloud, pipeline, first, 2)
+    results, _ = conclude(cloud, pipeline, first, again)
+    packed = cloud.clients.ml.jobs.get(f"{again.name}_pack").properties
+    assert packed["azureml.reusedrunid"] == f"{job.name}_pack"
+    assert again.champion == "1"
+    assert results.metrics["champion_accuracy"] == results.metrics["accuracy"]
+
+    second = land(cloud, pipeline, 200)
+    grown = run(cloud, pipeline, second, 1)
+    conclude(cloud, pipeline, second, grown)
+    assert log_of(cloud, f"{grown.name}_pack") == "200 images, 50 of them new\n"
+
+
+def test_the_best_trial_of_a_sweep_is_judged_and_registered(cloud: Cloud) -> None:
+    changes = {
+        "../../trainers": str(TRAINERS),
+        "--epochs 20": "--epochs 4",
+        "--batch-size 64": "--batch-size 8",
+        "[0.2, 0.1, 0.001]": "[0.05, 0.000001]",
+    }
+    pipeline = deploy(cloud, "digits-sweep", changes)
+    dataset = land(cloud, pipeline, 150)
+    job = run(cloud, pipeline, dataset, 1)
+    results, model = conclude(cloud, pipeline, dataset, job)
+    assert results.metrics["accuracy"] > 0.3
+    assert f"/jobs/{job.name}_0/" in model.path, "the first learning rate is the better one"
+    assert "model.json" in files_of(cloud, model)

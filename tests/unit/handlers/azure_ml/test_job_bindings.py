@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+from handlers.azure_ml.job_bindings import Bindings
+from orchestrations.contracts.datasets import DataAsset
+from orchestrations.contracts.jobs import Capacity, SubmitJob
+from orchestrations.contracts.runs import RunRequest
+from tests.unit.orchestrations.examples import DATASET, run_request
+
+
+def merged(request: RunRequest, kind: str = "command") -> dict[str, Any]:
+    bindings = Bindings(
+        request=SubmitJob(
+            run=f"digits-{DATASET.version}-{request.attempt}",
+            request=request,
+            capacity=Capacity(cluster="spot", nodes=2),
+            asset=DataAsset(name="digits", version=DATASET.version),
+        ),
+        champion=None,
+        default_datastore="d",
+        records_datastore="landfall",
+    )
+    return {
+        key: value
+        for override in bindings.overrides({"type": kind})
+        for key, value in override.items()
+    }
+
+
+def test_all_attempts_share_the_checkpoints_and_nothing_else() -> None:
+    first, second = merged(run_request(1)), merged(run_request(2))
+    assert first["outputs.checkpoints"] == second["outputs.checkpoints"]
+    assert first["outputs.results"]["path"] != second["outputs.results"]["path"]
+
+
+def test_a_job_reads_the_copies_where_blobs_are_copied() -> None:
+    copied = DATASET.model_copy(update={"copies": "frozen/digits/"})
+    bound = merged(run_request().model_copy(update={"dataset": copied}))
+    assert bound["inputs.data"]["path"] == "azureml://datastores/landfall/paths/frozen/digits/"
+
+
+def test_a_pipeline_that_declares_nothing_is_given_a_name_and_compute_only() -> None:
+    assert set(merged(run_request(), "pipeline")) == {
+        "name",
+        "experiment_name",
+        "settings.default_compute",
+    }
