@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from handlers.azure_ml.job_outputs import results_folder
 from handlers.azure_ml.champions import Champion
+from handlers.azure_ml.job_outputs import results_folder
 from handlers.configuration.job_files import PIPELINE, SWEEP, declared, job_type
 from orchestrations.contracts.jobs import SubmitJob
 
