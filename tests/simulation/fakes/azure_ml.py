@@ -74,7 +74,7 @@ class Jobs:
         self._workspace = workspace
         self._call = call
         self._runs_operations = SimpleNamespace(
-            get_run_details=self._get_run_details, get_run_children=lambda _: []
+            get_run_details=self._get_run_details, get_run_children=self._get_run_children
         )
 
     def get(self, name: str) -> Any:
@@ -111,6 +111,9 @@ class Jobs:
             self._workspace.on_cancelled(name)
 
         self._call("cancel job", effect)
+
+    def _get_run_children(self, _name: str) -> list[Any]:
+        return []  # the simulation has command jobs
 
     def _get_run_details(self, name: str) -> Any:
         def effect() -> Any:

@@ -72,7 +72,7 @@ class Jobs(Resources):
         self.children: dict[str, list[Any]] = {}
         self._runs_operations = SimpleNamespace(
             get_run_details=self._get_run_details,
-            get_run_children=lambda name: self.children.get(name, []),
+            get_run_children=self._get_run_children,
         )
 
     def create_or_update(self, resource: Any) -> Any:
@@ -91,6 +91,10 @@ class Jobs(Resources):
         if self.cancel_faults:
             self.cancel_faults.pop(0)(name)
         self.cancelled.append(name)
+
+    # Any: `list` is this class's own method here.
+    def _get_run_children(self, name: str) -> Any:
+        return self.children.get(name, [])
 
     def _get_run_details(self, name: str) -> Any:
         if isinstance(self.run_error, Exception):

@@ -136,8 +136,8 @@ def log_of(cloud: Cloud, job: str) -> str:
 def files_of(cloud: Cloud, model: Model) -> list[str]:
     """Names in the folder that the model is registered at."""
     name = model.path.partition("/jobs/")[2].split("/")[0]
-    outputs: Any = cloud.clients.ml.jobs.get(name).outputs
-    prefix = outputs["results"].path.partition("/paths/")[2] + "model/"
+    job: Any = cloud.clients.ml.jobs.get(name)
+    prefix = job.outputs["results"].path.partition("/paths/")[2] + "model/"
     container = cloud.clients.workspace_blobs.get_container_client("azureml-blobstore")
     return [
         blob.removeprefix(prefix) for blob in container.list_blob_names(name_starts_with=prefix)
