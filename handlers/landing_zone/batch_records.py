@@ -6,7 +6,8 @@ last listing saw, and what was trained on last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -80,14 +81,13 @@ class LastListing:
     marker_at: datetime | None
 
 
-def list_last_batches(clients: Clients, pipeline: str) -> dict[str | None, LastListing]:
-    """Partition → its last batch; None stands for the whole zone."""
-    folder = f"{_LAST}/{pipeline}/"
-    found: dict[str | None, LastListing] = {}
-    for blob in clients.records.list_blobs(name_starts_with=folder, include=["metadata"]):
-        key = blob.name.removeprefix(folder).removesuffix(".json")
+def list_last_batches(clients: Clients) -> Mapping[str, Mapping[str | None, LastListing]]:
+    """Pipeline → partition → its last batch; None stands for the whole zone."""
+    found: dict[str, dict[str | None, LastListing]] = defaultdict(dict)
+    for blob in clients.records.list_blobs(name_starts_with=f"{_LAST}/", include=["metadata"]):
+        _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
         marker_at = blob.metadata.get("marker_at")
-        found[None if key == _ZONE else key] = LastListing(
+        found[pipeline][None if key == _ZONE else key] = LastListing(
             listed_from=datetime.fromisoformat(blob.metadata["frozen_at"]),
             marker_at=datetime.fromisoformat(marker_at) if marker_at else None,
         )

@@ -6,6 +6,8 @@ or lost, and the listing that freezes a batch has the last word.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -28,7 +30,7 @@ def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> ZoneActiv
     document = record_store.read(clients.records, name)
     return ZoneActivity(
         newest_event_at=None if document is None else datetime.fromisoformat(document[_FIELD]),
-        marker_at=_marker_written_at(clients, request.pipeline, request.partition),
+        marker_at=marker_written_at(clients, request.pipeline, request.partition),
     )
 
 
@@ -46,19 +48,32 @@ def advance_newest_event(
     record_store.update(clients.records, _name(pipeline, partition), later, lambda kept: kept)
 
 
-def list_newest_events(clients: Clients, pipeline: str) -> dict[str | None, datetime]:
+def list_newest_events(clients: Clients, pipeline: str) -> Mapping[str | None, datetime]:
     """Partition → time of its newest event; None stands for the whole zone."""
-    folder = f"{_FOLDER}/{pipeline}/"
-    found: dict[str | None, datetime] = {}
-    for blob in clients.records.list_blobs(name_starts_with=folder, include=["metadata"]):
-        key = blob.name.removeprefix(folder).removesuffix(".json")
-        found[None if key == _ZONE else key] = datetime.fromisoformat(blob.metadata[_FIELD])
+    return _list(clients, f"{_FOLDER}/{pipeline}/").get(pipeline, {})
+
+
+def list_all_newest_events(clients: Clients) -> Mapping[str, Mapping[str | None, datetime]]:
+    """Pipeline → what `list_newest_events` has of it; one listing for all of them."""
+    return _list(clients, f"{_FOLDER}/")
+
+
+def _list(clients: Clients, prefix: str) -> Mapping[str, Mapping[str | None, datetime]]:
+    found: dict[str, dict[str | None, datetime]] = defaultdict(dict)
+    for blob in clients.records.list_blobs(name_starts_with=prefix, include=["metadata"]):
+        _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
+        event_at = datetime.fromisoformat(blob.metadata[_FIELD])
+        found[pipeline][None if key == _ZONE else key] = event_at
     return found
 
 
-def _marker_written_at(
+def marker_written_at(
     clients: Clients, pipeline: Pipeline, partition: str | None
 ) -> datetime | None:
+    """When the marker of a zone or partition was last written; None where there is none.
+
+    Costs a request only where the pipeline names a marker.
+    """
     source = pipeline.source
     path = source.marker_path(None if partition is None else source.partition(partition))
     if path is None:

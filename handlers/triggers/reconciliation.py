@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVarTuple
@@ -53,7 +53,11 @@ from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
-from handlers.triggers.zone_reconciliation import partitions_to_land
+from handlers.triggers.zone_reconciliation import (
+    ZoneRecords,
+    partitions_to_land,
+    read_zone_records,
+)
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.landing import LandingStatus
@@ -81,6 +85,9 @@ CLAIM_AGE_LIMIT = timedelta(days=1)
 RUN_AGE_LIMIT = timedelta(days=30)
 # Half of functionTimeout in host.json: the step that is under way has as long again.
 BUDGET_SECONDS = 300.0
+# Each may ask for its marker or list its partitions' folders, in a thread of its own. The event
+# loop has six on two cores.
+ZONES_AT_ONCE = 4
 # The newest ones: so many are asked for in one round.
 INDEXED_LIMIT = 100
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
@@ -166,8 +173,7 @@ async def reconcile(
     await reconciler.attempt("outbox", reconciler.flush_outbox)
     for pipeline in pipelines.values():
         await reconciler.attempt(f"claims of {pipeline.name}", reconciler.check_claims, pipeline)
-    for pipeline in pipelines.values():
-        await reconciler.attempt(f"zone of {pipeline.name}", reconciler.check_zone, pipeline)
+    await reconciler.attempt("records of zones", reconciler.check_zones, [*pipelines.values()])
     await reconciler.attempt("dead letters", reconciler.check_messages)
     await reconciler.attempt("rejected events", reconciler.alert_rejected_events)
     await reconciler.attempt("runs", reconciler.check_runs)
@@ -204,12 +210,25 @@ class _Reconciler:
             logger.exception("could not reconcile %s", what)
             self.summary.faults.append(f"{what}: {type(error).__name__}")
 
-    async def check_zone(self, pipeline: Pipeline) -> None:
+    async def check_zones(self, pipelines: Sequence[Pipeline]) -> None:
+        records = await asyncio.to_thread(read_zone_records, self.clients)
+        turns = asyncio.Semaphore(ZONES_AT_ONCE)
+
+        async def check(pipeline: Pipeline) -> None:
+            async with turns:
+                what = f"zone of {pipeline.name}"
+                await self.attempt(what, self._check_zone, pipeline, records)
+
+        await asyncio.gather(*map(check, pipelines))
+
+    async def _check_zone(self, pipeline: Pipeline, records: ZoneRecords) -> None:
         if await asyncio.to_thread(read_pause, self.clients, pipeline.name) is not None:
             return
         resumed = await land_held_zones(self.clients, self.starter, pipeline)
         self.summary.landings_started += resumed
-        due = await asyncio.to_thread(partitions_to_land, self.clients, pipeline, now=self.now)
+        due = await asyncio.to_thread(
+            partitions_to_land, self.clients, pipeline, records, now=self.now
+        )
         for partition in due:
             if await ensure_landing(self.starter, pipeline, partition, opened_by="reconciliation"):
                 self.summary.landings_started.append(landing_instance(pipeline.name, partition))

@@ -1,19 +1,21 @@
 """Which zones need a landing though no event opened one: a part of the timer `reconcile`.
 
-A round costs a few requests per zone, however much is in it. A whole listing is due once a day, and
-is done by the landing, in parts.
+A round costs two listings of records for all zones, and a request for each zone that has a marker,
+however much is in the zones. A whole listing of a zone is due once a day, and is done by the
+landing, in parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from handlers.configuration.clients import Clients
-from handlers.landing_zone.batch_records import list_last_batches
-from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
+from handlers.landing_zone.batch_records import LastListing, list_last_batches
+from handlers.landing_zone.newest_events import list_all_newest_events, marker_written_at
 from handlers.landing_zone.partition_folders import list_partitions
-from orchestrations.contracts.landing import ReadZoneActivity
+from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import has_more
 
@@ -24,8 +26,23 @@ NEWEST_PARTITIONS = 3
 are listed daily. Older ones are listed when an event comes."""
 
 
+@dataclass(frozen=True)
+class ZoneRecords:
+    """What is recorded of all zones: pipeline → partition (None: the whole zone) → record."""
+
+    newest_events: Mapping[str, Mapping[str | None, datetime]]
+    last_batches: Mapping[str, Mapping[str | None, LastListing]]
+
+
+def read_zone_records(clients: Clients) -> ZoneRecords:
+    """The records of all zones, by two listings."""
+    # Events first: a batch that is recorded in between has seen them.
+    newest_events = list_all_newest_events(clients)
+    return ZoneRecords(newest_events, list_last_batches(clients))
+
+
 def partitions_to_land(
-    clients: Clients, pipeline: Pipeline, *, now: datetime
+    clients: Clients, pipeline: Pipeline, records: ZoneRecords, *, now: datetime
 ) -> Sequence[str | None]:
     """What settles as one and has more than its last batch: partitions, or None for the whole zone.
 
@@ -35,10 +52,11 @@ def partitions_to_land(
     Args:
         clients: for storage.
         pipeline: whose zone.
+        records: as `read_zone_records` gives them.
         now: in UTC.
     """
-    events = list_newest_events(clients, pipeline.name)
-    last_batches = list_last_batches(clients, pipeline.name)
+    events = records.newest_events.get(pipeline.name, {})
+    last_batches = records.last_batches.get(pipeline.name, {})
     watched: list[str | None] = [None]
     known: set[str | None] = {None}
     if pipeline.source.batch == "partition":
@@ -57,8 +75,8 @@ def partitions_to_land(
         is_watched = partition in watched
         if not is_watched and (event is None or event <= last.listed_from):
             continue
-        activity = read_zone_activity(
-            clients, ReadZoneActivity(pipeline=pipeline, partition=partition)
+        activity = ZoneActivity(
+            newest_event_at=event, marker_at=marker_written_at(clients, pipeline, partition)
         )
         if has_more(activity, listed_from=last.listed_from, marker_at=last.marker_at) or (
             is_watched and now - last.listed_from > LISTING_INTERVAL

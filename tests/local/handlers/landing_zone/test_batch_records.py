@@ -84,9 +84,11 @@ def test_each_partition_has_a_last_batch_of_its_own(zone: Zone) -> None:
         record_batch(zone.clients, a_batch(zone, day, NOON, partition=day))
     marked = a_batch(zone, "m", NOON + timedelta(hours=1), partition="2026-11-21")
     record_batch(zone.clients, marked.model_copy(update={"marker_at": NOON}))
-    assert list_last_batches(zone.clients, zone.pipeline.name) == {
-        "2026-11-20": LastListing(listed_from=NOON, marker_at=None),
-        "2026-11-21": LastListing(listed_from=NOON + timedelta(hours=1), marker_at=NOON),
+    assert list_last_batches(zone.clients) == {
+        zone.pipeline.name: {
+            "2026-11-20": LastListing(listed_from=NOON, marker_at=None),
+            "2026-11-21": LastListing(listed_from=NOON + timedelta(hours=1), marker_at=NOON),
+        }
     }
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message
 from handlers.notifications.outbox import parse_delivery
 from handlers.runs.run_index import list_runs
 from handlers.runs.run_records import add_to_record
-from handlers.triggers import reconciliation
-from handlers.triggers.reconciliation import BUDGET_SECONDS, Summary, reconcile
+from handlers.triggers import reconciliation, zone_reconciliation
+from handlers.triggers.reconciliation import BUDGET_SECONDS, ZONES_AT_ONCE, Summary, reconcile
+from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.contracts.landing import (
     ClaimDataset,
@@ -229,6 +231,64 @@ async def test_an_unchanged_zone_is_not_listed(scene: Scene) -> None:
         patch.setattr(ContainerClient, "list_blobs", watched)
         await scene.reconcile()
     assert scene.pipeline.source.container not in listed
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_unchanged_zones_cost_no_request_each(scene: Scene) -> None:
+    close_batch(scene, NOW)
+    others = [scene.pipeline]
+    for number in range(20):
+        scene.pipeline = others[0].model_copy(
+            update={
+                "name": f"{others[0].name}-{number}",
+                "source": others[0].source.model_copy(update={"marker": None}),
+            }
+        )
+        close_batch(scene, NOW)
+        advance_newest_event(scene.clients, scene.pipeline.name, None, NOW - timedelta(hours=1))
+        others.append(scene.pipeline)
+    scene.pipeline = others.pop(0)
+    read = zone_reconciliation.read_zone_records(scene.clients)
+    assert read.newest_events.keys() | read.last_batches.keys() == {
+        each.name for each in (scene.pipeline, *others)
+    }
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("no zone has news: its records are not read one by one")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerClient, "list_blobs", refuse)
+        patch.setattr(record_store, "read", refuse)
+        for each in others:
+            assert partitions_to_land(scene.clients, each, read, now=NOW) == []
+    last = others[-1]
+    advance_newest_event(scene.clients, last.name, None, NOW + timedelta(seconds=5))
+    summary = await scene.reconcile(*others)
+    assert summary.landings_started == [landing_instance(last.name)]
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [
+        scene.pipeline.model_copy(update={"name": f"{scene.pipeline.name}-{number}"})
+        for number in range(3 * ZONES_AT_ONCE)
+    ]
+    together = threading.Barrier(ZONES_AT_ONCE)
+
+    def due(_clients: object, pipeline: Pipeline, *_: object, **__: object) -> list[None]:
+        if pipeline == scene.pipeline:
+            raise LookupError("the zone's container is gone")
+        together.wait(30)  # it returns when so many are asked for at the same time
+        return [None]
+
+    monkeypatch.setattr(reconciliation, "partitions_to_land", due)
+    summary = await scene.reconcile(*others)
+    assert summary.faults == [f"zone of {scene.pipeline.name}: LookupError"]
+    assert sorted(summary.landings_started) == sorted(
+        landing_instance(each.name) for each in others
+    )
 
 
 @pytest.mark.usefixtures("quiet_queues")
