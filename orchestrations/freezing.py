@@ -89,7 +89,8 @@ def freezing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[s
        Where the uploader supplies a manifest, it is the one range.
     2. Where `dataset.freeze` is `copy`: copy the blobs of the parts in the same way, piece by
        piece. A blob that was written since it was listed ends the freeze without a manifest.
-    3. Commit: the parts, in order of path, are the manifest; its hash is the dataset version.
+    3. Commit: the parts, in order of path, are the manifest; its hash is the dataset version. It is
+       hashed, then written, piece by piece; up to a million blobs are one piece.
     4. Discard the parts, also where there is no manifest.
     """
     state = Freezing.from_dict(context.get_input())
@@ -123,7 +124,12 @@ def _freeze(
             continue
         copying = state.copying or Lanes(count=len(state.commit.parts) if is_copied else 0)
         if copying.is_over:
-            return Frozen(dataset=(yield from call(context, state.commit)))
+            step = yield from call(context, state.commit)
+            if step.dataset is not None:
+                return Frozen(dataset=step.dataset)
+            commit = state.commit.model_copy(update={"progress": step.progress})
+            state = state.model_copy(update={"commit": commit})
+            continue
         copying = yield from _copy_pieces(context, state.commit, copying)
         state = state.model_copy(update={"copying": copying})
     return state

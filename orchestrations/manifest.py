@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, ClassVar
 
 from orchestrations.errors import PermanentError
 
@@ -127,20 +128,57 @@ class DatasetVersion:
     that such a blob counts as changed whenever it is written. SHA-256 over `[path, size, content]`,
     or `[path, size, content, file]` where blobs are copied, as JSON, and a newline each; computed
     from encoded lines, without parsing them.
+
+    A longer manifest is a chain of links of `LINES_PER_LINK` lines: each link is hashed after the
+    hex digest of the link before it. So the work can be done in pieces, and the version depends on
+    the lines only.
     """
 
-    def __init__(self) -> None:
+    LINES_PER_LINK: ClassVar[int] = 2**20
+    """So many are hashed, or written, by one activity."""
+
+    def __init__(self, after: str | None = None) -> None:
+        """Begin a manifest; or, after the `link` of whole links, go on with the next one."""
         self._digest = hashlib.sha256()
+        self._lines = 0
+        self._after = after
 
     def update(self, lines: bytes) -> None:
         """Add lines, whole and in order of path."""
+        count = lines.count(b"\n")
+        while self._lines + count > self.LINES_PER_LINK:
+            room = self.LINES_PER_LINK - self._lines
+            head, lines = split_lines(lines, room)
+            self._add(head, room)
+            self._after, self._digest, self._lines = self.link, hashlib.sha256(), 0
+            count -= room
+        if count:
+            self._add(lines, count)
+
+    @property
+    def link(self) -> str:
+        """The hex digest of what was added; only of whole links can another one go on."""
+        return self._digest.hexdigest() if self._lines or self._after is None else self._after
+
+    def _add(self, lines: bytes, count: int) -> None:
+        if self._lines == 0 and self._after is not None:
+            self._digest.update(self._after.encode())
+        self._lines += count
         content, with_md5 = _WITH_MD5.subn(rb"[\1, \2, \3\4\5]", lines)
-        if with_md5 < lines.count(b"\n"):
+        if with_md5 < count:
             content = _WITHOUT_MD5.sub(rb"[\1, \2, \3\4\5]", content)
         self._digest.update(content)
 
     def __str__(self) -> str:
-        return self._digest.hexdigest()[:VERSION_HEX_DIGITS]
+        return self.link[:VERSION_HEX_DIGITS]
+
+
+def split_lines(lines: bytes, count: int) -> tuple[bytes, bytes]:
+    """The first `count` lines, and the rest."""
+    if count == 0:
+        return b"", lines
+    end = next(islice(re.finditer(rb"\n", lines), count - 1, None)).end()
+    return lines[:end], lines[end:]
 
 
 # Makes the manifest's folder a data asset of type mltable.

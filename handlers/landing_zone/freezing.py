@@ -7,7 +7,7 @@ listing in memory or takes longer than a minute or two.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -20,13 +20,14 @@ from handlers.landing_zone.copies import copies_folder
 from handlers.landing_zone.listing import is_data, list_page
 from handlers.landing_zone.manifest_parts import (
     Collected,
+    Link,
     discard,
     list_parts,
     parts_folder,
     read_in_order,
     write_part,
 )
-from handlers.landing_zone.manifests import manifest_folder, write_manifest
+from handlers.landing_zone.manifests import ManifestWriter, manifest_folder
 from handlers.landing_zone.name_ranges import NameRange, cut
 from handlers.landing_zone.partition_folders import prefixes_to_list
 from handlers.landing_zone.quarantine import read_quarantine
@@ -34,6 +35,8 @@ from handlers.landing_zone.uploaded_manifest import UploadedManifest
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import (
     CommitManifest,
+    CommitProgress,
+    CommitStep,
     Dataset,
     DiscardParts,
     FreezeManifest,
@@ -42,7 +45,7 @@ from orchestrations.contracts.datasets import (
     ListRange,
 )
 from orchestrations.errors import TransientError
-from orchestrations.manifest import DatasetVersion, with_copies
+from orchestrations.manifest import VERSION_HEX_DIGITS, DatasetVersion, with_copies
 from orchestrations.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -117,11 +120,11 @@ def _begin(
     """Freeze what was listed, or keep it as the first part of more."""
     is_copied = request.pipeline.dataset.freeze == "copy"
     if not ranges and not (is_copied and listing.collected.blobs):
-        lines = listing.collected.to_lines()
+        lines = [listing.collected.to_lines()]
+        progress = _hash(None, Link(lines))
         newest = listing.collected.newest
-        return FreezeStart(
-            dataset=_freeze(clients, request, lambda: [lines], newest, listing.quarantined)
-        )
+        step = _write(clients, request, progress, Link(lines), newest, listing.quarantined)
+        return FreezeStart(dataset=step.dataset)
     folder = parts_folder(request.pipeline.name, request.freeze)
     plan: _Plan = {
         "part": listing.write_part(folder),
@@ -175,21 +178,30 @@ def list_range(clients: Clients, request: ListRange) -> ListedRange:
 
 
 @activity
-def commit_manifest(clients: Clients, request: CommitManifest) -> Dataset:
-    """Put the parts together: hash them in order, then write them in order, unless they are there.
+def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
+    """Put the parts together, a link of the manifest at a time: first hash all, then write all.
+
+    A manifest of one link is hashed and written at once.
 
     Raises:
         TransientError: a part is missing.
     """
     folder = parts_folder(request.pipeline.name, request.freeze)
     parts = list_parts(clients.records, folder, request.parts)
-    return _freeze(
-        clients,
-        request,
-        lambda: read_in_order(clients.records, folder, parts),
-        max((part.newest for part in parts), default=None),
-        request.quarantined,
-    )
+
+    def link_after(path: str | None) -> Link:
+        lines = read_in_order(clients.records, folder, parts, after=path)
+        return Link(_named(request.pipeline, lines), DatasetVersion.LINES_PER_LINK)
+
+    progress = request.progress
+    if progress is None or not progress.is_hashed:
+        is_first = progress is None
+        progress = _hash(progress, link_after(None if progress is None else progress.after))
+        if not (is_first and progress.is_hashed):
+            return CommitStep(progress=progress)
+    newest = max((part.newest for part in parts), default=None)
+    link = link_after(progress.after)
+    return _write(clients, request, progress, link, newest, request.quarantined)
 
 
 @activity
@@ -197,6 +209,61 @@ def discard_parts(clients: Clients, request: DiscardParts) -> Done:
     """Delete the parts of a freeze. Its manifest is written, and its outcome recorded."""
     discard(clients.records, parts_folder(request.pipeline, request.freeze))
     return Done()
+
+
+def _hash(progress: CommitProgress | None, link: Link) -> CommitProgress:
+    """Hash the next link."""
+    version = DatasetVersion(None if progress is None else progress.link)
+    size = 0
+    for chunk in link:
+        version.update(chunk)
+        size += sum(map(int, _SIZE.findall(chunk)))
+    return CommitProgress(
+        blobs=link.lines + (0 if progress is None else progress.blobs),
+        bytes=size + (0 if progress is None else progress.bytes),
+        link=version.link,
+        is_hashed=link.is_last,
+        after=None if link.is_last else link.last_path,
+    )
+
+
+def _write(
+    clients: Clients,
+    request: FreezeManifest | CommitManifest,
+    progress: CommitProgress,
+    link: Link,
+    newest: datetime | None,
+    quarantined: int,
+) -> CommitStep:
+    """Write the next link of what is hashed; with the last one, commit the manifest."""
+    version = progress.link[:VERSION_HEX_DIGITS]
+    folder = manifest_folder(request.pipeline.name, version)
+    writer = ManifestWriter(clients.records, folder, request.freeze)
+    if not writer.is_written:
+        blocks = writer.stage(link, blocks=progress.blocks)
+        if not link.is_last:
+            update = {"blocks": blocks, "after": link.last_path}
+            return CommitStep(progress=progress.model_copy(update=update))
+        writer.commit(blocks)
+    is_copied = request.pipeline.dataset.freeze == "copy"
+    return CommitStep(
+        dataset=Dataset(
+            version=version,
+            blobs=progress.blobs,
+            bytes=progress.bytes,
+            partition=request.partition,
+            quarantined=quarantined,
+            frozen_at=request.frozen_at,
+            newest=newest,
+            manifest_path=folder,
+            copies=copies_folder(request.pipeline.name) if is_copied else None,
+        )
+    )
+
+
+def _named(pipeline: Pipeline, lines: Iterable[bytes]) -> Iterable[bytes]:
+    """The lines as the manifest has them: with the names of copies, where blobs are copied."""
+    return map(with_copies, lines) if pipeline.dataset.freeze == "copy" else lines
 
 
 class _Plan(TypedDict):
@@ -248,35 +315,3 @@ class _Listing:
     def write_part(self, folder: str) -> str | None:
         """Keep it as a part of the manifest; returns its name, or None where there is no data."""
         return write_part(self._records, folder, self.collected) if self.collected.blobs else None
-
-
-def _freeze(
-    clients: Clients,
-    request: FreezeManifest | CommitManifest,
-    read_lines: Callable[[], Iterable[bytes]],
-    newest: datetime | None,
-    quarantined: int,
-) -> Dataset:
-    version = DatasetVersion()
-    blobs = size = 0
-    copies: str | None = None
-    if request.pipeline.dataset.freeze == "copy":
-        copies = copies_folder(request.pipeline.name)
-        listed, read_lines = read_lines, lambda: map(with_copies, listed())
-    for chunk in read_lines():
-        version.update(chunk)
-        blobs += chunk.count(b"\n")
-        size += sum(map(int, _SIZE.findall(chunk)))
-    folder = manifest_folder(request.pipeline.name, str(version))
-    write_manifest(clients.records, folder, read_lines)
-    return Dataset(
-        version=str(version),
-        blobs=blobs,
-        bytes=size,
-        partition=request.partition,
-        quarantined=quarantined,
-        frozen_at=request.frozen_at,
-        newest=newest,
-        manifest_path=folder,
-        copies=copies,
-    )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.landing_zone.blob_pages import ListedBlob
 from orchestrations.errors import TransientError
-from orchestrations.manifest import encode_line, path_of
+from orchestrations.manifest import encode_line, path_of, split_lines
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -131,16 +131,32 @@ def list_parts(records: ContainerClient, folder: str, names: Collection[str]) ->
     return sorted(parts, key=lambda part: part.first)
 
 
-def read_in_order(records: ContainerClient, folder: str, parts: Sequence[Part]) -> Iterator[bytes]:
-    """All lines of some parts in order of path, in chunks of whole lines, each path once.
+def read_in_order(
+    records: ContainerClient, folder: str, parts: Sequence[Part], *, after: str | None = None
+) -> Iterator[bytes]:
+    """The lines of some parts in order of path, in chunks of whole lines, each path once.
 
     Parts follow each other as a rule, and are passed on as they are. Where they overlap, since the
     service lists in an order of its own, they are merged: only those are in memory that overlap.
+
+    Args:
+        records: the records container.
+        folder: see `parts_folder`.
+        parts: see `list_parts`.
+        after: only lines whose path comes after this one.
     """
     # The path that comes next in a part, the part's number, and where in its lines that path is.
-    waiting = [(part.first, number, 0) for number, part in enumerate(parts)]
-    heapq.heapify(waiting)
+    waiting: list[tuple[str, int, int]] = []
     opened: dict[int, Sequence[bytes]] = {}
+    for number, part in enumerate(parts):
+        if after is None or part.first > after:
+            waiting.append((part.first, number, 0))
+        elif part.last > after:
+            lines = _download(records, folder, part).splitlines(keepends=True)
+            begin = bisect_right(lines, after, key=path_of)
+            opened[number] = lines
+            waiting.append((path_of(lines[begin]), number, begin))
+    heapq.heapify(waiting)
     while waiting:
         path, number, begin = heapq.heappop(waiting)
         following = waiting[0][0] if waiting else None
@@ -161,6 +177,38 @@ def read_in_order(records: ContainerClient, folder: str, parts: Sequence[Part]) 
             del opened[number]
         else:
             heapq.heappush(waiting, (path_of(lines[end]), number, end))
+
+
+class Link:
+    """The next lines of a manifest, as chunks of whole lines; counts those that it has given."""
+
+    def __init__(self, chunks: Iterable[bytes], limit: int | None = None) -> None:
+        """Of `chunks`, the first `limit` lines; None: all."""
+        self._chunks = chunks
+        self._limit = limit
+        self._latest = b""
+        self.lines = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self._latest, count = chunk, chunk.count(b"\n")
+            if self._limit is not None and self.lines + count > self._limit:
+                count = self._limit - self.lines
+                self._latest, _ = split_lines(chunk, count)
+            self.lines += count
+            yield self._latest
+            if self.lines == self._limit:
+                return
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the manifest ends with it: it has fewer lines than it might have."""
+        return self.lines != self._limit
+
+    @property
+    def last_path(self) -> str:
+        """The path of the last line that was given."""
+        return path_of(self._latest[self._latest.rfind(b"\n", 0, -1) + 1 :])
 
 
 def read_part(records: ContainerClient, folder: str, name: str) -> Sequence[bytes]:

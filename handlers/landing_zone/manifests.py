@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure.core import MatchConditions
-from azure.core.exceptions import ResourceExistsError
+from azure.core.exceptions import HttpResponseError, ResourceExistsError
 
 from handlers.configuration.clients import Clients
 from orchestrations.contracts.datasets import Dataset
@@ -34,33 +35,60 @@ def manifest_folder(pipeline: str, version: str) -> str:
     return f"manifests/{pipeline}/{version}"
 
 
-def write_manifest(
-    records: ContainerClient, folder: str, read_lines: Callable[[], Iterable[bytes]]
-) -> None:
-    """Write a manifest and its `MLTable`, unless they are there.
+@dataclass(frozen=True)
+class ManifestWriter:
+    """Writes a manifest and its `MLTable`, unless they are there.
 
     What is there of the same version is left as it is: it was frozen before, and jobs may read it.
-    The manifest is committed last, so that a folder that has it is whole. Two that write it at the
-    same time write the same blocks.
-
-    Args:
-        records: the records container.
-        folder: see `manifest_folder`.
-        read_lines: gives chunks of whole encoded lines, in order of path.
+    The manifest is committed last, so that a folder that has it is whole. Two that write the same
+    version at the same time do so in blocks of their own: the ETags of their lines may differ.
     """
-    from azure.storage.blob import BlobBlock  # noqa: PLC0415 - see handlers.configuration.clients
 
-    manifest = records.get_blob_client(f"{folder}/{MANIFEST_FILE}")
-    if manifest.exists():
-        return
-    with contextlib.suppress(ResourceExistsError):
-        records.upload_blob(f"{folder}/MLTable", MLTABLE.encode(), overwrite=False)
-    blocks: list[BlobBlock] = []
-    for block in _in_blocks(read_lines()):
-        blocks.append(BlobBlock(f"{len(blocks):08}"))
-        manifest.stage_block(blocks[-1].id, block)
-    with contextlib.suppress(ResourceExistsError):
-        manifest.commit_block_list(blocks, match_condition=MatchConditions.IfMissing)
+    records: ContainerClient
+    folder: str
+    """See `manifest_folder`."""
+    writer: str
+    """Names the blocks: 16 characters, since the service wants ids of one length."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the manifest is there."""
+        return self._manifest.exists()
+
+    def stage(self, chunks: Iterable[bytes], *, blocks: int = 0) -> int:
+        """Send lines to the service; nothing shows them until `commit`.
+
+        Args:
+            chunks: of whole encoded lines, in order of path.
+            blocks: how many blocks are staged of the lines before them.
+
+        Returns:
+            How many blocks are staged with them.
+        """
+        for block in _in_blocks(chunks):
+            self._manifest.stage_block(self._block_id(blocks), block)
+            blocks += 1
+        return blocks
+
+    def commit(self, blocks: int) -> None:
+        """Make a manifest of the staged blocks, unless there is one."""
+        from azure.storage.blob import BlobBlock  # noqa: PLC0415 - see handlers.configuration.clients
+
+        with contextlib.suppress(ResourceExistsError):
+            self.records.upload_blob(f"{self.folder}/MLTable", MLTABLE.encode(), overwrite=False)
+        staged = [BlobBlock(self._block_id(number)) for number in range(blocks)]
+        try:
+            self._manifest.commit_block_list(staged, match_condition=MatchConditions.IfMissing)
+        except HttpResponseError:  # another writer's commit discards our blocks
+            if not self.is_written:
+                raise
+
+    @property
+    def _manifest(self) -> BlobClient:
+        return self.records.get_blob_client(f"{self.folder}/{MANIFEST_FILE}")
+
+    def _block_id(self, number: int) -> str:
+        return f"{self.writer}{number:08}"
 
 
 def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -8,9 +8,9 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.manifests import (
     MANIFEST_FILE,
+    ManifestWriter,
     manifest_folder,
     read_manifest,
-    write_manifest,
 )
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.errors import InvalidRequest
@@ -60,13 +60,11 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
     if not blobs:
         raise FilesUnknown(f"nothing would be left of dataset version {dataset.version}")
     folder = manifest_folder(pipeline, str(version))
-    write_manifest(
-        clients.records,
-        folder,
-        lambda: (
-            _encode(line) for line in read_manifest(clients, dataset) if line.path not in left_out
-        ),
-    )
+    # The version names the blocks, too: all that reduce to it write the same lines.
+    writer = ManifestWriter(clients.records, folder, str(version))
+    if not writer.is_written:
+        kept = (line for line in read_manifest(clients, dataset) if line.path not in left_out)
+        writer.commit(writer.stage(map(_encode, kept)))
     return dataset.model_copy(
         update={
             "version": str(version),

@@ -82,11 +82,29 @@ class ListRange(ActivityRequest[ListedRange]):
     """Where the last piece ended."""
 
 
-class CommitManifest(ActivityRequest[Dataset]):
-    """Input of `commit_manifest`: the parts that make the manifest."""
+class CommitProgress(Contract):
+    """How much of a manifest is hashed and, when all of it is, how much of it is written."""
 
-    LIMIT_SECONDS: ClassVar[float] = 570.0
-    """It reads all parts, twice; this is less than `functionTimeout`."""
+    blobs: int
+    bytes: int
+    link: str
+    """See `orchestrations.manifest.DatasetVersion`."""
+    is_hashed: bool
+    after: str | None
+    """The path that the next piece comes after; None at the beginning."""
+    blocks: int = 0
+    """How many blocks of the manifest are staged."""
+
+
+class CommitStep(Contract):
+    """A piece of the commit: the dataset when it was the last one, else how far it is."""
+
+    dataset: Dataset | None = None
+    progress: CommitProgress | None = None
+
+
+class CommitManifest(ActivityRequest[CommitStep]):
+    """Input of `commit_manifest`: the parts that make the manifest, and how far it is made."""
 
     pipeline: Pipeline
     partition: str | None = None
@@ -94,6 +112,7 @@ class CommitManifest(ActivityRequest[Dataset]):
     frozen_at: datetime
     parts: list[str] = Field(default_factory=list[str])
     quarantined: int = 0
+    progress: CommitProgress | None = None
 
 
 class CopyBlobs(ActivityRequest[Piece]):

@@ -20,6 +20,7 @@ from typing import cast
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid
 
 MANIFEST_NAME = "manifest.jsonl"
+LINES_PER_LINK = 2**20
 _VERSION_HEX_DIGITS = 16
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _new_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
@@ -104,12 +105,15 @@ def _frozen(path: Path, inside: str) -> Entry:
 def dataset_version(entries: Iterable[Entry]) -> str:
     """The name of this content: a hash of path, size and MD5 (else ETag) of every entry in order.
 
-    Of a copy, its name is hashed too.
+    Of a copy, its name is hashed too. After `LINES_PER_LINK` entries a new hash begins with the hex
+    digest of the one before it.
 
     Source: docs/architecture.md, "What a dataset version is".
     """
     digest = hashlib.sha256()
-    for entry in entries:
+    for number, entry in enumerate(entries):
+        if number and number % LINES_PER_LINK == 0:
+            digest = hashlib.sha256(digest.hexdigest().encode())
         copy = [] if entry.file is None else [entry.file]
         fields = [entry.path, entry.size, entry.md5 or entry.etag, *copy]
         digest.update(json.dumps(fields).encode())

@@ -13,6 +13,8 @@ from orchestrations.activities import FAILURE_KEY, RESULT_KEY
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import (
     CommitManifest,
+    CommitProgress,
+    CommitStep,
     CopyBlobs,
     DiscardParts,
     FreezeManifest,
@@ -22,7 +24,7 @@ from orchestrations.contracts.datasets import (
     Piece,
 )
 from orchestrations.errors import DataChanged, InvalidManifest, LandfallError
-from orchestrations.freezing import LANES_AT_ONCE, freeze, freezing
+from orchestrations.freezing import LANES_AT_ONCE, ROUNDS_PER_GENERATION, freeze, freezing
 from orchestrations.pipeline import Pipeline
 from orchestrations.retrying import describe
 from tests.unit.orchestrations.driver import Driver
@@ -37,6 +39,8 @@ class LargeZone:
     seed: int = 0
     pipeline: Pipeline = PIPELINE
     copies_of_a_part: int = 1
+    links: int = 0
+    """So many times the commit is not done."""
     overtaken: tuple[str, int] | None = None
     invalid_from: int | None = None
     copied: list[tuple[str, int]] = field(default_factory=list)
@@ -96,8 +100,18 @@ class LargeZone:
 
     def commit(self, given: Any) -> Any:
         self.longest_payload = max(self.longest_payload, len(json.dumps(given)))
-        self.committed.append(CommitManifest.from_dict(given))
-        return result(DATASET)
+        request = CommitManifest.from_dict(given)
+        self.committed.append(request)
+        done = request.progress.blocks if request.progress else 0
+        if done == self.links:
+            return result(CommitStep(dataset=DATASET))
+        return result(
+            CommitStep(
+                progress=CommitProgress(
+                    blobs=done, bytes=0, link="f" * 64, is_hashed=False, after="7", blocks=done + 1
+                )
+            )
+        )
 
     def discard(self, given: Any) -> Any:
         self.discarded.append(DiscardParts.from_dict(given))
@@ -169,6 +183,17 @@ def test_a_zone_that_is_overtaken_while_it_is_copied_gives_no_manifest() -> None
     zone = LargeZone([2, 2], pipeline=COPIED, copies_of_a_part=2, overtaken=("first", 1))
     assert zone.freeze() is None
     assert zone.committed == []
+    assert len(zone.discarded) == 1
+
+
+@pytest.mark.parametrize("links", [1, 7, ROUNDS_PER_GENERATION + 3])
+def test_a_long_manifest_is_committed_link_by_link(links: int) -> None:
+    zone = LargeZone([2], links=links)
+    assert zone.freeze() == DATASET.to_dict()
+    assert [each.progress.blocks for each in zone.committed if each.progress] == [
+        *range(1, links + 1)
+    ]
+    assert len({json.dumps(each.parts) for each in zone.committed}) == 1
     assert len(zone.discarded) == 1
 
 

@@ -16,6 +16,7 @@ from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
+    CommitStep,
     Dataset,
     FreezeManifest,
     FreezeStart,
@@ -173,7 +174,8 @@ class Zone:
         return _result(Piece(marker=None))
 
     def commit(self, given: Any) -> Any:
-        return _result(self.dataset(CommitManifest.from_dict(given).frozen_at))
+        dataset = self.dataset(CommitManifest.from_dict(given).frozen_at)
+        return _result(CommitStep(dataset=dataset))
 
     def dataset(self, frozen_at: datetime) -> Dataset:
         lines = self.lines()

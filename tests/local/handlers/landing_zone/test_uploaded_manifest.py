@@ -52,7 +52,9 @@ def freeze_in_pieces(zone: Zone) -> Dataset:
         if marker is None:
             break
     commit = CommitManifest(pipeline=pipeline, freeze="pieces", frozen_at=AT, parts=parts)
-    return commit_manifest(zone.clients, commit)
+    dataset = commit_manifest(zone.clients, commit).dataset
+    assert dataset is not None
+    return dataset
 
 
 def test_what_it_names_is_the_dataset_and_the_same_version_as_a_listing(zone: Zone) -> None:
