@@ -117,7 +117,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retry_queue, "start_attempt", _never),
-    "zones are not reconciled": _reconciler_without("check_zone"),
+    "zones are not reconciled": _reconciler_without("check_zones"),
     "claims are not reconciled": _reconciler_without("check_claims"),
     "broken requests are not reconciled": _reconciler_without("_close_request"),
     "broken runs are not reconciled": _reconciler_without("check_runs"),

@@ -65,6 +65,8 @@ class Container:
 
     blobs: dict[str, Blob] = field(default_factory=dict[str, Blob])
     names: list[str] = field(default_factory=list[str])
+    staged: dict[tuple[str, str], bytes] = field(default_factory=dict[tuple[str, str], bytes])
+    """Name and id of a block that no list has committed yet → its bytes."""
 
     def put(self, blob: Blob) -> None:
         if blob.name not in self.blobs:
@@ -250,7 +252,6 @@ class BlobClient:
         self._client = client
         self._container = container
         self._name = name
-        self._blocks: dict[str, bytes] = {}
 
     def _find(self) -> Blob | None:
         return self._client.account.container(self._container).blobs.get(self._name)
@@ -265,11 +266,13 @@ class BlobClient:
         return self._client.call("properties", self._find) is not None
 
     def stage_block(self, block: str, data: bytes) -> None:
-        self._client.call("put block", lambda: self._blocks.update({block: data}))
+        staged = self._client.account.container(self._container).staged
+        self._client.call("put block", lambda: staged.update({(self._name, block): data}))
 
     def commit_block_list(self, blocks: list[Any], *, match_condition: MatchConditions) -> None:
         assert match_condition is MatchConditions.IfMissing
-        self.upload_blob(b"".join(self._blocks[block.id] for block in blocks))
+        staged = self._client.account.container(self._container).staged
+        self.upload_blob(b"".join(staged[self._name, block.id] for block in blocks))
 
     def download_blob(self, *, offset: int | None = None) -> Any:
         blob = self._client.call("download", self._get)

@@ -601,17 +601,35 @@ def test_an_event_in_the_closing_phase_is_not_lost() -> None:
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
 
 
-def test_late_events_reopen_nothing() -> None:
-    """99 copies, minutes after the batch was trained on."""
+def with_late_events() -> Zone:
+    """99 copies of an event, a minute apart, after the batch was trained on."""
     zone = Zone()
     put_at(zone, 0.0, 1.0)
     for number in range(99):
-        late = 120.0 + number * 7.0
+        late = 120.0 + number * 60.0
         at(zone, late, lambda: zone.event(START + timedelta(seconds=1)))
     zone.driver.run()
+    return zone
+
+
+def test_late_events_reopen_nothing() -> None:
+    zone = with_late_events()
     assert (zone.outcomes, zone.listings) == (["started"], 1)
     instance = zone.driver.instances[landing_instance("digits")]
     assert instance.generations == 1
+
+
+def never(*_: object, **__: object) -> bool:
+    return False
+
+
+def test_without_the_rule_each_late_event_reopens_the_landing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mistake of old, planted: the test above can fail."""
+    monkeypatch.setattr(f"{__name__}.was_listed", never)
+    zone = with_late_events()
+    assert (zone.outcomes, zone.listings) == (["started"] + ["duplicate"] * 99, 100)
 
 
 def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> None:

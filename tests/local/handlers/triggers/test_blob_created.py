@@ -160,6 +160,21 @@ async def test_an_event_that_the_last_listing_saw_opens_nothing(zone: Zone) -> N
     assert await handle_queued(zone, hub, news) == {"opened": 1}
 
 
+async def test_without_the_rule_late_events_would_open_a_landing(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mistake of old, planted: the test above can fail."""
+
+    def never(*_: object, **__: object) -> bool:
+        return False
+
+    monkeypatch.setattr(blob_created, "was_listed", never)
+    etag = zone.land("1.png")
+    zone.close_batch(NOW)
+    late = [zone.message("1.png", etag, time=(NOW - 9 * SECOND).isoformat()) for _ in range(99)]
+    assert await handle_queued(zone, TaskHub(), *late) == {"opened": 1, "merged": 98}
+
+
 async def test_what_no_pipeline_takes_is_filtered(zone: Zone) -> None:
     hub = TaskHub()
     zone.rules("source", include=["*.png"])
