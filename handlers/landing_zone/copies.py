@@ -9,11 +9,11 @@ Source: https://learn.microsoft.com/rest/api/storageservices/copy-blob
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -28,15 +28,22 @@ from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.manifest_parts import parts_folder, read_part
 from handlers.landing_zone.manifests import read_manifest_from
 from orchestrations.contracts.datasets import CopyBlobs, Piece
-from orchestrations.errors import DataChanged, TransientError
+from orchestrations.errors import DataChanged, InvalidManifest, TransientError
 from orchestrations.manifest import ManifestLine, copy_name, decode_line
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobClient
 
 COPIES_AT_ONCE = 16
 # Some 20 s of one core for the SDK, and as many requests.
 BLOBS_PER_PIECE = 5000
+_CONTAINER_NOT_FOUND = "ContainerNotFound"
 _ENDED_WITHOUT_COPY = frozenset({"failed", "aborted"})
 
-_Outcome = Literal["copied", "pending", "overtaken"]
+# So many of them an error names.
+NAMED_LIMIT = 3
+
+_Outcome = Literal["copied", "pending", "overwritten", "missing"]
 
 
 def copies_folder(pipeline: str) -> str:
@@ -50,7 +57,9 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
 
     Raises:
         DataChanged: some were written again, or deleted, since they were listed.
-        TransientError: the service copies some of them in the background, and is not done.
+        InvalidManifest: the uploader's manifest names files that are not there.
+        TransientError: the service copies some of them in the background, and is not done; or a
+            container is missing.
     """
     folder = parts_folder(request.pipeline.name, request.freeze)
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
@@ -59,15 +68,41 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     copier = _Copier(clients, request)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         outcomes = list(pool.map(copier.copy, (line for _, line in missing)))
-    overtaken, pending = outcomes.count("overtaken"), outcomes.count("pending")
-    if overtaken:
-        raise DataChanged(
-            f"{overtaken} of {len(outcomes)} blobs were written or deleted since they were listed"
-        )
+    found: Mapping[str, _Outcome] = {
+        line.path: outcome for (_, line), outcome in zip(missing, outcomes, strict=True)
+    }
+    _check_there(request, found)
+    pending = outcomes.count("pending")
     if pending:
         raise TransientError(f"the service is still copying {pending} of {len(outcomes)} blobs")
     is_over = len(missing) < BLOBS_PER_PIECE
     return Piece(marker=None if is_over else str(begin + missing[-1][0] + 1))
+
+
+def _check_there(request: CopyBlobs, found: Mapping[str, _Outcome]) -> None:
+    """That every blob was there, and as it was listed."""
+    pipeline = request.pipeline
+    source = pipeline.source
+    gone = [path for path, outcome in found.items() if outcome == "missing"]
+    written = [path for path, outcome in found.items() if outcome == "overwritten"]
+    if gone and source.manifest is not None:
+        own = None if request.partition is None else source.partition(request.partition)
+        manifest = f"{source.container}/{source.prefix}{source.marker_path(own)}"
+        raise InvalidManifest(
+            f"{manifest} names {_several(gone)}, which {source.container}/{source.prefix} does not "
+            "hold: upload what is missing, then write the manifest again"
+        )
+    if gone or written:
+        told = [("written", written), ("deleted", gone)]
+        raise DataChanged(
+            "since they were listed, "
+            + " and ".join(f"{_several(paths)} {verb}" for verb, paths in told if paths)
+        )
+
+
+def _several(paths: Sequence[str]) -> str:
+    more = len(paths) - NAMED_LIMIT
+    return ", ".join(map(repr, paths[:NAMED_LIMIT])) + (f" and {more} more" if more > 0 else "")
 
 
 def _without_copy(
@@ -113,9 +148,33 @@ class _Copier:
                 copy.delete_blob()  # a retry makes it
                 return "pending"
             return "pending" if properties.status == "pending" else "copied"
-        except (ResourceModifiedError, ResourceNotFoundError):
-            return "overtaken"
+        except ResourceModifiedError:
+            return "overwritten"
+        except ResourceNotFoundError as error:
+            return self._why_not_found(original, error)
         return "pending" if started["copy_status"] == "pending" else "copied"
+
+    def _why_not_found(self, original: BlobClient, error: ResourceNotFoundError) -> _Outcome:
+        """What a 404 of Copy Blob is about: the blob, or one of the two containers.
+
+        Its error code does not tell: it can be `CannotVerifyCopySource` for all of them.
+
+        Raises:
+            TransientError: a container is missing.
+        """
+        try:
+            original.get_blob_properties()
+        except ResourceNotFoundError as of_original:
+            # A HEAD has no body: its error code is in a header.
+            if of_original.error_code != _CONTAINER_NOT_FOUND:  # pyright: ignore[reportAttributeAccessIssue] - set by azure-storage
+                return "missing"
+            container = original.container_name
+        else:
+            container = self.clients.records.container_name
+        raise TransientError(
+            f"container {container!r} of account {self.clients.blobs.account_name!r} is missing: "
+            "blobs cannot be copied until there is one of this name"
+        ) from error
 
 
 def _as_listed(line: ManifestLine) -> dict[str, Any]:

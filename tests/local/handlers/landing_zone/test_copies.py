@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob import BlobBlock, BlobClient, ContentSettings
 
+from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import functions
 from handlers.landing_zone import copies
 from handlers.landing_zone.copies import copies_folder
 from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
-from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.datasets import CopyBlobs, Dataset
+from orchestrations.errors import TransientError
 from orchestrations.freezing import freeze, freezing
+from orchestrations.manifest import ManifestLine
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.driver import Driver
 from trainers.data import samples
@@ -180,6 +186,53 @@ def test_what_is_written_while_it_is_copied_is_no_batch(zone: Zone) -> None:
     assert [(line.path, line.file) for line in read_manifest(zone.clients, dataset)] == [
         ("7/1.png", f"{digest[:2]}/{digest}-3.png")
     ]
+
+
+def uploaded_manifest(zone: Zone, **files: bytes) -> None:
+    zone.rules("source", manifest="files.jsonl", marker=None)
+    lines = [
+        {"path": path, "size": len(content), "md5": hashlib.md5(content).hexdigest()}  # noqa: S324 - the format's
+        for path, content in sorted(files.items())
+    ]
+    zone.land("files.jsonl", "".join(json.dumps(each) + "\n" for each in lines).encode())
+
+
+def test_a_file_that_an_uploaders_manifest_names_and_that_is_not_there_is_missing(
+    zone: Zone,
+) -> None:
+    zone.land("there.png", b"one")
+    uploaded_manifest(zone, **{f"gone-{number}.png": b"two" for number in range(5)})
+    with pytest.raises(RuntimeError) as caught:
+        Process(zone).try_to_freeze()
+    assert f"landing/{zone.blob('files.jsonl')} names 'gone-0.png'" in str(caught.value)
+    assert "and 2 more, which landing/" in str(caught.value)
+    assert "upload what is missing" in str(caught.value)
+    uploaded_manifest(zone, **{"there.png": b"one"})
+    assert Process(zone).freeze().blobs == 1
+
+
+@pytest.mark.parametrize("missing", ["landing", "records"])
+def test_a_container_that_is_missing_is_no_blob_that_was_overwritten(
+    zone: Zone, missing: str
+) -> None:
+    for container in ("elsewhere-landing", "elsewhere-records"):
+        with contextlib.suppress(ResourceExistsError):
+            zone.clients.blobs.create_container(container)
+    zone.rules("source", container="elsewhere-landing")
+    original = zone.clients.blobs.get_container_client("elsewhere-landing")
+    original.upload_blob(zone.blob("7/1.png"), b"one", overwrite=True)
+    (line,) = (
+        ManifestLine(path="7/1.png", size=3, md5=None, etag=str(blob.etag).strip('"'))
+        for blob in original.list_blobs(name_starts_with=zone.blob(""))
+    )
+    clients = Clients(zone.clients.settings)
+    records = zone.clients.blobs.get_container_client("elsewhere-records")
+    vars(clients).update(blobs=zone.clients.blobs, records=records)
+    zone.clients.blobs.delete_container(f"elsewhere-{missing}")
+    request = CopyBlobs(pipeline=zone.pipeline, freeze="f", part="p")
+    copier = copies._Copier(clients, request)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(TransientError, match=f"container 'elsewhere-{missing}' of account"):
+        copier.copy(line)
 
 
 def test_a_blob_without_md5_is_copied_whenever_it_is_written(zone: Zone) -> None:
