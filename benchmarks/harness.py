@@ -92,7 +92,7 @@ class Bench:
 
     def __init__(self, name: str, *, is_quick: bool, say: Callable[[str], None]) -> None:
         self.is_quick = is_quick
-        self._say = say
+        self.say = say
         self.result = Result(name)
 
     def rounds(self, full: int, quick: int) -> int:
@@ -101,7 +101,7 @@ class Bench:
 
     def note(self, text: str) -> None:
         """Add a remark to the result."""
-        self._say(f"{self.result.name}: {text}")
+        self.say(f"{self.result.name}: {text}")
         self.result.notes.append(text)
 
     def compare(self, contenders: Sequence[Contender], rounds: int) -> None:
@@ -113,7 +113,7 @@ class Bench:
         waiting = list(contenders)
         for number in range(1, rounds + 1):
             for contender in list(waiting):
-                self._say(f"{self.result.name}: round {number} of {rounds}, {contender.name}")
+                self.say(f"{self.result.name}: round {number} of {rounds}, {contender.name}")
                 try:
                     samples[contender.name].append(contender.measure())
                 except Skipped as reason:

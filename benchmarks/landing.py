@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 from azure.storage.blob import ContainerClient
@@ -42,54 +44,58 @@ def measure(bench: Bench) -> None:
     * reconciling, seconds: 100 zones of a million blobs without a change, by their records.
     """
     blobs = bench.rounds(BLOBS, 60_000)
-    with tempfile.TemporaryDirectory() as name, serving(blobs) as zone:
+    with storage_for_records() as records, serving(blobs) as zone:
+        contenders = [
+            Contender("freeze", lambda: turn("freeze", zone, records, CONTAINER)),
+            Contender("fetch and xml.etree (floor)", lambda: turn("parse", zone)),
+            Contender("fetch (floor)", lambda: turn("fetch", zone)),
+            Contender(
+                f"list_blobs of the SDK, {SDK_BLOBS:,} blobs",
+                lambda: turn("sdk", zone, str(min(blobs, SDK_BLOBS))),
+            ),
+        ]
+        bench.compare(contenders, bench.rounds(3, 1))
+        _compare_events(bench, records)
+        zones = bench.rounds(ZONES, 5)
+        reconcile = Contender(
+            f"reconcile {zones} zones",
+            lambda: turn("reconcile", records, CONTAINER, str(zones), module=EVENTS_TURN),
+        )
+        bench.compare([reconcile], bench.rounds(3, 1))
+
+
+def _compare_events(bench: Bench, records: str) -> None:
+    events = bench.rounds(EVENTS, 1_000)
+    turns = iter(range(1000))
+
+    def decide() -> Sample:
+        container = f"{CONTAINER}-{next(turns)}"  # so that no turn finds another's records
+        ContainerClient.from_connection_string(records, container).create_container()
+        return turn("decide", records, container, str(events), module=EVENTS_TURN)
+
+    contenders = [
+        Contender("decide on events", decide),
+        Contender(
+            "parse them (floor)",
+            lambda: turn("parse", str(events), module=EVENTS_TURN),
+        ),
+    ]
+    bench.compare(contenders, bench.rounds(3, 1))
+
+
+@contextlib.contextmanager
+def storage_for_records() -> Generator[str]:
+    """A storage part with the container for records; its connection string, to Azurite itself."""
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "storage.json").write_text(json.dumps({"containers": [CONTAINER]}))
         environment = draw_environment(folder / "state", folder)
         with running(environment, [("storage", environment.ports.blob)]):
-            records = environment.storage_connection_string(direct=True)
-            contenders = [
-                Contender("freeze", lambda: _turn("freeze", zone, records, CONTAINER)),
-                Contender("fetch and xml.etree (floor)", lambda: _turn("parse", zone)),
-                Contender("fetch (floor)", lambda: _turn("fetch", zone)),
-                Contender(
-                    f"list_blobs of the SDK, {SDK_BLOBS:,} blobs",
-                    lambda: _turn("sdk", zone, str(min(blobs, SDK_BLOBS))),
-                ),
-            ]
-            bench.compare(contenders, bench.rounds(3, 1))
-            events, zones = bench.rounds(EVENTS, 1_000), bench.rounds(ZONES, 5)
-            turns = iter(range(1000))
-
-            def decide() -> Sample:
-                container = f"{CONTAINER}-{next(turns)}"  # so that no turn finds another's records
-                ContainerClient.from_connection_string(records, container).create_container()
-                return _turn("decide", records, container, str(events), module=EVENTS_TURN)
-
-            bench.compare(
-                [
-                    Contender("decide on events", decide),
-                    Contender(
-                        "parse them (floor)",
-                        lambda: _turn("parse", str(events), module=EVENTS_TURN),
-                    ),
-                ],
-                bench.rounds(3, 1),
-            )
-            bench.compare(
-                [
-                    Contender(
-                        f"reconcile {zones} zones",
-                        lambda: _turn(
-                            "reconcile", records, CONTAINER, str(zones), module=EVENTS_TURN
-                        ),
-                    )
-                ],
-                bench.rounds(3, 1),
-            )
+            yield environment.storage_connection_string(direct=True)
 
 
-def _turn(task: str, *arguments: str, module: str = FREEZE_TURN) -> Sample:
+def turn(task: str, *arguments: str, module: str = FREEZE_TURN) -> Sample:
+    """What a task of a turn's module measures, in a process of its own."""
     answer = subprocess.run(
         [sys.executable, "-m", module, task, *arguments],
         cwd=REPOSITORY,

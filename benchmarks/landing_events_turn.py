@@ -29,7 +29,7 @@ from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.event_envelope import from_message
-from handlers.triggers.reconciliation import ZONES_AT_ONCE
+from handlers.triggers.reconciliation import PIPELINES_AT_ONCE
 from handlers.triggers.zone_reconciliation import partitions_to_land, read_zone_records
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import LandingResult, LandingStatus, RecordBatch
@@ -101,7 +101,7 @@ def reconcile_zones(records: str, container: str, zones: str) -> dict[str, float
     requests.clear()
     began = time.monotonic()
     kept = read_zone_records(clients)
-    with ThreadPoolExecutor(ZONES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(PIPELINES_AT_ONCE) as pool:
         due = list(pool.map(partial(partitions_to_land, clients, records=kept, now=NOW), pipelines))
     seconds = time.monotonic() - began
     assert not any(due), due

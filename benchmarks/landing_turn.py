@@ -159,6 +159,8 @@ class _Driver:
         began = time.monotonic()
         outcome = self._functions[name](given)
         self.seconds.append(time.monotonic() - began)
+        if len(self.seconds) % 20 == 0:
+            sys.stderr.write(f"  {len(self.seconds)} activities, {sum(self.seconds):.0f} s\n")
         self.payloads += [len(json.dumps(given)), len(json.dumps(outcome))]
         return outcome
 

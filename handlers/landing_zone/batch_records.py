@@ -7,7 +7,7 @@ last listing saw, and what was trained on last.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -34,9 +34,9 @@ _TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
 def record_batch(clients: Clients, request: RecordBatch) -> Done:
     """Keep how a batch ended. The same batch gives the same records, however often it is kept."""
     pipeline, dataset = request.result.pipeline, request.dataset
-    # The time first, always in UTC: names sort by it.
+    # The time first, always in UTC: names sort by it. A folder a day: readers list few of them.
     frozen = dataset.frozen_at.astimezone(UTC).isoformat(timespec="milliseconds")
-    name = f"{_HISTORY}/{pipeline}/{frozen}_{request.batch}.json"
+    name = f"{_day(pipeline, dataset.frozen_at)}{frozen}_{request.batch}.json"
     record_store.replace(clients.records, name, request.to_dict())
 
     def follow(last: LastBatch | None) -> LastBatch | None:
@@ -94,9 +94,22 @@ def list_last_batches(clients: Clients) -> Mapping[str, Mapping[str | None, Last
     return found
 
 
-def list_batches(clients: Clients, pipeline: str) -> Sequence[str]:
-    """The names of the records of all batches, in the order in which they were frozen."""
-    return sorted(clients.records.list_blob_names(name_starts_with=f"{_HISTORY}/{pipeline}/"))
+def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator[str]:
+    """The names of the records of batches that were frozen then or later, the oldest first.
+
+    Costs a listing of the days that have batches, and one of each day that the reader comes to.
+    """
+    first = _day(pipeline, moment)
+    for day in _days(clients, pipeline):
+        if day >= first:
+            names = sorted(clients.records.list_blob_names(name_starts_with=day))
+            yield from (name for name in names if frozen_at(name) >= moment)
+
+
+def newest_batches(clients: Clients, pipeline: str) -> Iterator[str]:
+    """The names of the records of all batches, the newest first; costs the same."""
+    for day in reversed(_days(clients, pipeline)):
+        yield from sorted(clients.records.list_blob_names(name_starts_with=day), reverse=True)
 
 
 def read_batch(clients: Clients, name: str) -> RecordBatch:
@@ -109,6 +122,15 @@ def read_batch(clients: Clients, name: str) -> RecordBatch:
 def frozen_at(name: str) -> datetime:
     """When the batch of that name was frozen, rounded down to milliseconds."""
     return datetime.fromisoformat(name.rpartition("/")[2].partition("_")[0])
+
+
+def _day(pipeline: str, moment: datetime) -> str:
+    return f"{_HISTORY}/{pipeline}/{moment.astimezone(UTC):%Y-%m-%d}/"
+
+
+def _days(clients: Clients, pipeline: str) -> Sequence[str]:
+    folders = clients.records.walk_blobs(name_starts_with=f"{_HISTORY}/{pipeline}/")
+    return sorted(folder.name for folder in folders)
 
 
 def _last_name(pipeline: str, partition: str | None) -> str:

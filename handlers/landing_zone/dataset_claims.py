@@ -1,17 +1,24 @@
-"""Dataset claims: the idempotency record of each dataset version. Kept for ever."""
+"""Dataset claims: the idempotency record of each dataset version. Kept for ever.
+
+`dataset-claims/<pipeline>/<version>.json` is the claim. `claim-index/<pipeline>/…` has an empty
+blob for each batch that asked for one, the newest first: questions about the last claims cost the
+same however many there are.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import Any
 
 from azure.core.exceptions import AzureError
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.newest_first import countdown, list_entries
 from handlers.durable.activity_adapter import activity
 from handlers.landing_zone.batch_records import last_batch
 from handlers.runs.run_records import add_to_record, read_run_record
@@ -20,8 +27,9 @@ from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import run_id
 
-if TYPE_CHECKING:
-    from azure.storage.blob import BlobProperties
+_INDEX = "claim-index"
+_ENTRY = "entry"
+PAGE_ENTRIES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +51,9 @@ def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
     document = {"claim": claim.to_dict(), "request": request.request.to_dict()}
     dataset = request.request.dataset
     name = _name(request.request.pipeline.name, dataset.version)
-    metadata = {"run": request.run, "frozen_at": dataset.frozen_at.isoformat()}
-    if dataset.partition is not None:
-        metadata["partition"] = dataset.partition
-    if record_store.create(clients.records, name, document, metadata):
+    # First: a claim that the index lacks would not be found, should the process die in between.
+    _index(clients, request.request)
+    if record_store.create(clients.records, name, document):
         _link_follower(clients, request)
         return claim
     # Ours, if an earlier try of this very activity got as far as here.
@@ -73,15 +80,17 @@ def _link_follower(clients: Clients, request: ClaimDataset) -> None:
 @activity
 def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
     """Whether a later dataset of the same zone or partition was claimed: then no retry is made."""
-    claims = (
-        each
-        for each in _list(clients, request.pipeline)
-        if each.metadata.get("partition") == request.dataset.partition
-    )
-    newest = max(claims, key=_frozen_at, default=None)
-    if newest is None or _frozen_at(newest) <= request.dataset.frozen_at:
-        return Superseded(by=None)
-    return Superseded(by=newest.metadata["run"])
+    dataset = request.dataset
+    for entry in _entries_after(clients, request.pipeline, dataset.frozen_at):
+        if entry.partition != dataset.partition:
+            continue
+        document = record_store.read(clients.records, _name(request.pipeline, entry.version))
+        # The entry may be of a batch that met an older claim of its content, or that died before it
+        # claimed anything.
+        claimed = None if document is None else _parse(document)
+        if claimed is not None and claimed.request.dataset.frozen_at == entry.frozen_at:
+            return Superseded(by=claimed.claim.run)
+    return Superseded(by=None)
 
 
 def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | None:
@@ -97,29 +106,68 @@ def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | 
 
 
 def list_claims(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
-    """The names of a pipeline's claims on datasets that were frozen after a moment."""
-    return [each.name for each in _list(clients, pipeline) if _frozen_at(each) > frozen_after]
+    """The names of claims that batches of a pipeline asked for which were frozen after a moment.
+
+    Such a claim may be of an older batch with the same content, or not be there yet.
+    """
+    entries = _entries_after(clients, pipeline, frozen_after)
+    return list(dict.fromkeys(_name(pipeline, entry.version) for entry in entries))
 
 
-def read_claim(clients: Clients, name: str) -> ClaimedRun:
-    """The claim of that name, with its request.
+def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
+    """The claim of that name, with its request; None where there is none.
 
     Raises:
         pydantic.ValidationError: it is of a schema that this release does not know.
     """
     document = record_store.read(clients.records, name)
-    assert document is not None, f"claims are never deleted, but {name} was"
+    return None if document is None else _parse(document)
+
+
+def _parse(document: Any) -> ClaimedRun:
     return ClaimedRun(
         claim=DatasetClaim.from_dict(document["claim"]),
         request=RunRequest.from_dict(document["request"]),
     )
 
 
-def _list(clients: Clients, pipeline: str) -> Iterator[BlobProperties]:
-    return clients.records.list_blobs(
-        name_starts_with=f"dataset-claims/{pipeline}/", include=["metadata"]
+@dataclass(frozen=True)
+class _Entry:
+    """A batch that asked for a claim, as the index has it."""
+
+    version: str
+    frozen_at: datetime
+    partition: str | None
+
+
+def _index(clients: Clients, request: RunRequest) -> None:
+    dataset = request.dataset
+    entry = {
+        "version": dataset.version,
+        "frozen_at": dataset.frozen_at.astimezone(UTC).isoformat(),
+        "partition": dataset.partition,
+    }
+    name = f"{countdown(dataset.frozen_at)}_{dataset.version}"
+    clients.records.upload_blob(
+        f"{_INDEX}/{request.pipeline.name}/{name}",
+        b"",
+        overwrite=True,
+        metadata={_ENTRY: json.dumps(entry)},
     )
 
 
-def _frozen_at(blob: BlobProperties) -> datetime:
-    return datetime.fromisoformat(blob.metadata["frozen_at"])
+def _entries_after(clients: Clients, pipeline: str, moment: datetime) -> Iterator[_Entry]:
+    """Of batches that were frozen after a moment, the newest first."""
+    entries = list_entries(
+        clients.records,
+        f"{_INDEX}/{pipeline}/",
+        metadata=_ENTRY,
+        first="",
+        after=None,
+        page_size=PAGE_ENTRIES,
+    )
+    for _, document in entries:
+        frozen_at = datetime.fromisoformat(document["frozen_at"])
+        if frozen_at <= moment:
+            return
+        yield _Entry(document["version"], frozen_at, document["partition"])

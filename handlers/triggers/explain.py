@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
@@ -19,7 +19,7 @@ from handlers.api.parameters import Parameters, parse_parameters
 from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import event_log
-from handlers.landing_zone.batch_records import frozen_at, list_batches, read_batch
+from handlers.landing_zone.batch_records import batches_since, newest_batches, read_batch
 from handlers.landing_zone.dataset_claims import claimed_dataset
 from handlers.landing_zone.directory_stubs import is_directory_stub
 from handlers.landing_zone.held_batches import read_held
@@ -233,7 +233,8 @@ class _Inquiry:
         return None
 
     def _missing(self) -> dict[str, Any]:
-        for name in reversed(self._names[-BATCHES_SEARCHED:]):
+        names = newest_batches(self._clients, self._pipeline.name)
+        for name in islice(names, BATCHES_SEARCHED):
             batch = self._read(name)
             if batch.dataset.blobs and find_line(self._clients, batch.dataset, self.path):
                 version = batch.dataset.version
@@ -322,8 +323,8 @@ class _Inquiry:
         """The first batches that were frozen since the blob was written."""
         assert self._properties is not None
         written = self._properties.last_modified - CLOCK_SKEW
-        first = bisect_left(self._names, written, key=frozen_at)
-        for name in self._names[first : first + BATCHES_SEARCHED]:
+        names = batches_since(self._clients, self._pipeline.name, written)
+        for name in islice(names, BATCHES_SEARCHED):
             yield self._read(name)
 
     @cached_property
@@ -333,10 +334,6 @@ class _Inquiry:
             return self._clients.blobs.get_blob_client(container, self._blob).get_blob_properties()
         except ResourceNotFoundError:
             return None
-
-    @cached_property
-    def _names(self) -> Sequence[str]:
-        return list_batches(self._clients, self._pipeline.name)
 
     def _read(self, name: str) -> RecordBatch:
         return read_batch(self._clients, name)

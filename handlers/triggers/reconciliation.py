@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVarTuple
@@ -85,9 +85,8 @@ CLAIM_AGE_LIMIT = timedelta(days=1)
 RUN_AGE_LIMIT = timedelta(days=30)
 # Half of functionTimeout in host.json: the step that is under way has as long again.
 BUDGET_SECONDS = 300.0
-# Each may ask for its marker or list its partitions' folders, in a thread of its own. The event
-# loop has six on two cores.
-ZONES_AT_ONCE = 4
+# Each has a thread for its requests to storage. The event loop has six on two cores.
+PIPELINES_AT_ONCE = 4
 # The newest ones: so many are asked for in one round.
 INDEXED_LIMIT = 100
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
@@ -171,9 +170,8 @@ async def reconcile(
     summary = Summary()
     reconciler = _Reconciler(clients, starter, summary, now, monotonic)
     await reconciler.attempt("outbox", reconciler.flush_outbox)
-    for pipeline in pipelines.values():
-        await reconciler.attempt(f"claims of {pipeline.name}", reconciler.check_claims, pipeline)
-    await reconciler.attempt("records of zones", reconciler.check_zones, [*pipelines.values()])
+    await reconciler.each_pipeline("claims of", pipelines.values(), reconciler.check_claims)
+    await reconciler.attempt("records of zones", reconciler.check_zones, pipelines.values())
     await reconciler.attempt("dead letters", reconciler.check_messages)
     await reconciler.attempt("rejected events", reconciler.alert_rejected_events)
     await reconciler.attempt("runs", reconciler.check_runs)
@@ -210,16 +208,25 @@ class _Reconciler:
             logger.exception("could not reconcile %s", what)
             self.summary.faults.append(f"{what}: {type(error).__name__}")
 
-    async def check_zones(self, pipelines: Sequence[Pipeline]) -> None:
-        records = await asyncio.to_thread(read_zone_records, self.clients)
-        turns = asyncio.Semaphore(ZONES_AT_ONCE)
+    async def each_pipeline(
+        self,
+        what: str,
+        pipelines: Iterable[Pipeline],
+        step: Callable[[Pipeline, *Given], Awaitable[None]],
+        *given: *Given,
+    ) -> None:
+        """Attempt a step for each of some pipelines, several side by side."""
+        turns = asyncio.Semaphore(PIPELINES_AT_ONCE)
 
-        async def check(pipeline: Pipeline) -> None:
+        async def one(pipeline: Pipeline) -> None:
             async with turns:
-                what = f"zone of {pipeline.name}"
-                await self.attempt(what, self._check_zone, pipeline, records)
+                await self.attempt(f"{what} {pipeline.name}", step, pipeline, *given)
 
-        await asyncio.gather(*map(check, pipelines))
+        await asyncio.gather(*map(one, pipelines))
+
+    async def check_zones(self, pipelines: Iterable[Pipeline]) -> None:
+        records = await asyncio.to_thread(read_zone_records, self.clients)
+        await self.each_pipeline("zone of", pipelines, self._check_zone, records)
 
     async def _check_zone(self, pipeline: Pipeline, records: ZoneRecords) -> None:
         if await asyncio.to_thread(read_pause, self.clients, pipeline.name) is not None:
@@ -243,6 +250,8 @@ class _Reconciler:
 
     async def _check_claim(self, name: str) -> None:
         claimed = await asyncio.to_thread(read_claim, self.clients, name)
+        if claimed is None or claimed.request.dataset.frozen_at <= self.now - CLAIM_AGE_LIMIT:
+            return
         run = claimed.claim.run
         if exists(await self.starter.get_status(run)) or await self._is_in_hand(claimed):
             return

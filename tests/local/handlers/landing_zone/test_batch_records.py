@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
+
+import pytest
+from azure.storage.blob import ContainerClient
 
 from handlers.landing_zone.batch_records import (
     LastListing,
+    batches_since,
     count_data_changed,
     frozen_at,
     last_batch,
-    list_batches,
     list_last_batches,
+    newest_batches,
     read_batch,
     record_batch,
 )
@@ -39,7 +44,8 @@ def a_batch(
 
 def test_there_is_no_last_batch_before_the_first(zone: Zone) -> None:
     assert last_batch(zone.clients, zone.pipeline.name) is None
-    assert list_batches(zone.clients, zone.pipeline.name) == []
+    assert list(newest_batches(zone.clients, zone.pipeline.name)) == []
+    assert list(batches_since(zone.clients, zone.pipeline.name, NOON)) == []
 
 
 def test_batches_come_in_the_order_of_their_freezes_whatever_the_order_of_records(
@@ -58,12 +64,39 @@ def test_batches_come_in_the_order_of_their_freezes_whatever_the_order_of_record
     neighbour = Zone(zone.clients, zone.pipeline.model_copy(update={"name": "neighbour"}))
     record_batch(zone.clients, a_batch(neighbour, "d", NOON + timedelta(hours=2)))
 
-    names = list_batches(zone.clients, zone.pipeline.name)
+    names = list(batches_since(zone.clients, zone.pipeline.name, NOON - timedelta(days=7)))
     assert [read_batch(zone.clients, name) for name in names] == batches
+    assert list(newest_batches(zone.clients, zone.pipeline.name)) == names[::-1]
     last = last_batch(zone.clients, zone.pipeline.name)
     assert last is not None
     assert last.batch == "c"
     assert frozen_at(names[0]) == NOON.replace(microsecond=123000)
+
+
+def test_what_is_asked_of_batches_does_not_grow_with_their_history(zone: Zone) -> None:
+    for day in range(30):
+        for number in range(3):
+            at = NOON - timedelta(days=day, minutes=number)
+            record_batch(zone.clients, a_batch(zone, f"b{day}-{number}", at))
+    asked: list[str] = []
+    list_blob_names = ContainerClient.list_blob_names
+
+    def watched(self: ContainerClient, **given: Any) -> Any:
+        asked.append(given["name_starts_with"])
+        return list_blob_names(self, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerClient, "list_blob_names", watched)
+        newest = islice(newest_batches(zone.clients, zone.pipeline.name), 3)
+        since = NOON - timedelta(days=20, minutes=1, seconds=1)
+        following = islice(batches_since(zone.clients, zone.pipeline.name, since), 5)
+        found = [
+            [read_batch(zone.clients, name).batch for name in names]
+            for names in (newest, following)
+        ]
+    assert found[0] == ["b0-0", "b0-1", "b0-2"]
+    assert found[1] == ["b20-1", "b20-0", "b19-2", "b19-1", "b19-0"]
+    assert len(asked) <= 4  # the days that were read
 
 
 def test_the_last_batch_knows_what_was_trained_on_last(zone: Zone) -> None:

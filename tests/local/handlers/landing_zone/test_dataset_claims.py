@@ -2,9 +2,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from azure.core.pipeline.transport import RequestsTransport
 
+from handlers.configuration import record_store
+from handlers.landing_zone import dataset_claims
 from handlers.landing_zone.dataset_claims import (
     check_superseded,
     claim_dataset,
@@ -96,8 +100,67 @@ def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone)
     since = NOW - timedelta(hours=24)
     (name,) = list_claims(zone.clients, zone.pipeline.name, frozen_after=since)
     claimed = read_claim(zone.clients, name)
+    assert claimed is not None
     assert claimed.claim.run == zone.run_of(a_dataset("new"))
     assert claimed.request == claim(zone, "new", "w", timedelta(hours=1)).request
+
+
+def test_a_batch_that_met_an_older_claim_supersedes_nothing(zone: Zone) -> None:
+    """The zone is as it was once more: what is trained on goes on."""
+    claim_dataset(zone.clients, claim(zone, "v1", "w1", timedelta(hours=2)))
+    claim_dataset(zone.clients, claim(zone, "v1", "w2", -timedelta(hours=1)))
+    question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=a_dataset("ours"))
+    assert check_superseded(zone.clients, question).by is None
+
+
+def test_a_claim_is_in_the_index_before_it_is_made(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = claim(zone, "v1", "w1", -timedelta(hours=1))
+
+    def die(*_: object, **__: object) -> None:
+        raise ConnectionError("the process dies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(record_store, "create", die)
+        with pytest.raises(ConnectionError):
+            claim_dataset(zone.clients, ours)
+    (name,) = list_claims(zone.clients, zone.pipeline.name, frozen_after=NOW)
+    assert read_claim(zone.clients, name) is None
+    question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=a_dataset("older"))
+    assert check_superseded(zone.clients, question).by is None
+    claim_dataset(zone.clients, ours)
+    assert check_superseded(zone.clients, question).by == ours.run
+
+
+def test_no_question_about_claims_reads_their_history(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        claim_dataset(zone.clients, claim(zone, f"v{number}", "w", timedelta(hours=number)))
+    read: list[str] = []
+    original = record_store.read
+
+    def watched(records: Any, name: str) -> Any:
+        read.append(name)
+        return original(records, name)
+
+    monkeypatch.setattr(record_store, "read", watched)
+    monkeypatch.setattr(dataset_claims, "PAGE_ENTRIES", 2)
+    pages: list[str] = []
+    with monkeypatch.context() as patch:
+        send = RequestsTransport.send
+
+        def count(self: Any, request: Any, **more: Any) -> Any:
+            pages.append(request.url)
+            return send(self, request, **more)
+
+        patch.setattr(RequestsTransport, "send", count)
+        ours = a_dataset("ours", timedelta(hours=2, minutes=30))
+        question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=ours)
+        assert check_superseded(zone.clients, question).by == zone.run_of(a_dataset("v0"))
+    assert len(read) == 1
+    assert len(pages) == 2  # one of the index, one claim
 
 
 def test_a_batch_of_one_partition_supersedes_none_of_another(zone: Zone) -> None:

@@ -26,7 +26,7 @@ from handlers.notifications.outbox import parse_delivery
 from handlers.runs.run_index import list_runs
 from handlers.runs.run_records import add_to_record
 from handlers.triggers import reconciliation, zone_reconciliation
-from handlers.triggers.reconciliation import BUDGET_SECONDS, ZONES_AT_ONCE, Summary, reconcile
+from handlers.triggers.reconciliation import BUDGET_SECONDS, PIPELINES_AT_ONCE, Summary, reconcile
 from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.contracts.landing import (
@@ -273,9 +273,9 @@ async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
 ) -> None:
     others = [
         scene.pipeline.model_copy(update={"name": f"{scene.pipeline.name}-{number}"})
-        for number in range(3 * ZONES_AT_ONCE)
+        for number in range(3 * PIPELINES_AT_ONCE)
     ]
-    together = threading.Barrier(ZONES_AT_ONCE)
+    together = threading.Barrier(PIPELINES_AT_ONCE)
 
     def due(_clients: object, pipeline: Pipeline, *_: object, **__: object) -> list[None]:
         if pipeline == scene.pipeline:
@@ -371,9 +371,13 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
 async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene) -> None:
     claim(scene)
     of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
-    metadata = {"run": "r", "frozen_at": NOW.isoformat()}
     name = f"dataset-claims/{scene.pipeline.name}/0000.json"
-    record_store.create(scene.clients.records, name, of_tomorrow, metadata)
+    record_store.create(scene.clients.records, name, of_tomorrow)
+    request = scene.request()
+    request = request.model_copy(
+        update={"dataset": request.dataset.model_copy(update={"version": "0000"})}
+    )
+    claim_dataset(scene.clients, ClaimDataset(run="r", batch="b", request=request))
     summary = await scene.reconcile()
     assert summary.runs_started == [scene.run]
     assert summary.faults == [f"{name}: ValidationError"]
