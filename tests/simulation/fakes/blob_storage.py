@@ -315,6 +315,13 @@ class BlobClient:
     def get_blob_properties(self) -> Any:
         return self._client.call("properties", self._get).listed()
 
+    def set_blob_metadata(self, metadata: Mapping[str, str]) -> None:
+        def effect() -> None:
+            content = self._get().content
+            self._client.account.write(self._container, self._name, content, metadata)
+
+        self._client.call("set metadata", effect)
+
     def upload_blob(
         self,
         data: str | bytes,
