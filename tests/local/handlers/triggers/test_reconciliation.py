@@ -401,9 +401,9 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
         silent_since = NOW - timedelta(minutes=(number * 3) % 8 + 1)
         scene.add_run("Running", "running", run=run, created=silent_since)
 
-    seconds = itertools.count(step=BUDGET_SECONDS / 8)
+    seconds = itertools.count(step=BUDGET_SECONDS / 10)
 
-    def monotonic() -> float:  # every step takes an eighth of the budget
+    def monotonic() -> float:  # every step takes a tenth of the budget
         return next(seconds)
 
     summary = await scene.reconcile(monotonic=monotonic)
