@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrations.errors import InvalidSetting
 
+MINIMUM_KEEP_COPIES_DAYS = 30
 APP_FOLDER = Path(__file__).parents[2]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -81,6 +82,25 @@ class Settings:
     def records_container(self) -> str:
         """Container of manifests, ledger and claims; `RECORDS_CONTAINER` if it is set."""
         return self.values.get("RECORDS_CONTAINER") or "landfall"
+
+    @property
+    def keep_copies_days(self) -> int | None:
+        """How long copies that no newer version needs are kept; None: for ever.
+
+        `KEEP_COPIES_DAYS`: a number of days, 30 or more.
+
+        Raises:
+            InvalidSetting: it is no such number.
+        """
+        value = self.values.get("KEEP_COPIES_DAYS")
+        if not value:
+            return None
+        if not value.isdecimal() or int(value) < MINIMUM_KEEP_COPIES_DAYS:
+            raise InvalidSetting(
+                f"app setting KEEP_COPIES_DAYS: set it to a whole number of days, "
+                f"{MINIMUM_KEEP_COPIES_DAYS} or more; without it copies are kept for ever"
+            )
+        return int(value)
 
     @property
     def records_datastore(self) -> str:

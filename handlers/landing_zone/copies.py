@@ -143,11 +143,7 @@ class _Copier:
                 **_as_listed(line),
             )
         except ResourceExistsError:
-            properties = copy.get_blob_properties().copy
-            if properties.status in _ENDED_WITHOUT_COPY:
-                copy.delete_blob()  # a retry makes it
-                return "pending"
-            return "pending" if properties.status == "pending" else "copied"
+            return _adopt(copy)
         except ResourceModifiedError:
             return "overwritten"
         except ResourceNotFoundError as error:
@@ -175,6 +171,22 @@ class _Copier:
             f"container {container!r} of account {self.clients.blobs.account_name!r} is missing: "
             "blobs cannot be copied until there is one of this name"
         ) from error
+
+
+def _adopt(copy: BlobClient) -> _Outcome:
+    """Take a copy that is there; "pending" where a retry has to make it or to wait for it."""
+    try:
+        properties = copy.get_blob_properties()
+        if properties.copy.status in _ENDED_WITHOUT_COPY:
+            copy.delete_blob()
+            return "pending"
+        if properties.copy.status == "pending":
+            return "pending"
+        # As if it were new: `copy_retention` deletes old copies that no kept version names.
+        copy.set_blob_metadata(properties.metadata)
+    except ResourceNotFoundError:  # deleted in between
+        return "pending"
+    return "copied"
 
 
 def _as_listed(line: ManifestLine) -> dict[str, Any]:

@@ -110,8 +110,14 @@ def list_claims(clients: Clients, pipeline: str, *, frozen_after: datetime) -> S
 
     Such a claim may be of an older batch with the same content, or not be there yet.
     """
+    versions = list_versions(clients, pipeline, frozen_after=frozen_after)
+    return [_name(pipeline, version) for version in versions]
+
+
+def list_versions(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
+    """The dataset versions of batches that asked for a claim, and were frozen after a moment."""
     entries = _entries_after(clients, pipeline, frozen_after)
-    return list(dict.fromkeys(_name(pipeline, entry.version) for entry in entries))
+    return list(dict.fromkeys(entry.version for entry in entries))
 
 
 def read_claim(clients: Clients, name: str) -> ClaimedRun | None:

@@ -74,7 +74,7 @@ def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
     known = _read(clients, pipeline)
     if known is None or known.resumed_at is None:
         return []
-    listed = list_last_batches(clients, pipeline)
+    listed = list_last_batches(clients).get(pipeline, {})
     left: set[str | None] = set()
     for name, held in _held_for_pause(clients, pipeline):
         partition = held.dataset.partition

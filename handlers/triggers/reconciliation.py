@@ -34,6 +34,7 @@ from handlers.durable.instances import (
     wake_up,
 )
 from handlers.durable.status_documents import broken_failure, last_status, parsed, run_status
+from handlers.landing_zone.copy_retention import delete_unneeded_copies
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
 from handlers.landing_zone.pauses import read_pause
 from handlers.messaging.dead_letter_queue import (
@@ -121,6 +122,8 @@ class Summary:
     """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
     events_given_back: int = 0
     """Events that Service Bus had given up on, such as in an outage of storage."""
+    copies_deleted: int = 0
+    """Copies of blobs that no kept dataset version needs."""
     faults: list[str] = field(default_factory=list[str])
     """Steps that failed; the next round tries again."""
     left_for_later: int = 0
@@ -155,6 +158,8 @@ async def reconcile(
     6. Every request over the API whose landing broke is started again, or operators are alerted.
     7. Every run that has ended without giving back the nodes of its queue gives them back.
     8. Every run that the index has as unfinished, and whose instance has ended, is put right there.
+    9. Copies of blobs that no kept dataset version needs are deleted, where `KEEP_COPIES_DAYS` is
+       set: for a minute per pipeline, until a pass over them is done.
 
     One fault does not keep the other steps from running: it is logged and returned. No step begins
     after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
@@ -177,6 +182,9 @@ async def reconcile(
     await reconciler.attempt("runs", reconciler.check_runs)
     await reconciler.attempt("nodes", reconciler.check_nodes)
     await reconciler.attempt("index of runs", reconciler.check_index)
+    if clients.settings.keep_copies_days is not None:
+        copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
+        await reconciler.each_pipeline("copies of", copied, reconciler.delete_copies)
     return summary
 
 
@@ -247,6 +255,19 @@ class _Reconciler:
         )
         for name in names:
             await self.attempt(name, self._check_claim, name)
+
+    async def delete_copies(self, pipeline: Pipeline) -> None:
+        keep_days = self.clients.settings.keep_copies_days
+        assert keep_days is not None, "copies are kept for ever"
+        deleted = await asyncio.to_thread(
+            delete_unneeded_copies,
+            self.clients,
+            pipeline,
+            keep_days=keep_days,
+            now=self.now,
+            monotonic=self.monotonic,
+        )
+        self.summary.copies_deleted += deleted
 
     async def _check_claim(self, name: str) -> None:
         claimed = await asyncio.to_thread(read_claim, self.clients, name)

@@ -370,14 +370,14 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
 @pytest.mark.usefixtures("quiet_queues")
 async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene) -> None:
     claim(scene)
-    of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
-    name = f"dataset-claims/{scene.pipeline.name}/0000.json"
-    record_store.create(scene.clients.records, name, of_tomorrow)
     request = scene.request()
     request = request.model_copy(
         update={"dataset": request.dataset.model_copy(update={"version": "0000"})}
     )
     claim_dataset(scene.clients, ClaimDataset(run="r", batch="b", request=request))
+    name = f"dataset-claims/{scene.pipeline.name}/0000.json"
+    of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
+    record_store.replace(scene.clients.records, name, of_tomorrow)
     summary = await scene.reconcile()
     assert summary.runs_started == [scene.run]
     assert summary.faults == [f"{name}: ValidationError"]

@@ -46,6 +46,7 @@ def test_what_is_not_set_has_its_default(values: dict[str, str]) -> None:
     assert (settings.pipelines_folder / "digits" / "pipeline.yml").is_file()
     assert settings.records_container == settings.records_datastore == "landfall"
     assert settings.webhook_networks == ()
+    assert settings.keep_copies_days is None
 
 
 def test_what_is_set_counts() -> None:
@@ -54,15 +55,23 @@ def test_what_is_set_counts() -> None:
             "PIPELINES_FOLDER": "/elsewhere",
             "RECORDS_CONTAINER": "records",
             "RECORDS_DATASTORE": "store",
+            "KEEP_COPIES_DAYS": "30",
             "WEBHOOK_ALLOWED_NETWORKS": "10.0.0.0/8, fd00::/8,",
         }
     )
     assert settings.pipelines_folder == Path("/elsewhere")
     assert (settings.records_container, settings.records_datastore) == ("records", "store")
+    assert settings.keep_copies_days == 30
     assert settings.webhook_networks == (
         ipaddress.ip_network("10.0.0.0/8"),
         ipaddress.ip_network("fd00::/8"),
     )
+
+
+@pytest.mark.parametrize("days", ["29", "-40", "30.5", "a month"])
+def test_copies_are_kept_for_a_month_at_least(days: str) -> None:
+    with pytest.raises(InvalidSetting, match="KEEP_COPIES_DAYS: set it to a whole number of days"):
+        _ = Settings({"KEEP_COPIES_DAYS": days}).keep_copies_days
 
 
 @pytest.mark.parametrize("block", ["10.0.0.1/8", "intranet"])

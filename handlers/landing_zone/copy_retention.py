@@ -1,0 +1,242 @@
+"""Deletes copies of blobs that no kept dataset version needs: app setting `KEEP_COPIES_DAYS`.
+
+A pass over the copies of a pipeline begins once a day:
+
+1. Note which dataset versions are kept.
+2. Mark: read the manifest of each, and set a bit for each copy that it names. Two copies may share
+   a bit; then one of them stays until another pass, which takes other digits of the names.
+3. Delete the copies whose bit is not set, section by section, but for those that were written in
+   the last `GRACE`: a freeze that is under way may have made them.
+
+A pass is done in steps, and after each a record says how far it is: a process may die at any time,
+and a step may be done twice. A freeze may adopt a copy while a pass is under way. It writes the
+copy's metadata then, so that the copy is young and its ETag another one; a copy is deleted only
+under the ETag that was listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
+
+from handlers.azure_ml.model_registry import dataset_of_model, find_champion
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.landing_zone.batch_records import (
+    last_batch,
+    list_last_batches,
+    newest_batches,
+    read_batch,
+)
+from handlers.landing_zone.copies import copies_folder
+from handlers.landing_zone.dataset_claims import list_versions
+from handlers.landing_zone.manifests import MANIFEST_FILE, manifest_folder
+from handlers.runs.run_index import UNFINISHED_STATES, list_runs
+from orchestrations.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobProperties
+
+INTERVAL = timedelta(days=1)
+# Longer than a freeze takes from its first copy to its record, however long it is held up.
+GRACE = timedelta(days=14)
+# Whatever their age: a freeze takes the copies of the last batch for granted.
+NEWEST_BATCHES = 10
+STEP_SECONDS = 60.0
+DELETIONS_AT_ONCE = 16
+RUNS_PER_PAGE = 1000
+# The copies are listed in sections, by so many hex digits that their names begin with.
+SECTION_DIGITS = 2
+# Seven hex digits of a copy's name are the number of its bit: 32 MiB of bits.
+_DIGITS = 7
+_BITMAP_BYTES = 16**_DIGITS // 8
+_NAME = re.compile(rb'"file": "[0-9a-f]{2}/([0-9a-f]{32})')
+_NAME_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """How far a pass is."""
+
+    began_at: str
+    """ISO 8601, UTC."""
+    versions: list[str]
+    """The dataset versions that are kept."""
+    marked: int = 0
+    """So many of them are marked."""
+    sections: int = 0
+    """So many sections of the copies are done."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.sections == 16**SECTION_DIGITS
+
+    @property
+    def first_digit(self) -> int:
+        """Which digits of a name are the number of its bit: others each day."""
+        day = datetime.fromisoformat(self.began_at).toordinal()
+        return day % (_NAME_DIGITS - _DIGITS + 1)
+
+
+def delete_unneeded_copies(
+    clients: Clients,
+    pipeline: Pipeline,
+    *,
+    keep_days: int,
+    now: datetime,
+    monotonic: Callable[[], float],
+) -> int:
+    """Do the next steps of a pass, for about `STEP_SECONDS`; begin one when it is time.
+
+    Args:
+        clients: for storage and the model registry.
+        pipeline: whose copies.
+        keep_days: the versions of so many days are kept.
+        now: in UTC.
+        monotonic: a clock, in seconds.
+
+    Returns:
+        How many copies were deleted.
+    """
+    record = f"copy-retention/{pipeline.name}.json"
+    document = record_store.read(clients.records, record)
+    under_way = None if document is None else _Pass(**document)
+    if under_way is None or under_way.is_over:
+        if under_way and now - datetime.fromisoformat(under_way.began_at) < INTERVAL:
+            return 0
+        versions = _kept_versions(clients, pipeline, now - timedelta(days=keep_days))
+        if not versions:
+            return 0  # nothing is recorded of the pipeline: what its copies are for is not known
+        under_way = _Pass(began_at=now.isoformat(), versions=sorted(versions))
+        record_store.replace(clients.records, record, asdict(under_way))
+    deadline = monotonic() + STEP_SECONDS
+    bitmap = _Bitmap(clients, pipeline.name, under_way)
+    deleted = 0
+    while not under_way.is_over and monotonic() < deadline:
+        if under_way.marked < len(under_way.versions):
+            bitmap.mark(under_way.versions[under_way.marked])
+            under_way = replace(under_way, marked=under_way.marked + 1)
+        else:
+            deleted += _delete_from_section(clients, pipeline.name, under_way, bitmap)
+            under_way = replace(under_way, sections=under_way.sections + 1)
+        record_store.replace(clients.records, record, asdict(under_way))
+    return deleted
+
+
+def _kept_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[str]:
+    """Those of the batches and runs since a moment, of the last batches, and of the champion."""
+    name = pipeline.name
+    kept = set(list_versions(clients, name, frozen_after=since))
+    for record in islice(newest_batches(clients, name), NEWEST_BATCHES):
+        kept.add(read_batch(clients, record).dataset.version)
+    for partition in list_last_batches(clients).get(name, {}):
+        last = last_batch(clients, name, partition)
+        if last is not None:
+            kept |= {each.version for each in (last.dataset, last.last_trained) if each}
+    kept |= {run["dataset_version"] for run in _runs(clients, name, created_from=since)}
+    kept |= {run["dataset_version"] for run in _runs(clients, name, states=UNFINISHED_STATES)}
+    champion = find_champion(clients, pipeline)
+    if champion is not None:
+        version = dataset_of_model(clients, pipeline.model.name, champion.version)
+        kept |= {version} if version else set()
+    return kept
+
+
+def _runs(clients: Clients, pipeline: str, **which: Any) -> Iterator[dict[str, Any]]:
+    after: str | None = None
+    while True:
+        page = list_runs(
+            clients.records, pipeline=pipeline, after=after, limit=RUNS_PER_PAGE, **which
+        )
+        yield from page.runs
+        after = page.following
+        if after is None:
+            return
+
+
+class _Bitmap:
+    """A bit for each copy that is kept, in the records container between two rounds."""
+
+    def __init__(self, clients: Clients, pipeline: str, of: _Pass) -> None:
+        self._clients = clients
+        self._pipeline = pipeline
+        self._pass = of
+        self._blob = clients.records.get_blob_client(f"copy-retention/{pipeline}.bits")
+        self._bits, self._condition = self._read()
+
+    def mark(self, version: str) -> None:
+        """Set the bits of what a version's manifest names, and keep them.
+
+        Raises:
+            azure.core.exceptions.ResourceModifiedError: another process marks at the same time.
+        """
+        folder = manifest_folder(self._pipeline, version)
+        manifest = self._clients.records.get_blob_client(f"{folder}/{MANIFEST_FILE}")
+        begin = self._pass.first_digit
+        rest = b""
+        try:
+            for chunk in manifest.download_blob().chunks():
+                lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                for name in _NAME.findall(lines + newline):
+                    number = int(name[begin : begin + _DIGITS], 16)
+                    self._bits[number >> 3] |= 1 << (number & 7)
+        except ResourceNotFoundError:
+            return  # a manifest that is gone names nothing
+        written = self._blob.upload_blob(
+            bytes(self._bits),
+            overwrite=True,
+            metadata={"began_at": self._pass.began_at},
+            **self._condition,
+        )
+        self._condition = _unchanged(written["etag"])
+
+    def has(self, path: str) -> bool:
+        """Whether a copy is kept; `path` is its place in the folder of copies."""
+        begin = 3 + self._pass.first_digit  # after the folder's two digits and the slash
+        number = int(path[begin : begin + _DIGITS], 16)
+        return bool(self._bits[number >> 3] & 1 << (number & 7))
+
+    def _read(self) -> tuple[bytearray, dict[str, Any]]:
+        try:
+            download = self._blob.download_blob()
+        except ResourceNotFoundError:
+            return bytearray(_BITMAP_BYTES), {"match_condition": MatchConditions.IfMissing}
+        condition = _unchanged(download.properties.etag)
+        if download.properties.metadata.get("began_at") != self._pass.began_at:
+            return bytearray(_BITMAP_BYTES), condition  # of an earlier pass
+        return bytearray(download.readall()), condition
+
+
+def _unchanged(etag: str) -> dict[str, Any]:
+    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+
+
+def _delete_from_section(clients: Clients, pipeline: str, of: _Pass, bitmap: _Bitmap) -> int:
+    """Delete what is not kept from the next section; returns how many copies that was."""
+    folder = copies_folder(pipeline)
+    oldest_kept = datetime.fromisoformat(of.began_at) - GRACE
+    section = f"{of.sections:0{SECTION_DIGITS}x}"
+    listed = clients.records.list_blobs(name_starts_with=folder + section)
+    unneeded = [
+        blob
+        for blob in listed
+        if blob.last_modified < oldest_kept and not bitmap.has(blob.name.removeprefix(folder))
+    ]
+
+    def delete(blob: BlobProperties) -> bool:
+        try:
+            clients.records.delete_blob(blob.name, **_unchanged(blob.etag))
+        except (ResourceModifiedError, ResourceNotFoundError):
+            return False  # a freeze has adopted it, or another process deleted it
+        return True
+
+    with ThreadPoolExecutor(DELETIONS_AT_ONCE) as pool:
+        return sum(pool.map(delete, unneeded))
