@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
 
-from handlers.azure_ml.model_registry import dataset_of_model, find_champion
+from handlers.azure_ml.champions import find_champion
+from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.batch_records import (
