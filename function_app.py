@@ -35,6 +35,7 @@ from handlers.configuration.settings import Settings
 from handlers.durable.activity_adapter import functions as activity_functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
+from handlers.rollouts.starting import handle_rollout
 from handlers.triggers import http_api
 from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.event_envelope import Delivered
@@ -42,9 +43,12 @@ from handlers.triggers.explain import answer_explain
 from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.reconciliation import reconcile as reconcile_all
 from handlers.triggers.release import release_batch
+from handlers.triggers.rollout_api import decide_rollout
+from handlers.triggers.rollout_api import get_rollout as read_rollout
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
+from orchestrations.rollout import rollout
 
 logger = logging.getLogger("landfall")
 settings = Settings(os.environ)
@@ -55,7 +59,7 @@ HandleEvents = Callable[[Sequence[Delivered], df.DurableOrchestrationClient], Aw
 
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
-for orchestrator in (landing, freezing, retraining):
+for orchestrator in (landing, freezing, retraining, rollout):
     app.orchestration_trigger(context_name="context")(orchestrator)
 
 for function in activity_functions(clients):
@@ -120,6 +124,15 @@ async def on_job_events(
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
     """A run's delay is over: start its next attempt."""
     await handle_retry(clients, starter, message.get_body())
+
+
+@app.service_bus_queue_trigger(arg_name="message", queue_name="rollouts", connection="ServiceBus")
+@app.durable_client_input(client_name="starter")
+async def on_rollout(
+    message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
+) -> None:
+    """A model was registered for an endpoint: roll it out."""
+    await handle_rollout(clients, starter, message.get_body())
 
 
 @app.service_bus_queue_trigger(
@@ -190,6 +203,50 @@ async def cancel_run(
         clients,
         starter,
         run=req.route_params["id"],
+        headers=req.headers,
+        body=req.get_body(),
+    )
+    return answer.to_response()
+
+
+@app.route("rollouts/{id}", methods=["GET"])
+@app.durable_client_input(client_name="starter")
+async def get_rollout(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """How far a model is on its way to an endpoint."""
+    answer = await read_rollout(starter, rollout=req.route_params["id"])
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("rollouts/{id}/promote", methods=["POST"])
+@app.durable_client_input(client_name="starter")
+async def promote_rollout(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """End the step that a rollout bakes in: the next one begins."""
+    answer = await decide_rollout(
+        clients,
+        starter,
+        "promote",
+        rollout=req.route_params["id"],
+        headers=req.headers,
+        body=req.get_body(),
+    )
+    return answer.to_response()
+
+
+@app.route("rollouts/{id}/rollback", methods=["POST"])
+@app.durable_client_input(client_name="starter")
+async def roll_back_rollout(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """Set the traffic of before a rollout again."""
+    answer = await decide_rollout(
+        clients,
+        starter,
+        "rollback",
+        rollout=req.route_params["id"],
         headers=req.headers,
         body=req.get_body(),
     )

@@ -47,6 +47,7 @@ var settings = {
   AZUREML_SUBSCRIPTION_ID: subscription().subscriptionId
   AZUREML_RESOURCE_GROUP: workspaceResourceGroup
   AZUREML_WORKSPACE_NAME: workspaceName
+  RESOURCE_MANAGER_ENDPOINT: environment().resourceManager
   RECONCILE_SCHEDULE: reconcileSchedule
   PYTHON_THREADPOOL_THREAD_COUNT: '32'
   RECORDS_CONTAINER: recordsContainer

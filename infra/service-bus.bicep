@@ -55,6 +55,17 @@ resource retries 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   }
 }
 
+resource rollouts 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+  parent: namespace
+  name: 'rollouts'
+  properties: {
+    lockDuration: lock
+    maxDeliveryCount: deliveries
+    requiresDuplicateDetection: true
+    duplicateDetectionHistoryTimeWindow: duplicateWindow
+  }
+}
+
 resource notifications 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   parent: namespace
   name: 'notifications'

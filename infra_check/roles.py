@@ -27,6 +27,7 @@ BUILT_IN: Mapping[str, str] = {
     "Key Vault Secrets Officer": "b86a8fe4-44ce-4948-aee5-eccb2c155cd7",
     "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
     "Managed Identity Operator": "f1a07417-d97a-45cb-824c-7a7467783830",
+    "Monitoring Reader": "43d0d8ad-25c7-4714-9337-8ba259a9fe05",
     "Monitoring Metrics Publisher": "3913510d-42f4-4e42-8a64-420c390055eb",
     "Storage Blob Data Contributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
     "Storage Blob Data Owner": "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",

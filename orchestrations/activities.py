@@ -26,6 +26,7 @@ from orchestrations.contracts import (
     landing,
     models,
     notifications,
+    rollouts,
     run_records,
     runs,
 )
@@ -57,6 +58,7 @@ def _declared() -> Iterator[type[ActivityRequest[Any]]]:
         landing,
         models,
         notifications,
+        rollouts,
         run_records,
         runs,
     )

@@ -79,6 +79,10 @@ class JobRejected(PermanentError):
     """Azure ML refused the job or the asset as it was described."""
 
 
+class DeploymentRejected(PermanentError):
+    """Azure ML refused a deployment, or the deployment does not answer its smoke request."""
+
+
 class JobFailed(TransientError):
     """The training job ended in failure for a reason that may pass."""
 
@@ -102,6 +106,7 @@ _BY_NAME = {
         InvalidResults,
         QuotaExceeded,
         JobRejected,
+        DeploymentRejected,
         JobFailed,
         DeadlineExceeded,
         PermanentError,

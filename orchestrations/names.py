@@ -47,6 +47,16 @@ def run_id(pipeline: str, version: str, attempt: int) -> str:
     return f"{pipeline}-{version}-{attempt}"
 
 
+def rollout_id(endpoint: str, version: str) -> str:
+    """The `rollout` instance of one model version at one endpoint."""
+    return f"rollout-{endpoint}-{version}"
+
+
+def deployment_name(version: str) -> str:
+    """The deployment of a model version; 3 to 32 characters, in lower case as in traffic maps."""
+    return f"model-{version}"
+
+
 def results_record(run: str) -> str:
     """The blob in the records container with what a run's job left, in full."""
     return f"runs/{run}/results.json"

@@ -245,6 +245,62 @@ class Notifications(Section):
     webhooks: list[Webhook] = []
 
 
+class RolloutStep(Section):
+    """One step of a rollout: what the new deployment gets, and for how long it is watched."""
+
+    mirror: int | None = Field(default=None, ge=1, le=50)
+    """Percent of the live requests that are copied to it; the answers are dropped."""
+    traffic: int | None = Field(default=None, ge=1, le=100)
+    """Percent of the live requests that it answers."""
+    bake_minutes: float = Field(ge=0, le=7 * 24 * 60)
+
+    @model_validator(mode="after")
+    def _one_share(self) -> RolloutStep:
+        if (self.mirror is None) == (self.traffic is None):
+            raise ValueError("a step has either mirror or traffic")
+        return self
+
+
+class Guards(Section):
+    """When a new deployment is taken back."""
+
+    error_rate: float = Field(default=0.01, ge=0, le=1)
+    """More of its requests than this fail: with 408, 424, 429 or 5xx."""
+    latency_p95_ms: float | None = Field(default=None, gt=0)
+    """The 95th percentile of its latency in any minute is above this."""
+    minimum_requests: int = Field(default=20, ge=0)
+    """With fewer requests in a step nothing is judged, and the step goes on. 0 lets steps pass
+    without a request."""
+
+
+class Deploy(Section):
+    """Where a registered model goes live, and how."""
+
+    # https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
+    endpoint: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}[a-z0-9]$")]
+    kind: Literal["online"] = "online"
+    instance_type: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    instance_count: int = Field(default=1, ge=1, le=50)
+    deployment: str = "deployment.yml"
+    """Azure ML CLI v2 managed online deployment, relative to the pipeline's folder: the scoring
+    code and its environment. Landfall sets name, endpoint, model and instances."""
+    smoke_request: str | None = None
+    """A file, relative to the pipeline's folder: a request that a new deployment must answer."""
+    steps: list[RolloutStep] = Field(min_length=1, max_length=20)
+    guards: Guards = Guards()
+    keep_previous_hours: float = Field(default=24, ge=0, le=30 * 24)
+    """How long the previous deployment stays when the new one has all traffic."""
+
+    @model_validator(mode="after")
+    def _ends_with_all_traffic(self) -> Deploy:
+        shares = [step.traffic or 0 for step in self.steps]
+        if shares != sorted(shares) or shares[-1] != 100:  # noqa: PLR2004 - percent
+            raise ValueError(
+                "steps must be mirror steps first, then growing traffic, and end with traffic: 100"
+            )
+        return self
+
+
 class Pipeline(Section):
     """One pipeline."""
 
@@ -263,6 +319,9 @@ class Pipeline(Section):
     alarms: Alarms = Alarms()
     job: str = "job.yml"
     """Azure ML CLI v2 command, sweep or pipeline job, relative to the pipeline's folder."""
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    deploy: Deploy | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None: models are registered, and no endpoint is touched."""
 
     @property
     def selects_partitions(self) -> bool:

@@ -28,6 +28,7 @@ from orchestrations.contracts.jobs import (
 )
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.retraining import AwaitingNodes, RunInput, Waiting
+from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import DeadLetter, ScheduleRetry
 from orchestrations.errors import (
@@ -39,6 +40,7 @@ from orchestrations.errors import (
 )
 from orchestrations.finding_capacity import find_capacity, return_nodes
 from orchestrations.judging import Verdict, judge, wanted_metrics
+from orchestrations.names import rollout_id
 from orchestrations.retrying import TryAgain, after_failure, describe
 from orchestrations.run_progress import RunProgress
 from orchestrations.supervising import end_job, wait_for_job
@@ -54,7 +56,7 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     4. Submit the job, whose name is the run's id; notify `started`.
     5. Wait until the job has ended (`supervising.wait_for_job`); None when that continues as new.
     6. Give the nodes back. Read what the job left and judge it against the floor and the champion.
-    7. Register the model with its lineage.
+    7. Register the model with its lineage, and start its rollout where the pipeline has `deploy`.
 
     On failure: leave out the files that the trainer refused; end the job, if it may still run
     (`supervising.end_job`); give the nodes back; schedule the next attempt on the queue, or, out of
@@ -177,12 +179,23 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
     if verdict.promoted:
         run.advance("gate_met")
         model = yield from _register(run, job, results, verdict)
+        yield from _start_rollout(run, model)
         run.advance("model_registered", model=model)
         return
     model = None
     if verdict.above_floor and run.request.pipeline.model.register_challengers:
         model = yield from _register(run, job, results, verdict)
     run.advance("gate_not_met", reason=verdict.reason, model=model)
+
+
+def _start_rollout(run: RunProgress, model: Model) -> Generator[Any, Any, None]:
+    """Ask for the model's rollout, where the pipeline has `deploy`."""
+    deploy = run.request.pipeline.deploy
+    if deploy is None:
+        return
+    request = RolloutRequest(pipeline=run.request.pipeline, model=model, run=run.id)
+    rollout = rollout_id(deploy.endpoint, model.version)
+    yield from call(run.context, StartRollout(rollout=rollout, request=request))
 
 
 def _cancelled_by(request: CancelRequest | None) -> str:

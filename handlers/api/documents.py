@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.alarms.evaluation import AlarmKind
 from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingPhase, OpenedBy
+from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
 
@@ -86,6 +87,13 @@ class RunDetail(RunSummary):
     remedy: str | None
     """What the error asks for."""
     links: RunLinks
+
+
+class RolloutDetail(RolloutStatus):
+    """Answer of `GET /api/rollouts/{id}`."""
+
+    broken: bool
+    """Whether its instance failed or was terminated, so that it decides nothing any more."""
 
 
 class LandingDetail(Document):

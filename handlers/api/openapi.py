@@ -26,6 +26,7 @@ from handlers.triggers.explain import ExplainQuestion
 from handlers.triggers.http_api import CancelRun, Redrive, StartRun
 from handlers.triggers.problem_details import JSON_TYPE, PROBLEM_TYPE, Answer
 from handlers.triggers.release import ReleaseBatch
+from handlers.triggers.rollout_api import DecideRollout
 
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -85,6 +86,31 @@ ROUTES: tuple[Route, ...] = (
         answer=documents.Accepted,
         status=202,
         body=CancelRun,
+    ),
+    Route(
+        function="get_rollout",
+        method="get",
+        path="/api/rollouts/{id}",
+        summary="How far a model is on its way to an endpoint",
+        answer=documents.RolloutDetail,
+    ),
+    Route(
+        function="promote_rollout",
+        method="post",
+        path="/api/rollouts/{id}/promote",
+        summary="End the step that a rollout bakes in: the next one begins",
+        answer=documents.Accepted,
+        status=202,
+        body=DecideRollout,
+    ),
+    Route(
+        function="roll_back_rollout",
+        method="post",
+        path="/api/rollouts/{id}/rollback",
+        summary="Set the traffic of before a rollout again",
+        answer=documents.Accepted,
+        status=202,
+        body=DecideRollout,
     ),
     Route(
         function="redrive",

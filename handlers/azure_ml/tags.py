@@ -19,6 +19,9 @@ REPLACED = "landfall.replaced"
 ROLLED_BACK_AT = "landfall.rolled-back-at"
 CONFIGURATION = "landfall.configuration"
 REDRIVEN_FROM = "landfall.redriven-from"
+ROLLOUT = "landfall.rollout"
+ROLLOUT_OUTCOME = "landfall.rollout-outcome"
+MODEL = "landfall.model"
 RESULTS_CONTAINER = "landfall.results-container"
 
 

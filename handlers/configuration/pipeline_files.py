@@ -68,6 +68,11 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         raise InvalidPipeline(parsed.problem(("job",), f"{pipeline.job!r} is no file beside it"))
     job_file = file.parent / pipeline.job
     check_job_file(job_file, job_file.read_text("utf-8"))
+    deploy = pipeline.deploy
+    for key in ("deployment", "smoke_request") if deploy is not None else ():
+        name = getattr(deploy, key)
+        if name is not None and not (file.parent / name).is_file():
+            raise InvalidPipeline(parsed.problem(("deploy", key), f"{name!r} is no file beside it"))
     for location, value, problem in _contradictions(pipeline, records_container):
         raise InvalidPipeline(parsed.problem(location, f"{problem} (value: {value!r})"))
     return pipeline
@@ -138,4 +143,13 @@ def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:
                     f"pipelines {name} and {other_name} watch one place: container "
                     f"{ours.container!r}, prefixes {ours.prefix!r} and {theirs.prefix!r}; "
                     "give each a prefix of its own"
+                )
+            if (
+                pipeline.deploy is not None
+                and other.deploy is not None
+                and pipeline.deploy.endpoint == other.deploy.endpoint
+            ):
+                raise InvalidPipeline(
+                    f"pipelines {name} and {other_name} deploy to one endpoint, "
+                    f"{other.deploy.endpoint!r}: give each an endpoint of its own"
                 )

@@ -108,6 +108,13 @@ class Settings:
         return self.values.get("RECORDS_DATASTORE") or "landfall"
 
     @property
+    def resource_manager_endpoint(self) -> str:
+        """Azure Resource Manager, without a trailing slash; `RESOURCE_MANAGER_ENDPOINT` if set."""
+        return (
+            self.values.get("RESOURCE_MANAGER_ENDPOINT") or "https://management.azure.com"
+        ).rstrip("/")
+
+    @property
     def webhook_networks(self) -> tuple[Network, ...]:
         """Networks beside the public internet that webhooks may be sent to, also by plain http.
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BLOB_EVENTS = "blob-events"
 JOB_EVENTS = "job-events"
 RETRIES = "retries"
+ROLLOUTS = "rollouts"
 NOTIFICATIONS = "notifications"
 REJECTED_RUNS = "rejected-runs"
 OPS_ALERTS = "ops-alerts"

@@ -23,7 +23,13 @@ from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     message_queues,
 )
-from handlers.notifications.outbox import Delivery, document, parse_delivery, webhook_body
+from handlers.notifications.outbox import (
+    Delivery,
+    document,
+    parse_delivery,
+    subject_kind,
+    webhook_body,
+)
 from handlers.notifications.webhook_client import BODY_LIMIT_BYTES, parse_retry_after, post
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from orchestrations.contracts.notifications import (
@@ -54,6 +60,9 @@ SEVERITIES: dict[NotificationKind, Severity] = {
     "cancelled": "warning",
     "retrying": "warning",
     "failed": "error",
+    "deploying": "information",
+    "deployed": "information",
+    "rolled_back": "error",
 }
 
 
@@ -159,7 +168,7 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
         id=notification.id,
         source=f"/landfall/pipelines/{notification.status.pipeline}",
         type=content["type"],
-        subject=f"runs/{notification.status.id}",
+        subject=f"{subject_kind(notification).lower()}s/{notification.status.id}",
         time=notification.at,
         datacontenttype="application/json",
         data=content["data"],

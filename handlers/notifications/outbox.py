@@ -24,6 +24,7 @@ from handlers.messaging.service_bus import (
 )
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline, Webhook
 from orchestrations.run_progress import fit_status
 
@@ -66,20 +67,25 @@ class Delivery(Contract):
 def document(notification: Notification) -> dict[str, Any]:
     """The document of every channel: `{"type", "timestamp", "data"}`.
 
-    `data` is the run's `RunStatus`, with `diagnosis` (a `JobDiagnosis`) when its job failed. The
-    outer form is that of Standard Webhooks; a CloudEvent has type and time of its own, and carries
-    data alone.
+    `data` is the run's `RunStatus`, or the rollout's `RolloutStatus`, with `diagnosis` (a
+    `JobDiagnosis`) when the run's job failed. The outer form is that of Standard Webhooks; a
+    CloudEvent has type and time of its own, and carries data alone.
     """
     diagnosis = notification.diagnosis
     data = notification.status.to_dict()
     if diagnosis is not None:
         data["diagnosis"] = diagnosis.to_dict()
-    words = notification.kind.split("_")
+    words = "".join(word.capitalize() for word in notification.kind.split("_"))
     return {
-        "type": f"Landfall.Run.{''.join(word.capitalize() for word in words)}",
+        "type": f"Landfall.{subject_kind(notification)}.{words}",
         "timestamp": notification.at.isoformat(),
         "data": data,
     }
+
+
+def subject_kind(notification: Notification) -> Literal["Run", "Rollout"]:
+    """What a notification is about."""
+    return "Run" if isinstance(notification.status, RunStatus) else "Rollout"
 
 
 def webhook_body(notification: Notification, limit_bytes: int) -> bytes:
@@ -99,7 +105,9 @@ def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Deliv
     """One for each channel of the pipeline, and for the caller who asked to be called back."""
     channels = pipeline.notify
     # Its size is bounded when an orchestrator made it, not when reconciliation did.
-    notification = notification.model_copy(update={"status": fit_status(notification.status)})
+    if isinstance(notification.status, RunStatus):
+        fitted = fit_status(notification.status)
+        notification = notification.model_copy(update={"status": fitted})
     found: list[Delivery] = []
     if channels.event_grid:
         found.append(Delivery(notification=notification, channel="event_grid"))

@@ -47,8 +47,15 @@ from handlers.messaging.dead_letter_queue import (
 )
 from handlers.messaging.message_outbox import flush
 from handlers.messaging.retry_queue import start_attempt
-from handlers.messaging.service_bus import BLOB_EVENTS, JOB_EVENTS, NOTIFICATIONS, RETRIES
+from handlers.messaging.service_bus import (
+    BLOB_EVENTS,
+    JOB_EVENTS,
+    NOTIFICATIONS,
+    RETRIES,
+    ROLLOUTS,
+)
 from handlers.notifications.outbox import publish_notification
+from handlers.rollouts.endpoint_claims import holders, release
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from handlers.triggers.blob_created import ensure_landing
@@ -92,7 +99,7 @@ PIPELINES_AT_ONCE = 4
 INDEXED_LIMIT = 100
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
 """The queues whose messages Service Bus gives up on, and what they are."""
-EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS)
+EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS, ROLLOUTS)
 """The queues whose messages are put back, should Service Bus give up on them."""
 
 
@@ -114,6 +121,8 @@ class Summary:
     """Runs that had ended without giving back the nodes of their queue."""
     runs_indexed: list[str] = field(default_factory=list[str])
     """Runs that had ended without the index having it."""
+    endpoints_released: list[str] = field(default_factory=list[str])
+    """Endpoints whose rollout had ended without releasing them."""
     messages_sent: int = 0
     """Messages that Service Bus had not taken in time."""
     causes_alerted: list[str] = field(default_factory=list[str])
@@ -160,6 +169,7 @@ async def reconcile(
     8. Every run that the index has as unfinished, and whose instance has ended, is put right there.
     9. Copies of blobs that no kept dataset version needs are deleted, where `KEEP_COPIES_DAYS` is
        set: for a minute per pipeline, until a pass over them is done.
+    10. Every endpoint that a rollout has whose instance has ended is released.
 
     One fault does not keep the other steps from running: it is logged and returned. No step begins
     after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
@@ -185,6 +195,7 @@ async def reconcile(
     if clients.settings.keep_copies_days is not None:
         copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
         await reconciler.each_pipeline("copies of", copied, reconciler.delete_copies)
+    await reconciler.attempt("endpoints", reconciler.check_endpoints)
     return summary
 
 
@@ -215,6 +226,13 @@ class _Reconciler:
         except Exception as error:
             logger.exception("could not reconcile %s", what)
             self.summary.faults.append(f"{what}: {type(error).__name__}")
+
+    async def check_endpoints(self) -> None:
+        held = await asyncio.to_thread(lambda: list(holders(self.clients)))
+        for endpoint, rollout in held:
+            if not is_live(await self.starter.get_status(rollout)):
+                await asyncio.to_thread(release, self.clients, endpoint, rollout)
+                self.summary.endpoints_released.append(endpoint)
 
     async def each_pipeline(
         self,

@@ -1,4 +1,4 @@
-"""Notifications of a run, which go out on every channel of its pipeline."""
+"""Notifications of a run or a rollout, which go out on every channel of its pipeline."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ from typing import Literal
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.contracts.jobs import JobDiagnosis
+from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
 
 NotificationKind = Literal[
-    "started", "succeeded", "not_promoted", "superseded", "cancelled", "retrying", "failed"
+    "started",
+    "succeeded",
+    "not_promoted",
+    "superseded",
+    "cancelled",
+    "retrying",
+    "failed",
+    "deploying",
+    "deployed",
+    "rolled_back",
 ]
 
 
 class Notification(Contract):
-    """Something that happened to a run."""
+    """Something that happened to a run, or to a rollout of its model."""
 
     id: str
     kind: NotificationKind
     at: datetime
-    status: RunStatus
+    status: RunStatus | RolloutStatus
     diagnosis: JobDiagnosis | None = None
     """Why the job failed, if it did."""
     callback_url: str | None = None

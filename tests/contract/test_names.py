@@ -22,6 +22,7 @@ from orchestrations import activities
 from orchestrations.freezing import freezing
 from orchestrations.landing import RETRAINING, landing
 from orchestrations.retraining import retraining
+from orchestrations.rollout import rollout
 
 INFRA = APP_FOLDER / "infra" / "local"
 PIPELINES = load_pipelines(APP_FOLDER / "pipelines", records_container="landfall")
@@ -49,6 +50,9 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
     "on_retry": [
         {"type": "serviceBusTrigger", "queueName": "retries", "connection": "ServiceBus"},
     ],
+    "on_rollout": [
+        {"type": "serviceBusTrigger", "queueName": "rollouts", "connection": "ServiceBus"},
+    ],
     "deliver_notification": [
         {"type": "serviceBusTrigger", "queueName": "notifications", "connection": "ServiceBus"},
     ],
@@ -75,6 +79,33 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         {
             "type": "httpTrigger",
             "route": "runs/{id}/cancel",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "get_rollout": [
+        {
+            "type": "httpTrigger",
+            "route": "rollouts/{id}",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "promote_rollout": [
+        {
+            "type": "httpTrigger",
+            "route": "rollouts/{id}/promote",
+            "methods": ["POST"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
+    "roll_back_rollout": [
+        {
+            "type": "httpTrigger",
+            "route": "rollouts/{id}/rollback",
             "methods": ["POST"],
             "authLevel": "FUNCTION",
         },
@@ -248,6 +279,7 @@ WITH_DURABLE_CLIENT = {
     "on_blob_event",
     "on_job_event",
     "on_retry",
+    "on_rollout",
     "reconcile",
     "start_run",
     "get_run",
@@ -255,8 +287,11 @@ WITH_DURABLE_CLIENT = {
     "resume_pipeline",
     "list_pipelines",
     "get_pipeline",
+    "get_rollout",
+    "promote_rollout",
+    "roll_back_rollout",
 }
-ORCHESTRATORS = {"freezing", "landing", "retraining"}
+ORCHESTRATORS = {"freezing", "landing", "retraining", "rollout"}
 
 _LIST_FUNCTIONS = """
 import json
@@ -312,7 +347,8 @@ def test_who_has_the_durable_client() -> None:
 
 def test_orchestrators_are_registered_by_the_names_that_they_are_started_by() -> None:
     assert registered_as("orchestrationTrigger") == ORCHESTRATORS
-    assert {landing.__name__, freezing.__name__, retraining.__name__} == ORCHESTRATORS
+    started = {each.__name__ for each in (landing, freezing, retraining, rollout)}
+    assert started == ORCHESTRATORS
     assert retraining.__name__ == RETRAINING
 
 
@@ -359,6 +395,7 @@ def test_service_bus_has_the_queues_and_topics_that_are_used_and_no_other() -> N
     }
     sent_to = {
         service_bus.RETRIES,
+        service_bus.ROLLOUTS,
         service_bus.NOTIFICATIONS,
         service_bus.REJECTED_RUNS,
     }

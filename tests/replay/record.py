@@ -132,6 +132,8 @@ def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -
         folder.mkdir(parents=True)
         (folder / "pipeline.yml").write_text(yaml.safe_dump(pipeline_document(name)))
         shutil.copy(PARTS / "job.yml", folder)
+        if "deploy" in pipeline_document(name):
+            shutil.copytree(PARTS / "deploy", folder, dirs_exist_ok=True)
     (app / "pipelines" / "queues.yml").write_text(yaml.safe_dump(QUEUES))
     ours = json.loads((INFRA / "app-settings.json").read_text("utf-8"))
     paths = {"RECORDED_APP": str(ROOT), "PIPELINES_FOLDER": str(app / "pipelines")}

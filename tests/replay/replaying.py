@@ -10,6 +10,7 @@ from azure.durable_functions import Orchestrator
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
+from orchestrations.rollout import rollout
 from replay_guard import worker_form
 from replay_guard.matching import Difference
 from replay_guard.replay import replay
@@ -18,7 +19,7 @@ from tests.replay.recording import Recording
 Orchestration = Callable[..., Any]
 
 ORCHESTRATORS: dict[str, Orchestration] = {
-    each.__name__: each for each in (landing, freezing, retraining)
+    each.__name__: each for each in (landing, freezing, retraining, rollout)
 }
 
 

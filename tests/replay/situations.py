@@ -373,6 +373,20 @@ async def terminated(scene: Scene) -> None:
     await scene.landed()
 
 
+async def rolled_out(scene: Scene) -> None:
+    """A model goes live; a second one is superseded while it bakes; a third one is rolled back."""
+    await scene.land("1", accuracy=0.7)
+    await scene.until("rollout", ended_as("finished"))
+    await scene.land("2", accuracy=0.8)
+    await scene.until("rollout", is_in("baking"))
+    await scene.land("3", accuracy=0.9)
+    await scene.until("rollout", ended_as("superseded"))
+    baking = await scene.until("rollout", is_in("baking"))
+    body = json.dumps({"by": "ada", "reason": "it answers in another language"})
+    await scene.post(f"api/rollouts/{baking.instance}/rollback", body=body)
+    await scene.until("rollout", ended_as("rolled_back"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kept:
     """Which generation of an orchestrator is recorded: the n-th of which something holds."""
@@ -401,6 +415,10 @@ def _landing(number: int = 1) -> Kept:
 
 def _run(state: str, number: int = 1) -> Kept:
     return Kept(orchestrator="retraining", holds=ended_as(state), number=number)
+
+
+def _rollout(state: str) -> Kept:
+    return Kept(orchestrator="rollout", holds=ended_as(state))
 
 
 SITUATIONS: Mapping[str, Situation] = {
@@ -507,6 +525,27 @@ SITUATIONS: Mapping[str, Situation] = {
         keep={
             "restarted": Kept(orchestrator="retraining", holds=is_continued),
             "long-wait": _run("succeeded"),
+        },
+    ),
+    "rolled-out": Situation(
+        play=rolled_out,
+        keep={
+            "deployed": _run("succeeded"),
+            "finished": _rollout("finished"),
+            "superseded-while-baking": _rollout("superseded"),
+            "rolled-back": _rollout("rolled_back"),
+        },
+        changes={
+            "deploy": {
+                "endpoint": "rolled-out",
+                "instance_type": "Standard_DS3_v2",
+                "smoke_request": "smoke.json",
+                "steps": [
+                    {"traffic": 50, "bake_minutes": 60},
+                    {"traffic": 100, "bake_minutes": 0},
+                ],
+                "guards": {"minimum_requests": 0},
+            }
         },
     ),
     "terminated": Situation(play=terminated, keep={"run-terminated": _landing()}),

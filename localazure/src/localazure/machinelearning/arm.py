@@ -33,8 +33,9 @@ WORKSPACE_PATH = (
     "/subscriptions/{subscription}/resourceGroups/{resource_group}"
     f"/providers/{PROVIDER}/workspaces/{{workspace}}"
 )
-OPEN_PATHS = ("/metadata/endpoints", "/discovery")
-"""Paths that the SDK reads without a token."""
+OPEN_PATHS = ("/metadata/endpoints", "/discovery", "/online-endpoints")
+"""Paths that need no token of ARM: the SDK reads the first two without one, and scoring requests
+carry a key or token of their endpoint."""
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")

@@ -44,6 +44,7 @@ ROLES: Mapping[str, Role] = {
         ),
     ),
     "AzureML Compute Operator": Role((f"{_WORKSPACES}/computes/*",)),
+    "Monitoring Reader": Role(("*/read",)),
 }
 
 
@@ -56,6 +57,9 @@ def action_of(method: str, segments: Sequence[str]) -> str:
             the action at the end.
     """
     verb = _VERBS.get(method.upper(), "action")
+    if "providers" in segments:  # a resource of another provider, such as the metrics
+        provider, *rest = segments[segments.index("providers") + 1 :]
+        return "/".join([provider, *rest[0::2], verb]).lower()
     return "/".join([_WORKSPACES, *segments[0::2], verb]).lower()
 
 

@@ -37,9 +37,15 @@ from localazure.machinelearning.resources import (
     datastores,
     jobs,
     not_covered,
+    online_deployments,
+    online_endpoints,
     run_history,
     workspace,
 )
+from localazure.machinelearning.resources.online_endpoints import ONLINE, Online
+from localazure.machinelearning.serving import tables
+from localazure.machinelearning.serving.deployments import Deployments
+from localazure.machinelearning.serving.scoring import Scoring
 from localazure.machinelearning.store import MIGRATIONS
 from localazure.machinelearning.workspace import Workspace
 from localazure.outbox.publisher import EventPublisher
@@ -112,8 +118,26 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         arm[COMPUTE] = compute
         arm[FAULTS] = Injector(environment.state, Part.AZURE_ML)
+        online_database = Database(folder / "online.db", tables.MIGRATIONS)
+        stack.callback(online_database.close)
+        deployments = await stack.enter_async_context(Deployments(state, online_database, session))
+        scoring = await stack.enter_async_context(
+            Scoring(online_database, deployments, session, tokens, clock=state.clock)
+        )
+        arm[ONLINE] = Online(online_database, deployments, scoring)
         arm[ROLE_ASSIGNMENTS] = RoleAssignments.of_environment(environment)
-        families = (workspace, datastores, assets, codes, computes, jobs, run_history, not_covered)
+        families = (
+            workspace,
+            datastores,
+            assets,
+            codes,
+            computes,
+            jobs,
+            online_endpoints,
+            online_deployments,
+            run_history,
+            not_covered,
+        )
         for family in families:
             arm.add_routes(family.routes)
         context = server_context(certificates)

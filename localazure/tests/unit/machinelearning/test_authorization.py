@@ -18,6 +18,7 @@ SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
         ("PUT", "data/digits/versions/1", "data/versions/write"),
         ("DELETE", "computes/cpu", "computes/delete"),
         ("POST", "datastores/landing/listSecrets", "datastores/listsecrets/action"),
+        ("POST", "onlineEndpoints/e/listKeys", "onlineendpoints/listkeys/action"),
     ],
 )
 def test_a_request_is_an_action(method: str, path: str, action: str) -> None:
@@ -45,3 +46,12 @@ def test_what_roles_allow(roles: list[str] | None, action: str, *, is_allowed: b
     with pytest.raises(ArmError, match=f"perform action '{WORKSPACES}/{action}'") as caught:
         authorize(roles, f"{WORKSPACES}/{action}", "/subscriptions/s")
     assert (caught.value.status, caught.value.code) == (403, "AuthorizationFailed")
+
+
+def test_metrics_belong_to_another_provider() -> None:
+    path = "onlineEndpoints/e/providers/Microsoft.Insights/metrics"
+    action = action_of("GET", path.split("/"))
+    assert action == "microsoft.insights/metrics/read"
+    authorize(["Monitoring Reader"], action, "scope")
+    with pytest.raises(ArmError):
+        authorize([SCIENTIST, OPERATOR], action, "scope")

@@ -56,6 +56,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
                 "AZUREML_SUBSCRIPTION_ID": environment.subscription_id,
                 "AZUREML_RESOURCE_GROUP": environment.resource_group,
                 "AZUREML_WORKSPACE_NAME": environment.workspace,
+                "RESOURCE_MANAGER_ENDPOINT": environment.azure_ml_url,
                 "PIPELINES_FOLDER": str(pipelines),
             }
         )

@@ -17,7 +17,6 @@ _FAMILIES: Final = {
     "batchEndpoints": "batch endpoints",
     "featurestoreEntities": "feature stores",
     "featuresets": "feature stores",
-    "onlineEndpoints": "online endpoints",
     "schedules": "schedules",
     "serverlessEndpoints": "serverless endpoints",
 }
@@ -31,5 +30,5 @@ async def refuse(request: web.Request) -> web.Response:
         501,
         "NotImplemented",
         f"{family} are not covered by the local workspace; it has jobs, computes, data, models, "
-        "environments, components and datastores",
+        "environments, components, datastores and online endpoints",
     )

@@ -1,0 +1,160 @@
+"""Activities `ensure_deployment`, `delete_deployments` and `record_rollout`.
+
+A deployment is named after its model version and has its rollout as a tag, so that a rollout adopts
+what it made before a crash, and deletes nothing that people made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+
+from handlers.azure_ml import tags
+from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.tags import tags_of
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.rollouts import (
+    DeleteDeployments,
+    DeploymentState,
+    EnsureDeployment,
+    RecordRollout,
+)
+from orchestrations.errors import DeploymentRejected, TransientError, shorten
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import ManagedOnlineDeployment
+
+DELETE_WAIT_SECONDS = 90.0
+LOG_LINES = 20
+MESSAGE_LIMIT_CHARACTERS = 700
+FAILED_STATES = frozenset({"Failed", "Canceled"})
+
+
+@activity
+def ensure_deployment(clients: Clients, request: EnsureDeployment) -> DeploymentState:
+    """Ask for the deployment unless it is there; say how far it is. Does not wait for it.
+
+    Raises:
+        DeploymentRejected: Azure ML refuses it, its file is malformed, or others made one of its
+            name.
+    """
+    deploy = request.request.pipeline.deploy
+    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    found = _find(clients, deploy.endpoint, request.deployment)
+    if found is None:
+        _create(clients, request)
+        return DeploymentState(state="provisioning")
+    if tags_of(found).get(tags.ROLLOUT) != request.rollout:
+        raise DeploymentRejected(
+            f"endpoint {deploy.endpoint} has a deployment {request.deployment} that this rollout "
+            "did not make: delete it"
+        )
+    if found.provisioning_state in FAILED_STATES:
+        log = _log(clients, deploy.endpoint, request.deployment)
+        message = f"deployment {request.deployment} could not be provisioned: {log}"
+        return DeploymentState(state="failed", message=message)
+    is_ready = found.provisioning_state == "Succeeded"
+    return DeploymentState(state="ready" if is_ready else "provisioning")
+
+
+@activity
+def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
+    """Delete the deployments that rollouts made; others stay, for the people who made them."""
+    for name in request.deployments:
+        found = _find(clients, request.endpoint, name)
+        if found is None or tags.ROLLOUT not in tags_of(found):
+            continue
+        operation = clients.ml.online_deployments.begin_delete(name, request.endpoint)
+        operation.wait(DELETE_WAIT_SECONDS / len(request.deployments))
+        if not operation.done():
+            raise TransientError(f"deployment {name} is still being deleted")
+    return Done()
+
+
+@activity
+def record_rollout(clients: Clients, request: RecordRollout) -> Done:
+    """Tag the model with the outcome, and the version that serves most requests as in service.
+
+    A model that was rolled back is a challenger from then on: the next one is not compared with it.
+    """
+    name = request.model.name
+    serving = None
+    if request.serving is not None:
+        found = _find(clients, request.endpoint, request.serving)
+        # …/models/<name>/versions/<version>
+        parts = str(found.model).split("/") if found is not None else []
+        serving = parts[-1] if parts[-4:-1] == ["models", name, "versions"] else None
+    for listed in list(clients.ml.models.list(name)):
+        before = tags_of(listed)
+        after = {key: value for key, value in before.items() if key != tags.IN_SERVICE}
+        if str(listed.version) == serving:
+            after[tags.IN_SERVICE] = "true"
+        if str(listed.version) == request.model.version:
+            after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
+            if request.outcome == "rolled_back":
+                after[tags.ROLE] = tags.CHALLENGER
+        if after != before:
+            model = clients.ml.models.get(name, str(listed.version))
+            model.tags = after
+            clients.ml.models.create_or_update(model)
+    return Done()
+
+
+def _create(clients: Clients, request: EnsureDeployment) -> None:
+    from azure.ai.ml import load_online_deployment  # noqa: PLC0415 - see handlers.configuration.clients
+
+    given = request.request
+    deploy, model = given.pipeline.deploy, given.model
+    assert deploy is not None, "see ensure_deployment"
+    file = clients.settings.pipelines_folder / given.pipeline.name / deploy.deployment
+    overrides = [
+        {"name": request.deployment},
+        {"endpoint_name": deploy.endpoint},
+        {"model": f"azureml:{model.name}:{model.version}"},
+        {"instance_type": deploy.instance_type},
+        {"instance_count": deploy.instance_count},
+        {
+            "tags": {
+                tags.ROLLOUT: request.rollout,
+                tags.PIPELINE: given.pipeline.name,
+                tags.RUN: given.run,
+                tags.MODEL: f"{model.name}:{model.version}",
+            }
+        },
+    ]
+    try:
+        deployment = load_online_deployment(file, params_override=overrides)
+        clients.ml.online_deployments.begin_create_or_update(deployment)
+    except HttpResponseError as error:
+        if error.status_code == 409:  # noqa: PLR2004 - another execution of this activity made it
+            return
+        if is_refusal(error):
+            raise DeploymentRejected(f"deployment {request.deployment}: {reason(error)}") from error
+        raise
+    except AzureError as error:
+        if is_refusal(error):
+            raise DeploymentRejected(f"{file}: {reason(error)}") from error
+        raise
+    except OSError as error:
+        raise DeploymentRejected(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _find(clients: Clients, endpoint: str, name: str) -> ManagedOnlineDeployment | None:
+    try:
+        found = clients.ml.online_deployments.get(name, endpoint)
+    except ResourceNotFoundError:
+        return None
+    return cast("ManagedOnlineDeployment", found)
+
+
+def _log(clients: Clients, endpoint: str, name: str) -> str:
+    try:
+        log = clients.ml.online_deployments.get_logs(name, endpoint, lines=LOG_LINES)
+    except AzureError as error:
+        return f"its log cannot be read ({type(error).__name__})"
+    lines = log.splitlines()
+    # The end of a traceback says more than its beginning.
+    return shorten(" | ".join(reversed(lines)), MESSAGE_LIMIT_CHARACTERS)

@@ -1,0 +1,53 @@
+"""Activity `observe_rollout`, and the decisions of people, which it reads.
+
+A decision is a record, and an event wakes the rollout up: if the event is lost, the next poll finds
+the record.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from handlers.rollouts.endpoint_claims import superseding_rollout
+from orchestrations.contracts.rollouts import Decision, Observation, ObserveRollout
+
+
+@activity
+def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
+    """The deployment's metrics since the step began, people's decisions, and newer rollouts."""
+    measured = read_deployment_metrics(
+        clients,
+        request.endpoint,
+        request.deployment,
+        since=request.since,
+        now=datetime.now(UTC),
+    )
+    return measured.model_copy(
+        update={
+            "decision": _read_decision(clients, request.rollout, request.step),
+            "superseded_by": superseding_rollout(clients, request.endpoint, request.rollout),
+        }
+    )
+
+
+def record_decision(clients: Clients, rollout: str, decision: Decision) -> None:
+    """Put a decision on record; the first one counts."""
+    name = _record(rollout, decision.step if decision.verb == "promote" else None)
+    record_store.create(clients.records, name, decision.to_dict())
+
+
+def _read_decision(clients: Clients, rollout: str, step: int) -> Decision | None:
+    """The decision about a step: a rollback is about all of them, and comes first."""
+    for name in (_record(rollout, None), _record(rollout, step)):
+        document = record_store.read(clients.records, name)
+        if document is not None:
+            return Decision.from_dict(document)
+    return None
+
+
+def _record(rollout: str, step: int | None) -> str:
+    return f"rollouts/{rollout}/" + ("rollback.json" if step is None else f"promote-{step}.json")

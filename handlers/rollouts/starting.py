@@ -1,0 +1,67 @@
+"""Start a rollout: activity `start_rollout` sends a message, and `handle_rollout` receives it.
+
+An activity has no durable client, and the queue keeps the request until the rollout has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from handlers.durable.instances import wake_up
+from handlers.durable.starting import start_once
+from handlers.messaging.dead_letter_queue import reject_message
+from handlers.messaging.message_outbox import send_in_background
+from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body
+from handlers.rollouts.endpoint_claims import holder_of
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.rollouts import RolloutInput, RolloutRequest, StartRollout
+from orchestrations.errors import InvalidRequest
+from orchestrations.names import rollout_id
+from orchestrations.retrying import describe
+from orchestrations.rollout import rollout
+
+logger = logging.getLogger("landfall")
+
+
+@activity
+def start_rollout(clients: Clients, request: StartRollout) -> Done:
+    """Put the request on `rollouts`; a second message of the same id is dropped, there or later."""
+    message = Message(
+        message_id=fit_message_id(request.rollout),
+        subject=request.rollout,
+        properties={"run": request.request.run},
+        body=request.request.model_dump_json(),
+    )
+    send_in_background(clients, ROLLOUTS, message)
+    return Done()
+
+
+async def handle_rollout(
+    clients: Clients, starter: DurableOrchestrationClient, body: bytes | str
+) -> str | None:
+    """Start the rollout that a message asks for; returns its id.
+
+    The rollout that has the endpoint is woken up: it sees that a newer model is there. A message
+    that cannot be read is dead-lettered (None). If the process dies before the message is
+    completed, it is delivered to this function again.
+    """
+    try:
+        request = parse_body(RolloutRequest, body, queue=ROLLOUTS)
+    except InvalidRequest as error:
+        logger.warning("message rejected: %s", error)
+        await asyncio.to_thread(reject_message, clients, body, describe(error))
+        return None
+    deploy = request.pipeline.deploy
+    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    instance = rollout_id(deploy.endpoint, request.model.version)
+    given = RolloutInput(request=request).to_dict()
+    await start_once(starter, rollout.__name__, instance, given)
+    holder = await asyncio.to_thread(holder_of, clients, deploy.endpoint)
+    if holder not in (None, instance):
+        await wake_up(starter, holder)
+    return instance

@@ -1,0 +1,325 @@
+"""Managed online endpoints: their documents, traffic, keys, metrics and scoring.
+
+https://learn.microsoft.com/rest/api/azureml/online-endpoints
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.arm import (
+    TOKENS,
+    WORKSPACE,
+    WORKSPACE_PATH,
+    listing,
+    read_body,
+    timestamp,
+)
+from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.resources.workspace import LOCATION_PATH
+from localazure.machinelearning.serving import metrics
+from localazure.machinelearning.serving.deployments import Deployments
+from localazure.machinelearning.serving.scoring import DEPLOYMENT_HEADER, SCORE_PATH, Scoring
+from localazure.machinelearning.serving.tables import (
+    CHANGING,
+    DeploymentState,
+    Endpoint,
+    delete_endpoint,
+    get_deployment,
+    get_endpoint,
+    list_deployments,
+    list_endpoints,
+    put_endpoint,
+    read_counts,
+    set_key,
+)
+from localazure.machinelearning.serving.traffic import parse_traffic
+from localazure.machinelearning.store import querying
+from localazure.sqlite.database import Database
+
+routes = web.RouteTableDef()
+
+ENDPOINTS = "onlineEndpoints"
+ENDPOINT_PATH = f"{WORKSPACE_PATH}/{ENDPOINTS}/{{endpoint}}"
+SCORING_PREFIX = "/online-endpoints"
+# https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas#endpoint-naming
+_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,30}[a-zA-Z0-9]$")
+_AUTH_MODES = ("Key", "AMLToken", "AADToken")
+SCORING_LIMIT_BYTES = 10 * 1024 * 1024
+# Retry-After has whole seconds. The Azure SDKs prefer the header in milliseconds.
+POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
+
+
+@dataclass(frozen=True)
+class Online:
+    """What serves online endpoints."""
+
+    database: Database
+    deployments: Deployments
+    scoring: Scoring
+
+
+ONLINE = web.AppKey("online", Online)
+
+
+@routes.get(f"{WORKSPACE_PATH}/{ENDPOINTS}")
+async def list_all(request: web.Request) -> web.Response:
+    """All endpoints."""
+    endpoints = list_endpoints(request.app[ONLINE].database.read)
+    return listing(request, [_document(request, each) for each in endpoints])
+
+
+@routes.get(ENDPOINT_PATH)
+async def get(request: web.Request) -> web.Response:
+    """One endpoint, with its traffic."""
+    return web.json_response(_document(request, find_endpoint(request)))
+
+
+@routes.put(ENDPOINT_PATH)
+async def put(request: web.Request) -> web.Response:
+    """Create an endpoint, or set its traffic: a long-running operation, as on Azure.
+
+    It is durable when this answers, so the operation has succeeded by the first poll.
+    """
+    name = online_name(request, "endpoint")
+    body = await read_body(request)
+    properties = body["properties"]
+    if properties.get("compute"):
+        raise invalid("Kubernetes endpoints are not covered; leave compute out")
+    if properties.get("authMode") not in _AUTH_MODES:
+        raise invalid(f"authMode is {properties.get('authMode')!r}; use {', '.join(_AUTH_MODES)}")
+    now = request.app[WORKSPACE].clock()
+
+    def write(connection: sqlite3.Connection) -> tuple[Endpoint, bool]:
+        query = querying(connection)
+        before = get_endpoint(query, name)
+        if before is not None and before.properties["authMode"] != properties["authMode"]:
+            raise ArmError(409, "Conflict", "authMode of an endpoint cannot change")
+        names = [each.name.lower() for each in list_deployments(query, name)]
+        traffic, mirror = parse_traffic(properties, deployments=names)
+        document = {
+            **body,
+            "properties": {**properties, "traffic": traffic, "mirrorTraffic": mirror},
+        }
+        keys = (secrets.token_urlsafe(24), secrets.token_urlsafe(24))
+        endpoint = put_endpoint(connection, name, document, new_keys=keys, now=now)
+        return endpoint, before is None
+
+    endpoint, is_new = await request.app[ONLINE].database.write(write)
+    document = _document(request, endpoint)
+    document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
+    return web.json_response(
+        document, status=201 if is_new else 200, headers=operation(request, "put-endpoint", name)
+    )
+
+
+@routes.delete(ENDPOINT_PATH)
+async def delete(request: web.Request) -> web.Response:
+    """Delete an endpoint with its deployments."""
+    online, name = request.app[ONLINE], online_name(request, "endpoint")
+    deployments = list_deployments(online.database.read, name)
+    was_there = await online.database.write(lambda connection: delete_endpoint(connection, name))
+    if not was_there:
+        return web.Response(status=204)
+    await asyncio.gather(*(online.deployments.remove(each) for each in deployments))
+    return web.Response(status=202, headers=operation(request, "delete-endpoint", name))
+
+
+@routes.post(f"{ENDPOINT_PATH}/listKeys")
+async def list_keys(request: web.Request) -> web.Response:
+    """The keys of an endpoint with authMode Key."""
+    endpoint = find_endpoint(request)
+    if endpoint.properties["authMode"] != "Key":
+        raise invalid(f"endpoint {endpoint.name!r} does not use keys")
+    return web.json_response(
+        {"primaryKey": endpoint.primary_key, "secondaryKey": endpoint.secondary_key}
+    )
+
+
+@routes.post(f"{ENDPOINT_PATH}/regenerateKeys")
+async def regenerate_keys(request: web.Request) -> web.Response:
+    """Replace one key."""
+    endpoint = find_endpoint(request)
+    body = await request.json()
+    kind = body.get("keyType")
+    if kind not in ("Primary", "Secondary"):
+        raise invalid(f"keyType is {kind!r}; use Primary or Secondary")
+    # The SDK sends the old key as keyValue: a new one is drawn, as the caller asks for.
+    await request.app[ONLINE].database.write(
+        lambda connection: set_key(
+            connection, endpoint.name, is_primary=kind == "Primary", value=secrets.token_urlsafe(24)
+        )
+    )
+    return web.Response(status=202, headers=operation(request, "put-endpoint", endpoint.name))
+
+
+@routes.post(f"{ENDPOINT_PATH}/token")
+async def get_token(request: web.Request) -> web.Response:
+    """A token for an endpoint with authMode AMLToken."""
+    find_endpoint(request)
+    environment = request.app[WORKSPACE].environment
+    now = request.app[WORKSPACE].clock()
+    token, expires_on = request.app[TOKENS].issue(environment.azure_ml_url, now=now)
+    return web.json_response(
+        {
+            "accessToken": token,
+            "expiryTimeUtc": expires_on,
+            "refreshAfterTimeUtc": expires_on,
+            "tokenType": "Bearer",
+        }
+    )
+
+
+@routes.get(f"{ENDPOINT_PATH}/providers/Microsoft.Insights/metrics")
+async def get_metrics(request: web.Request) -> web.Response:
+    """Metrics of an endpoint over a time span, by minute."""
+    endpoint = find_endpoint(request)
+    await request.app[ONLINE].scoring.flush()
+    span = request.query.get("timespan", "")
+    first, last = metrics.parse_timespan(span)
+    counted = read_counts(request.app[ONLINE].database.read, endpoint.name, first=first, last=last)
+    names = request.query.get("metricnames", "").split(",")
+    conditions = metrics.parse_filter(request.query.get("$filter", ""))
+    environment = request.app[WORKSPACE].environment
+    return web.json_response(
+        {
+            "cost": 0,
+            "timespan": span,
+            "interval": "PT1M",
+            "namespace": f"{PROVIDER}/workspaces/{ENDPOINTS}",
+            "resourceregion": environment.location,
+            "value": metrics.describe_metrics(
+                _id(request, endpoint.name), names, conditions, counted
+            ),
+        }
+    )
+
+
+@routes.route("*", f"{SCORING_PREFIX}/{{endpoint}}{{path:/.*}}")
+async def score(request: web.Request) -> web.Response:
+    """A scoring request; it is authenticated by the endpoint's own keys or tokens."""
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > SCORING_LIMIT_BYTES:
+            return web.Response(status=413, text=f"the body is over {SCORING_LIMIT_BYTES} bytes")
+    if request.method != "POST":
+        return web.Response(status=405)
+    answer = await request.app[ONLINE].scoring.answer(
+        request.match_info["endpoint"],
+        request.match_info["path"],
+        request.headers.get("Authorization", ""),
+        request.headers.get(DEPLOYMENT_HEADER),
+        bytes(body),
+    )
+    return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+
+
+@routes.get(f"{LOCATION_PATH}/onlineOperationsStatus/{{operation}}")
+async def get_operation(request: web.Request) -> web.Response:
+    """State of a PUT or DELETE of an endpoint or a deployment, derived from its current state."""
+    kind, _, subject = request.match_info["operation"].partition("_")
+    endpoint, _, name = subject.partition("_")
+    query = request.app[ONLINE].database.read
+    error: dict[str, str] | None = None
+    if kind == "put-deployment":
+        deployment = get_deployment(query, endpoint, name)
+        if deployment is None:
+            status = "Canceled"  # it was deleted meanwhile
+        elif deployment.state in CHANGING:
+            status = "InProgress"
+        elif deployment.state is DeploymentState.FAILED:
+            status = "Failed"
+            error = {"code": deployment.error_code, "message": deployment.error_message}
+        else:
+            status = "Succeeded"
+    else:
+        status = "Succeeded"  # these take effect before they are answered
+    return web.json_response(
+        {
+            "id": request.path,
+            "name": request.match_info["operation"],
+            "status": status,
+            **({"error": error} if error else {}),
+        },
+        headers=POLL_AFTER if status == "InProgress" else {},
+    )
+
+
+def find_endpoint(request: web.Request) -> Endpoint:
+    """The endpoint that the URL names.
+
+    Raises:
+        ArmError: 404.
+    """
+    name = request.match_info["endpoint"]
+    endpoint = get_endpoint(request.app[ONLINE].database.read, name)
+    if endpoint is None:
+        raise not_found("online endpoint", name)
+    return endpoint
+
+
+def online_name(request: web.Request, key: str) -> str:
+    """The name of an endpoint or deployment from the URL.
+
+    Raises:
+        ArmError: 400, it is not valid.
+    """
+    name = request.match_info[key]
+    if not _NAME.match(name):
+        raise invalid(
+            f"{name!r} is not a valid {key} name: 3 to 32 letters, digits and '-', "
+            "the first a letter, the last no '-'"
+        )
+    return name
+
+
+def operation(request: web.Request, kind: str, *subject: str) -> dict[str, str]:
+    """The headers of an answer whose operation goes on."""
+    environment = request.app[WORKSPACE].environment
+    url = (
+        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
+        f"/providers/{PROVIDER}/locations/{environment.location}"
+        f"/onlineOperationsStatus/{'_'.join((kind, *subject))}?api-version=2023-04-01-preview"
+    )
+    return {"Azure-AsyncOperation": url, "Location": url, **POLL_AFTER}
+
+
+def _id(request: web.Request, name: str) -> str:
+    return f"{request.app[WORKSPACE].id}/{ENDPOINTS}/{name}"
+
+
+def _document(request: web.Request, endpoint: Endpoint) -> dict[str, Any]:
+    environment = request.app[WORKSPACE].environment
+    base = f"{environment.azure_ml_url}{SCORING_PREFIX}/{endpoint.name}"
+    return {
+        "kind": "Managed",
+        **endpoint.document,
+        "id": _id(request, endpoint.name),
+        "name": endpoint.name,
+        "type": f"{PROVIDER}/workspaces/{ENDPOINTS}",
+        "location": environment.location,
+        "properties": {
+            "publicNetworkAccess": "Enabled",
+            **endpoint.properties,
+            "properties": endpoint.properties.get("properties") or {},
+            "keys": None,
+            "provisioningState": "Succeeded",
+            "scoringUri": f"{base}{SCORE_PATH}",
+            "swaggerUri": f"{base}/swagger.json",
+        },
+        "systemData": {
+            "createdAt": timestamp(endpoint.created_at),
+            "createdBy": "localazure",
+            "createdByType": "ManagedIdentity",
+            "lastModifiedAt": timestamp(endpoint.modified_at),
+        },
+    }

@@ -1,0 +1,1 @@
+"""Managed online endpoints: deployments as processes, a proxy that splits traffic, metrics."""

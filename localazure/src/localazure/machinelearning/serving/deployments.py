@@ -1,0 +1,244 @@
+"""Provisions deployments and keeps their processes running.
+
+What is to run is in the tables before it takes effect. A deployment that was Creating, Updating or
+Succeeded when the part was killed is started again by the next start; its processes died with the
+part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Sequence
+from typing import Self
+
+import aiohttp
+from azure.core.exceptions import AzureError
+
+from localazure.machinelearning.addresses import parse_asset
+from localazure.machinelearning.blobs import is_transient
+from localazure.machinelearning.downloads import SourceNotFoundError
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.job_resolution import locate
+from localazure.machinelearning.serving.instances import (
+    SERVER_LOG,
+    DeploymentFolder,
+    Instance,
+    InstanceEndedError,
+    Source,
+    start_instance,
+)
+from localazure.machinelearning.serving.tables import (
+    Deployment,
+    DeploymentState,
+    finish_provisioning,
+    list_deployments,
+)
+from localazure.machinelearning.store import Query
+from localazure.machinelearning.workspace import Workspace
+from localazure.sqlite.database import Database
+
+READY_SECONDS = 300.0
+RESTART_PAUSES_SECONDS = (0.2, 1.0, 5.0, 10.0)
+STORAGE_RETRY_SECONDS = 1.0
+LOG_LINES_IN_ERROR = 15
+
+logger = logging.getLogger(__name__)
+
+
+class _Failed(Exception):
+    """A deployment cannot be provisioned; the arguments are code and message."""
+
+
+class Deployments:
+    """The processes of all deployments. Use as an async context manager.
+
+    Args:
+        workspace: of the endpoints.
+        database: with the tables of endpoints.
+        session: for probes of the processes.
+    """
+
+    def __init__(
+        self, workspace: Workspace, database: Database, session: aiohttp.ClientSession
+    ) -> None:
+        self._workspace = workspace
+        self._database = database
+        self._session = session
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._serving: dict[tuple[str, str], list[Instance]] = {}
+
+    async def __aenter__(self) -> Self:
+        for deployment in list_deployments(self._database.read):
+            if deployment.state is not DeploymentState.FAILED:
+                self.provision(deployment)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for key in list(self._serving):
+            await self._end_serving(key)
+
+    def provision(self, deployment: Deployment) -> None:
+        """Start the processes of a deployment that was PUT, or that has to run again.
+
+        The processes of its generation before serve until the new ones are ready.
+        """
+        before = self._tasks.pop(deployment.key, None)
+        self._tasks[deployment.key] = asyncio.create_task(self._run(deployment, before))
+
+    async def remove(self, deployment: Deployment) -> None:
+        """End the processes of a deployment that was deleted, and delete its files."""
+        task = self._tasks.pop(deployment.key, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._end_serving(deployment.key)
+        folder = DeploymentFolder(self._workspace, deployment)
+        await asyncio.to_thread(shutil.rmtree, folder.root, ignore_errors=True)
+
+    def instances(self, endpoint: str, deployment: str) -> Sequence[Instance]:
+        """The processes that can take requests now."""
+        found = self._serving.get((endpoint.lower(), deployment.lower()), [])
+        return [instance for instance in found if instance.is_alive]
+
+    def logs(self, deployment: Deployment, name: str, lines: int) -> str:
+        """The last lines of a deployment's log."""
+        return DeploymentFolder(self._workspace, deployment).tail(name, lines)
+
+    async def _run(self, deployment: Deployment, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            before.cancel()
+            await asyncio.gather(before, return_exceptions=True)
+        folder = DeploymentFolder(self._workspace, deployment)
+        try:
+            source, started = await self._start(deployment, folder)
+        except _Failed as failure:
+            code, message = failure.args
+            logger.warning("deployment %s/%s: %s", deployment.endpoint, deployment.name, message)
+            await self._finish(deployment, (code, message))
+            return
+        replaced = self._serving.get(deployment.key, [])
+        self._serving[deployment.key] = started
+        await self._finish(deployment, None)
+        for instance in replaced:
+            await instance.end()
+        await asyncio.to_thread(folder.remove_other_generations)
+        await asyncio.gather(
+            *(self._keep_running(deployment, folder, source, n) for n in range(len(started)))
+        )
+
+    async def _finish(self, deployment: Deployment, error: tuple[str, str] | None) -> None:
+        now = self._workspace.clock()
+        await self._database.write(
+            lambda connection: finish_provisioning(connection, deployment, error=error, now=now)
+        )
+
+    async def _start(
+        self, deployment: Deployment, folder: DeploymentFolder
+    ) -> tuple[Source, list[Instance]]:
+        """Download the files and start all processes; return when all are ready.
+
+        Raises:
+            _Failed: it will not succeed.
+        """
+        if deployment.state is not DeploymentState.SUCCEEDED:
+            await asyncio.sleep(self._workspace.configuration.provisioning_seconds)
+        try:
+            source = resolve_source(self._workspace.database.read, deployment)
+        except ArmError as error:
+            raise _Failed("BadArgument", error.message) from error
+        await self._download(folder, source)
+        started: list[Instance] = []
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                for _ in range(deployment.instance_count):
+                    instance = await start_instance(self._workspace, deployment, folder, source)
+                    started.append(instance)
+                for instance in started:
+                    await instance.wait_until_ready(self._session)
+        except BaseException as error:
+            for instance in started:
+                await asyncio.shield(instance.end())
+            if isinstance(error, TimeoutError):
+                raise _Failed(
+                    "ResourceNotReady",
+                    f"the container was not ready within {READY_SECONDS:.0f} s: init() of the "
+                    "scoring script takes too long",
+                ) from error
+            if isinstance(error, InstanceEndedError):
+                raise _Failed(
+                    "ResourceNotReady",
+                    f"User container has crashed or terminated ({error}): init() of the scoring "
+                    "script failed. Please see troubleshooting guide, available here: "
+                    "https://aka.ms/oe-tsg#error-resourcenotready\n"
+                    + folder.tail(SERVER_LOG, LOG_LINES_IN_ERROR),
+                ) from error
+            raise
+        return source, started
+
+    async def _download(self, folder: DeploymentFolder, source: Source) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(folder.download, source)
+            except SourceNotFoundError as error:
+                raise _Failed("BadArgument", f"code or model: {error}") from error
+            except AzureError as error:
+                if not is_transient(error):
+                    raise _Failed("BadArgument", f"code or model: {error.message}") from error
+                await asyncio.sleep(STORAGE_RETRY_SECONDS)
+            else:
+                break
+        if not (folder.code / source.scoring_script).is_file():
+            raise _Failed(
+                "BadArgument", f"the code has no scoring script {source.scoring_script!r}"
+            )
+
+    async def _keep_running(
+        self, deployment: Deployment, folder: DeploymentFolder, source: Source, number: int
+    ) -> None:
+        """Start a process again whenever it ends."""
+        failures = 0
+        while True:
+            await self._serving[deployment.key][number].process.wait()
+            pause = RESTART_PAUSES_SECONDS[min(failures, len(RESTART_PAUSES_SECONDS) - 1)]
+            logger.warning("deployment %s/%s: a process ended; started again", *deployment.key)
+            await asyncio.sleep(pause)
+            instance = await start_instance(self._workspace, deployment, folder, source)
+            self._serving[deployment.key][number] = instance
+            try:
+                await instance.wait_until_ready(self._session)
+                failures = 0
+            except InstanceEndedError:
+                failures += 1
+
+    async def _end_serving(self, key: tuple[str, str]) -> None:
+        for instance in self._serving.pop(key, []):
+            with contextlib.suppress(ProcessLookupError):
+                await instance.end()
+
+
+def resolve_source(query: Query, deployment: Deployment) -> Source:
+    """Where the code and the model of a deployment are.
+
+    Raises:
+        ArmError: something is missing, not there, or not covered.
+    """
+    properties = deployment.properties
+    label = f"deployment {deployment.name!r}"
+    code = properties.get("codeConfiguration") or {}
+    if not code.get("codeId") or not code.get("scoringScript"):
+        raise invalid(
+            f"{label} has no code_configuration: the local workspace serves scoring scripts; "
+            "MLflow models without one are not covered"
+        )
+    model = properties.get("model")
+    return Source(
+        code=locate(query, parse_asset(code["codeId"], kind="codes")),
+        scoring_script=code["scoringScript"],
+        model=None if model is None else locate(query, parse_asset(model, kind="models")),
+    )

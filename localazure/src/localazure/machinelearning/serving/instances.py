@@ -1,0 +1,194 @@
+"""The processes of a deployment: their folder, command line and environment, start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from asyncio.subprocess import STDOUT, Process
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blobs import BlobStore
+from localazure.machinelearning.client_settings import app_settings
+from localazure.machinelearning.downloads import BlobCache
+from localazure.machinelearning.processes import PASSED_ON
+from localazure.machinelearning.serving import scoring_server
+from localazure.machinelearning.serving.tables import Deployment
+from localazure.machinelearning.workspace import Workspace
+from localazure.processes.lifetime import die_with_parent, end
+from localazure.processes.ports import LOOPBACK, free_ports
+
+PROBE_SECONDS = 0.05
+END_SECONDS = 3.0
+SERVER_LOG = "inference-server.txt"
+STORAGE_LOG = "storage-initializer.txt"
+
+
+class InstanceEndedError(RuntimeError):
+    """The process ended before it was ready."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a deployment's files are."""
+
+    code: BlobPath
+    scoring_script: str
+    """Relative to the code folder."""
+    model: BlobPath | None
+
+
+class DeploymentFolder:
+    """The files of one deployment on this machine.
+
+    Args:
+        workspace: of the endpoint.
+        deployment: whose folder.
+    """
+
+    def __init__(self, workspace: Workspace, deployment: Deployment) -> None:
+        self._workspace = workspace
+        machine_learning = workspace.environment.part_folder("machinelearning").resolve()
+        self._cache = machine_learning / "cache"
+        self.root = machine_learning / "online" / deployment.endpoint / deployment.name
+        self._generation = self.root / str(deployment.generation)
+        self.root.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def code(self) -> Path:
+        """The code folder, and the working directory."""
+        return self._generation / "code"
+
+    @property
+    def model(self) -> Path:
+        """AZUREML_MODEL_DIR: it contains the model's folder or file, under its own name."""
+        return self._generation / "model"
+
+    def log(self, name: str) -> Path:
+        """One of the deployment's logs."""
+        return self.root / name
+
+    def download(self, source: Source) -> None:
+        """Fetch code and model anew.
+
+        Raises:
+            SourceNotFoundError: there are no blobs.
+            AzureError: storage is unavailable.
+        """
+        shutil.rmtree(self._generation, ignore_errors=True)
+        store = BlobStore(self._workspace.environment.storage_connection_string())
+        try:
+            cache = BlobCache(self._cache, store)
+            with self.log(STORAGE_LOG).open("a") as log:
+                count = cache.materialize(source.code, self.code, is_mount=False)
+                log.write(f"code: {count} files\n")
+                self.model.mkdir(parents=True)
+                if source.model is not None:
+                    files = list(store.list(source.model))
+                    is_file = len(files) == 1 and files[0].blob == source.model.path
+                    name = Path(source.model.path).name
+                    target = self.model if is_file or not name else self.model / name
+                    count = cache.materialize(source.model, target, is_mount=True)
+                    log.write(f"model: {count} files\n")
+        finally:
+            store.close()
+
+    def remove_other_generations(self) -> None:
+        """Delete what earlier PUTs of the deployment left."""
+        for folder in self.root.iterdir():
+            if folder.is_dir() and folder != self._generation:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def tail(self, name: str, lines: int) -> str:
+        """The last lines of a log; empty where there is none yet."""
+        try:
+            text = self.log(name).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "".join(text.splitlines(keepends=True)[-lines:]) if lines else ""
+
+
+class Instance:
+    """One process that serves a deployment."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        self.process = process
+        self.port = port
+        self.requests = 0
+        """How many it works on now."""
+
+    @property
+    def url(self) -> str:
+        """Base URL, without a trailing slash."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.returncode is None
+
+    async def wait_until_ready(self, session: aiohttp.ClientSession) -> None:
+        """Wait until it answers.
+
+        Raises:
+            InstanceEndedError: it has ended.
+        """
+        while self.is_alive:
+            try:
+                async with session.get(f"{self.url}/") as response:
+                    if response.ok:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(PROBE_SECONDS)
+        raise InstanceEndedError(f"exit code {self.process.returncode}")
+
+    async def end(self) -> None:
+        """End it, and wait for that."""
+        await end(self.process, within_seconds=END_SECONDS)
+
+
+async def start_instance(
+    workspace: Workspace, deployment: Deployment, folder: DeploymentFolder, source: Source
+) -> Instance:
+    """Start one process; it is not ready yet."""
+    (port,) = free_ports(1)
+    script = folder.code / source.scoring_script
+    inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    environment = {
+        **inherited,
+        "PATH": f"{Path(sys.executable).parent}:{path}",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        **app_settings(workspace.environment),
+        **{
+            name: str(value)
+            for name, value in (deployment.properties.get("environmentVariables") or {}).items()
+        },
+        "AZUREML_MODEL_DIR": str(folder.model),
+        "AZUREML_ENTRY_SCRIPT": source.scoring_script,
+        "AML_APP_ROOT": str(folder.code),
+    }
+    with folder.log(SERVER_LOG).open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            # -P: the server's own folder is no place for the script's imports.
+            "-P",
+            scoring_server.__file__,
+            "--entry_script",
+            str(script),
+            "--port",
+            str(port),
+            cwd=script.parent,
+            env=environment,
+            stdout=log,
+            stderr=STDOUT,
+            preexec_fn=die_with_parent(),
+        )
+    return Instance(process, port)

@@ -1,0 +1,169 @@
+"""Metrics of online endpoints in the form of Azure Monitor. Pure.
+
+https://learn.microsoft.com/rest/api/monitor/metrics/list and
+https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-machinelearningservices-workspaces-onlineendpoints-metrics
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.serving.request_counts import MinuteCounts, percentile_ms
+
+Counted = tuple[str, int, MinuteCounts]
+"""Deployment, minute (epoch seconds), requests."""
+
+_CONDITION = re.compile(r"^\s*(?P<dimension>\w+)\s+eq\s+'(?P<value>[^']*)'\s*$", re.IGNORECASE)
+_DIMENSIONS = ("deployment", "statusCode", "statusCodeClass", "modelStatusCode")
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """A metric: its unit, its dimensions, and its value over one minute."""
+
+    unit: str
+    dimensions: Sequence[str]
+    value: Callable[[MinuteCounts], float | None]
+
+
+def _requests(counts: MinuteCounts) -> float | None:
+    return float(counts.statuses.total())
+
+
+def _mean(counts: MinuteCounts) -> float | None:
+    return counts.total_ms / counts.requests if counts.requests else None
+
+
+def _percentile(percent: float) -> Callable[[MinuteCounts], float | None]:
+    return lambda counts: percentile_ms([counts], percent)
+
+
+_METRICS = {
+    "RequestsPerMinute": _Metric("Count", _DIMENSIONS, _requests),
+    "RequestLatency": _Metric("Milliseconds", ("deployment",), _mean),
+    **{
+        f"RequestLatency_P{percent}": _Metric("Milliseconds", ("deployment",), _percentile(percent))
+        for percent in (50, 90, 95, 99)
+    },
+}
+
+
+def parse_filter(text: str) -> dict[str, str]:
+    """Dimension → value, or `*` for a series of each value, of a `$filter`.
+
+    Raises:
+        ArmError: 400, it is not `dimension eq 'value'`, joined by `and`.
+    """
+    conditions: dict[str, str] = {}
+    for part in re.split(r"\s+and\s+", text, flags=re.IGNORECASE) if text.strip() else ():
+        match = _CONDITION.match(part)
+        names = {name.lower(): name for name in _DIMENSIONS}
+        if match is None or match["dimension"].lower() not in names:
+            raise invalid(
+                f"$filter: {part!r} is not covered; use dimension eq 'value' joined by and, with "
+                f"the dimensions {', '.join(_DIMENSIONS)}"
+            )
+        conditions[names[match["dimension"].lower()]] = match["value"]
+    return conditions
+
+
+def parse_timespan(text: str) -> tuple[float, float]:
+    """First and last of `2026-11-22T14:00:00Z/2026-11-22T15:00:00Z`, epoch seconds.
+
+    Raises:
+        ArmError: 400, it is none.
+    """
+    first, _, last = text.partition("/")
+    try:
+        moments = [datetime.fromisoformat(each) for each in (first, last)]
+    except ValueError as error:
+        raise invalid(f"timespan {text!r} is not two ISO 8601 times with a slash") from error
+    start, end = (each.replace(tzinfo=each.tzinfo or UTC).timestamp() for each in moments)
+    return start, end
+
+
+def describe_metrics(
+    resource_id: str, names: Sequence[str], conditions: dict[str, str], counted: Sequence[Counted]
+) -> list[dict[str, Any]]:
+    """The `value` of the answer: a series for each combination of the values of `*` dimensions.
+
+    Args:
+        resource_id: ARM id of the endpoint.
+        names: of the metrics.
+        conditions: of the filter.
+        counted: the requests of the time span.
+
+    Raises:
+        ArmError: 400, there is no such metric, or it has no such dimension.
+    """
+    return [_describe(resource_id, name, conditions, counted) for name in names]
+
+
+def _describe(
+    resource_id: str, name: str, conditions: dict[str, str], counted: Sequence[Counted]
+) -> dict[str, Any]:
+    metric = _METRICS.get(name)
+    if metric is None:
+        raise invalid(f"there is no metric {name!r}; there are {', '.join(_METRICS)}")
+    unknown = [each for each in conditions if each not in metric.dimensions]
+    if unknown:
+        raise invalid(f"metric {name} has no dimension {unknown[0]!r}")
+    split = [dimension for dimension, value in conditions.items() if value == ANY]
+    series: dict[tuple[str, ...], dict[int, MinuteCounts]] = {}
+    for deployment, minute, counts in counted:
+        for dimensions, part in _parts(deployment, counts, by_status=len(metric.dimensions) > 1):
+            if all(
+                value in (ANY, dimensions[dimension]) for dimension, value in conditions.items()
+            ):
+                key = tuple(dimensions[dimension] for dimension in split)
+                series.setdefault(key, {}).setdefault(minute, MinuteCounts()).merge(part)
+    return {
+        "id": f"{resource_id}/providers/Microsoft.Insights/metrics/{name}",
+        "type": "Microsoft.Insights/metrics",
+        "name": {"value": name, "localizedValue": name},
+        "unit": metric.unit,
+        "errorCode": "Success",
+        "timeseries": [
+            {
+                "metadatavalues": [
+                    {"name": {"value": dimension, "localizedValue": dimension}, "value": value}
+                    for dimension, value in zip(split, key, strict=True)
+                ],
+                "data": [
+                    {"timeStamp": _iso(minute), "average": metric.value(counts)}
+                    for minute, counts in sorted(minutes.items())
+                ],
+            }
+            for key, minutes in sorted(series.items())
+        ],
+    }
+
+
+def _parts(
+    deployment: str, counts: MinuteCounts, *, by_status: bool
+) -> list[tuple[dict[str, str], MinuteCounts]]:
+    """The requests of one minute by all dimensions; latencies are not kept by status."""
+    if not by_status:
+        return [({"deployment": deployment}, counts)]
+    parts: list[tuple[dict[str, str], MinuteCounts]] = []
+    for (status, model_status), count in counts.statuses.items():
+        part = MinuteCounts()
+        part.statuses[status, model_status] = count
+        dimensions = {
+            "deployment": deployment,
+            "statusCode": str(status),
+            "statusCodeClass": f"{status // 100}xx",
+            "modelStatusCode": str(model_status or ""),
+        }
+        parts.append((dimensions, part))
+    return parts
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

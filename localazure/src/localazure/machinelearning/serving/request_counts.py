@@ -1,0 +1,86 @@
+"""Counts and latencies of an endpoint's requests, by deployment and minute. Pure.
+
+Latencies are kept as a histogram whose buckets grow by `GROWTH`, so that a percentile is within
+that factor of the true one, however many requests there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+MINUTE_SECONDS = 60
+GROWTH = 1.02
+SMALLEST_MS = 0.1
+
+
+@dataclass
+class MinuteCounts:
+    """The requests to one deployment in one minute."""
+
+    statuses: Counter[tuple[int, int]] = field(default_factory=Counter[tuple[int, int]])
+    """(status that the client got, status that the model answered) → requests."""
+    latencies: Counter[int] = field(default_factory=Counter[int])
+    """Bucket → requests."""
+    total_ms: float = 0.0
+
+    def add(self, status: int, model_status: int, milliseconds: float) -> None:
+        """Count one request."""
+        self.statuses[status, model_status] += 1
+        self.latencies[bucket_of(milliseconds)] += 1
+        self.total_ms += milliseconds
+
+    def merge(self, other: MinuteCounts) -> None:
+        """Add the requests of another one."""
+        self.statuses.update(other.statuses)
+        self.latencies.update(other.latencies)
+        self.total_ms += other.total_ms
+
+    @property
+    def requests(self) -> int:
+        """How many there were."""
+        return self.latencies.total()
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "statuses": [[*key, count] for key, count in self.statuses.items()],
+            "latencies": [[bucket, count] for bucket, count in self.latencies.items()],
+            "total_ms": self.total_ms,
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> MinuteCounts:
+        """Read what `to_document` wrote."""
+        return cls(
+            Counter({(status, model): count for status, model, count in document["statuses"]}),
+            Counter({bucket: count for bucket, count in document["latencies"]}),  # noqa: C416 - a Counter of pairs counts the pairs
+            document["total_ms"],
+        )
+
+
+def bucket_of(milliseconds: float) -> int:
+    """The histogram's bucket of a latency."""
+    return max(0, math.ceil(math.log(max(milliseconds, SMALLEST_MS) / SMALLEST_MS, GROWTH)))
+
+
+def percentile_ms(parts: Iterable[MinuteCounts], percent: float) -> float | None:
+    """The latency that so many percent of the requests do not exceed; None without requests."""
+    latencies: Counter[int] = Counter()
+    for part in parts:
+        latencies.update(part.latencies)
+    wanted = latencies.total() * percent / 100
+    seen = 0
+    for bucket in sorted(latencies):
+        seen += latencies[bucket]
+        if seen >= wanted:
+            return SMALLEST_MS * GROWTH**bucket
+    return None
+
+
+def minute_of(moment: float) -> int:
+    """The minute of a time, both epoch seconds."""
+    return int(moment) // MINUTE_SECONDS * MINUTE_SECONDS

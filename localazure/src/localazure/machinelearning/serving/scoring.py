@@ -1,0 +1,224 @@
+"""The scoring proxy: authenticates, splits and mirrors the requests of an endpoint, counts them.
+
+Statuses are those of managed online endpoints: what the model answers with another status than 200
+is 424 for the client, with the model's own in a header.
+https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints#http-status-codes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import aiohttp
+from multidict import CIMultiDict
+
+from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.identity import InvalidTokenError, TokenIssuer
+from localazure.machinelearning.serving.deployments import Deployments
+from localazure.machinelearning.serving.request_counts import MinuteCounts, minute_of
+from localazure.machinelearning.serving.tables import (
+    Deployment,
+    Endpoint,
+    add_counts,
+    get_deployment,
+    get_endpoint,
+    list_deployments,
+)
+from localazure.machinelearning.serving.traffic import choose, choose_mirror, parse_traffic
+from localazure.sqlite.database import Database
+
+DEPLOYMENT_HEADER = "azureml-model-deployment"
+MODEL_STATUS_HEADER = "ms-azureml-model-error-statuscode"
+MODEL_REASON_HEADER = "ms-azureml-model-error-reason"
+SCORE_PATH = "/score"
+# https://learn.microsoft.com/azure/machine-learning/reference-yaml-deployment-managed-online#requestsettings
+DEFAULT_TIMEOUT = "PT5S"
+DEFAULT_CONCURRENCY = 1
+FLUSH_SECONDS = 0.5
+MIRRORS_AT_ONCE = 64
+OK = 200
+MODEL_ERROR = 424
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a scoring request."""
+
+    status: int
+    body: bytes
+    headers: CIMultiDict[str]
+
+
+class Scoring:
+    """Answers the scoring requests of all endpoints. Use as an async context manager.
+
+    Args:
+        database: with the tables of endpoints.
+        deployments: their processes.
+        session: for requests to the processes.
+        tokens: checks tokens of endpoints that take no keys.
+        clock: epoch seconds.
+        draw: a random number, at least 0 and below 1.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        deployments: Deployments,
+        session: aiohttp.ClientSession,
+        tokens: TokenIssuer,
+        *,
+        clock: Callable[[], float],
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._database = database
+        self._deployments = deployments
+        self._session = session
+        self._tokens = tokens
+        self._clock = clock
+        self._draw = draw
+        self._counts: dict[tuple[str, str, int], MinuteCounts] = {}
+        self._mirrors: set[asyncio.Task[Answer]] = set()
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._flushing = asyncio.create_task(self._flush_often())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks: list[asyncio.Task[Any]] = [*self._mirrors]
+        if self._flushing is not None:
+            tasks.append(self._flushing)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.flush()
+
+    async def answer(
+        self, endpoint_name: str, path: str, authorization: str, wanted: str | None, body: bytes
+    ) -> Answer:
+        """Answer one request.
+
+        Args:
+            endpoint_name: of the endpoint.
+            path: below the endpoint, such as `/score`.
+            authorization: the header's value.
+            wanted: the deployment that the caller asks for, past the traffic rules.
+            body: of the request.
+        """
+        endpoint = get_endpoint(self._database.read, endpoint_name)
+        if endpoint is None:
+            return _text(404, f"there is no endpoint {endpoint_name!r}")
+        if not self._is_allowed(endpoint, authorization):
+            return _text(401, "key_auth_bad_header: the key or token is missing or not valid")
+        query = self._database.read
+        if wanted is not None:
+            deployment = get_deployment(query, endpoint.name, wanted)
+        else:
+            names = [each.name.lower() for each in list_deployments(query, endpoint.name)]
+            traffic, mirror = parse_traffic(endpoint.properties, deployments=names)
+            chosen = choose(traffic, self._draw())
+            deployment = chosen and get_deployment(query, endpoint.name, chosen)
+            self._mirror(endpoint, choose_mirror(mirror, self._draw()), path, body)
+        if not deployment:
+            return _text(404, "the endpoint has no such deployment, or none that gets traffic")
+        return await self._score(deployment, path, body)
+
+    async def flush(self) -> None:
+        """Write the counts to the tables."""
+        counts, self._counts = self._counts, {}
+        if counts:
+            now = self._clock()
+            await self._database.write(
+                lambda connection: add_counts(connection, counts.items(), now=now)
+            )
+
+    def _is_allowed(self, endpoint: Endpoint, authorization: str) -> bool:
+        scheme, _, credential = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return False
+        if endpoint.properties.get("authMode") == "Key":
+            given = credential.encode()
+            keys = (endpoint.primary_key.encode(), endpoint.secondary_key.encode())
+            return any(secrets.compare_digest(given, key) for key in keys)
+        try:
+            self._tokens.check(credential, now=self._clock())
+        except InvalidTokenError:
+            return False
+        return True
+
+    def _mirror(self, endpoint: Endpoint, name: str | None, path: str, body: bytes) -> None:
+        """Send a copy of a request, whose answer is dropped."""
+        if name is None or len(self._mirrors) >= MIRRORS_AT_ONCE:
+            return
+        deployment = get_deployment(self._database.read, endpoint.name, name)
+        if deployment is not None:
+            task = asyncio.create_task(self._score(deployment, path, body))
+            self._mirrors.add(task)
+            task.add_done_callback(self._mirrors.discard)
+
+    async def _score(self, deployment: Deployment, path: str, body: bytes) -> Answer:
+        """Send a request to a process of a deployment, and count it."""
+        started = time.perf_counter()
+        answer, model_status = await self._send(deployment, path, body)
+        milliseconds = (time.perf_counter() - started) * 1000
+        key = (deployment.endpoint, deployment.name, minute_of(self._clock()))
+        self._counts.setdefault(key, MinuteCounts()).add(answer.status, model_status, milliseconds)
+        answer.headers[DEPLOYMENT_HEADER] = deployment.name
+        return answer
+
+    async def _send(self, deployment: Deployment, path: str, body: bytes) -> tuple[Answer, int]:
+        """The answer, and the model's own status (0 where it gave none)."""
+        settings = deployment.properties.get("requestSettings") or {}
+        limit = settings.get("maxConcurrentRequestsPerInstance") or DEFAULT_CONCURRENCY
+        instances = self._deployments.instances(deployment.endpoint, deployment.name)
+        if not instances:
+            return _text(503, "no instance of the deployment is ready"), 0
+        instance = min(instances, key=lambda each: each.requests)
+        # https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints
+        if instance.requests >= 2 * limit:
+            return _text(429, "too many pending requests"), 0
+        seconds = parse_seconds(settings.get("requestTimeout") or DEFAULT_TIMEOUT)
+        instance.requests += 1
+        try:
+            async with self._session.post(
+                f"{instance.url}{path}",
+                data=body,
+                headers={"Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=seconds),
+            ) as response:
+                content = await response.read()
+                status, kind = response.status, response.headers.get("Content-Type", "text/plain")
+        except TimeoutError:
+            return _text(408, f"the model did not answer within {seconds:g} s"), 0
+        except aiohttp.ClientError as error:
+            logger.info("%s/%s: %s", *deployment.key, error)
+            return _text(502, "the connection to the model was lost"), 0
+        finally:
+            instance.requests -= 1
+        headers: CIMultiDict[str] = CIMultiDict({"Content-Type": kind})
+        if status == OK:
+            return Answer(OK, content, headers), status
+        headers[MODEL_STATUS_HEADER], headers[MODEL_REASON_HEADER] = str(status), "model_error"
+        return Answer(MODEL_ERROR, content, headers), status
+
+    async def _flush_often(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            with contextlib.suppress(Exception):  # a full disk must not end the only loop
+                await self.flush()
+
+
+def _text(status: int, message: str) -> Answer:
+    headers: CIMultiDict[str] = CIMultiDict({"Content-Type": "text/plain; charset=utf-8"})
+    return Answer(status, message.encode(), headers)

@@ -1,0 +1,97 @@
+"""Serves a scoring script over HTTP: the process of one instance of a deployment.
+
+The command line, the routes and the script's contract are those of `azureml-inference-server-http`:
+`init()` once, then `run(data)` with the body of each request as text; what it returns becomes the
+answer as JSON. The port is open when `init()` has returned. Only the standard library is used, so
+that the script finds nothing but its own modules and those of the interpreter.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-inference-server-http
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+Run = Callable[[str], Any]
+
+
+def main() -> None:
+    """Load the script, call `init()`, serve until the process is ended."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--entry_script", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    arguments = parser.parse_args()
+    run = load(arguments.entry_script)
+    server = ThreadingHTTPServer(("127.0.0.1", arguments.port), handler(run))
+    server.daemon_threads = True
+    print(f"serving {arguments.entry_script.name}", flush=True)  # noqa: T201 - the deployment's log
+    server.serve_forever()
+
+
+def load(script: Path) -> Run:
+    """Import a scoring script and call its `init()`.
+
+    Raises:
+        Exception: whatever the script raises; it has no `run`, say.
+    """
+    sys.path.insert(0, str(script.parent))
+    spec = importlib.util.spec_from_file_location("entry_module", script)
+    assert spec is not None
+    assert spec.loader is not None, f"{script} is no Python file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    module.init()
+    return module.run
+
+
+def handler(run: Run) -> type[BaseHTTPRequestHandler]:
+    """The request handler of a script."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if self.path == "/":
+                self._answer(HTTPStatus.OK, b"Healthy", "text/plain")
+            else:
+                self._answer(HTTPStatus.NOT_FOUND, b"Not Found", "text/plain")
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.path.partition("?")[0] != "/score":
+                self._answer(HTTPStatus.NOT_FOUND, b"Not Found", "text/plain")
+                return
+            try:
+                answer = json.dumps(run(body.decode())).encode()
+            except Exception as error:  # noqa: BLE001 - the script's: logged, and answered
+                traceback.print_exc()
+                self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode(), "text/plain")
+            else:
+                self._answer(HTTPStatus.OK, answer, "application/json")
+
+        def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+            if self.path != "/":  # probes would fill the log
+                super().log_message(format, *args)
+
+    return Handler
+
+
+if __name__ == "__main__":
+    main()

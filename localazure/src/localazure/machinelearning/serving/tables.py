@@ -1,0 +1,297 @@
+"""The tables of online endpoints: endpoints, their deployments, and their requests by minute."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from localazure.machinelearning.serving.request_counts import MinuteCounts
+from localazure.machinelearning.store import Query, querying
+
+MIGRATIONS = (
+    """
+    CREATE TABLE endpoint (
+        name TEXT PRIMARY KEY COLLATE NOCASE,
+        document TEXT NOT NULL,
+        primary_key TEXT NOT NULL,
+        secondary_key TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        modified_at REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE deployment (
+        endpoint TEXT NOT NULL COLLATE NOCASE,
+        name TEXT NOT NULL COLLATE NOCASE,
+        document TEXT NOT NULL,
+        generation INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        error_code TEXT NOT NULL DEFAULT '',
+        error_message TEXT NOT NULL DEFAULT '',
+        created_at REAL NOT NULL,
+        modified_at REAL NOT NULL,
+        PRIMARY KEY (endpoint, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE request_minute (
+        endpoint TEXT NOT NULL COLLATE NOCASE,
+        deployment TEXT NOT NULL COLLATE NOCASE,
+        minute INTEGER NOT NULL,
+        counts TEXT NOT NULL,
+        PRIMARY KEY (endpoint, deployment, minute)
+    ) WITHOUT ROWID;
+    """,
+)
+
+# 93 days, as Azure Monitor keeps metrics.
+# https://learn.microsoft.com/azure/azure-monitor/essentials/data-platform-metrics
+RETENTION_SECONDS = 93 * 86_400
+
+
+class DeploymentState(StrEnum):
+    """`DeploymentProvisioningState` of Azure ML, as far as a deployment goes through it here."""
+
+    CREATING = "Creating"
+    UPDATING = "Updating"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+CHANGING = frozenset({DeploymentState.CREATING, DeploymentState.UPDATING})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """An online endpoint as it was PUT, and its keys."""
+
+    name: str
+    document: dict[str, Any]
+    primary_key: str
+    secondary_key: str
+    created_at: float
+    modified_at: float
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """`properties` of the document."""
+        return self.document["properties"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A deployment as it was PUT, and how far its provisioning is."""
+
+    endpoint: str
+    name: str
+    document: dict[str, Any]
+    generation: int
+    """Counts the PUTs: each starts new processes."""
+    state: DeploymentState
+    error_code: str
+    error_message: str
+    created_at: float
+    modified_at: float
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """`properties` of the document."""
+        return self.document["properties"]
+
+    @property
+    def instance_count(self) -> int:
+        """How many processes serve it: `sku.capacity`."""
+        return int((self.document.get("sku") or {}).get("capacity") or 1)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Endpoint and name in lower case."""
+        return self.endpoint.lower(), self.name.lower()
+
+
+def get_endpoint(query: Query, name: str) -> Endpoint | None:
+    """One endpoint, or None."""
+    rows = query("SELECT * FROM endpoint WHERE name = ?", (name,))
+    return _endpoint(rows[0]) if rows else None
+
+
+def list_endpoints(query: Query) -> list[Endpoint]:
+    """All endpoints, newest first."""
+    return [_endpoint(row) for row in query("SELECT * FROM endpoint ORDER BY created_at DESC", ())]
+
+
+def put_endpoint(
+    connection: sqlite3.Connection,
+    name: str,
+    document: Mapping[str, Any],
+    *,
+    new_keys: tuple[str, str],
+    now: float,
+) -> Endpoint:
+    """Create or replace, within a transaction; an endpoint that is there keeps its keys."""
+    connection.execute(
+        """
+        INSERT INTO endpoint VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (name) DO UPDATE SET
+            document = excluded.document, modified_at = excluded.modified_at
+        """,
+        (name, json.dumps(document), *new_keys, now, now),
+    )
+    endpoint = get_endpoint(querying(connection), name)
+    assert endpoint is not None, "it was written in this transaction"
+    return endpoint
+
+
+def set_key(connection: sqlite3.Connection, name: str, *, is_primary: bool, value: str) -> None:
+    """Replace one of an endpoint's keys, within a transaction."""
+    column = "primary_key" if is_primary else "secondary_key"
+    connection.execute(f"UPDATE endpoint SET {column} = ? WHERE name = ?", (value, name))  # noqa: S608 - one of two literals
+
+
+def delete_endpoint(connection: sqlite3.Connection, name: str) -> bool:
+    """Delete an endpoint with its deployments, within a transaction; whether it was there."""
+    connection.execute("DELETE FROM deployment WHERE endpoint = ?", (name,))
+    return connection.execute("DELETE FROM endpoint WHERE name = ?", (name,)).rowcount > 0
+
+
+def get_deployment(query: Query, endpoint: str, name: str) -> Deployment | None:
+    """One deployment, or None."""
+    rows = query("SELECT * FROM deployment WHERE endpoint = ? AND name = ?", (endpoint, name))
+    return _deployment(rows[0]) if rows else None
+
+
+def list_deployments(query: Query, endpoint: str | None = None) -> list[Deployment]:
+    """The deployments of an endpoint, or of all; oldest first."""
+    if endpoint is None:
+        rows = query("SELECT * FROM deployment ORDER BY created_at", ())
+    else:
+        rows = query("SELECT * FROM deployment WHERE endpoint = ? ORDER BY created_at", (endpoint,))
+    return [_deployment(row) for row in rows]
+
+
+def put_deployment(
+    connection: sqlite3.Connection,
+    endpoint: str,
+    name: str,
+    document: Mapping[str, Any],
+    *,
+    now: float,
+) -> Deployment:
+    """Create or replace, within a transaction: it is Creating, or Updating."""
+    connection.execute(
+        """
+        INSERT INTO deployment
+            (endpoint, name, document, generation, state, created_at, modified_at)
+        VALUES (?, ?, ?, 1, ?, ?, ?)
+        ON CONFLICT (endpoint, name) DO UPDATE SET
+            document = excluded.document, generation = generation + 1, state = ?,
+            error_code = '', error_message = '', modified_at = excluded.modified_at
+        """,
+        (
+            endpoint,
+            name,
+            json.dumps(document),
+            DeploymentState.CREATING,
+            now,
+            now,
+            DeploymentState.UPDATING,
+        ),
+    )
+    deployment = get_deployment(querying(connection), endpoint, name)
+    assert deployment is not None, "it was written in this transaction"
+    return deployment
+
+
+def finish_provisioning(
+    connection: sqlite3.Connection,
+    deployment: Deployment,
+    *,
+    error: tuple[str, str] | None,
+    now: float,
+) -> bool:
+    """Set the result of a generation, within a transaction; False when a newer one is there.
+
+    Args:
+        connection: of the transaction.
+        deployment: of the generation that was provisioned.
+        error: code and message, if it failed.
+        now: epoch seconds.
+    """
+    state = DeploymentState.SUCCEEDED if error is None else DeploymentState.FAILED
+    cursor = connection.execute(
+        "UPDATE deployment SET state = ?, error_code = ?, error_message = ?, modified_at = ? "
+        "WHERE endpoint = ? AND name = ? AND generation = ?",
+        (
+            state,
+            *(error or ("", "")),
+            now,
+            deployment.endpoint,
+            deployment.name,
+            deployment.generation,
+        ),
+    )
+    return cursor.rowcount > 0
+
+
+def delete_deployment(connection: sqlite3.Connection, endpoint: str, name: str) -> bool:
+    """Delete within a transaction; whether it was there."""
+    cursor = connection.execute(
+        "DELETE FROM deployment WHERE endpoint = ? AND name = ?", (endpoint, name)
+    )
+    return cursor.rowcount > 0
+
+
+def add_counts(
+    connection: sqlite3.Connection,
+    counts: Iterable[tuple[tuple[str, str, int], MinuteCounts]],
+    *,
+    now: float,
+) -> None:
+    """Add requests to those of their minutes, and drop the oldest, within a transaction."""
+    for (endpoint, deployment, minute), part in counts:
+        rows = connection.execute(
+            "SELECT counts FROM request_minute "
+            "WHERE endpoint = ? AND deployment = ? AND minute = ?",
+            (endpoint, deployment, minute),
+        ).fetchall()
+        merged = MinuteCounts()
+        for row in rows:
+            merged.merge(MinuteCounts.from_document(json.loads(row["counts"])))
+        merged.merge(part)
+        connection.execute(
+            "INSERT OR REPLACE INTO request_minute VALUES (?, ?, ?, ?)",
+            (endpoint, deployment, minute, json.dumps(merged.to_document())),
+        )
+    connection.execute("DELETE FROM request_minute WHERE minute < ?", (now - RETENTION_SECONDS,))
+
+
+def read_counts(
+    query: Query, endpoint: str, *, first: float, last: float
+) -> list[tuple[str, int, MinuteCounts]]:
+    """Deployment, minute and requests of an endpoint, oldest first.
+
+    Args:
+        query: reads the tables.
+        endpoint: whose requests.
+        first: epoch seconds; minutes that begin from here on.
+        last: minutes that begin before.
+    """
+    rows = query(
+        "SELECT * FROM request_minute WHERE endpoint = ? AND minute >= ? AND minute < ? "
+        "ORDER BY minute",
+        (endpoint, first, last),
+    )
+    return [
+        (row["deployment"], row["minute"], MinuteCounts.from_document(json.loads(row["counts"])))
+        for row in rows
+    ]
+
+
+def _endpoint(row: sqlite3.Row) -> Endpoint:
+    return Endpoint(**{**dict(row), "document": json.loads(row["document"])})
+
+
+def _deployment(row: sqlite3.Row) -> Deployment:
+    values: dict[str, Any] = {**dict(row), "document": json.loads(row["document"])}
+    values["state"] = DeploymentState(values["state"])
+    return Deployment(**values)

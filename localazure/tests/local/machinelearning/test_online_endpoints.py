@@ -1,0 +1,257 @@
+"""The real SDK creates endpoints and deployments, which are processes, and scores against them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+
+from harness.local_workspace import SDK_WARNINGS, Local
+from harness.waiting import until
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from azure.ai.ml.entities import (
+        CodeConfiguration,
+        ManagedOnlineDeployment,
+        ManagedOnlineEndpoint,
+        Model,
+        OnlineRequestSettings,
+    )
+    from azure.identity import DefaultAzureCredential
+
+pytestmark = SDK_WARNINGS
+
+SCRIPT = """
+import json, os, pathlib, time
+
+def init():
+    global weight, pid
+    print("init of", os.environ["NAME"])
+    if os.environ["NAME"] == "broken":
+        raise ValueError("the weights are damaged")
+    folder = pathlib.Path(os.environ["AZUREML_MODEL_DIR"]) / "model"
+    weight = float((folder / "weight.txt").read_text())
+
+def run(data):
+    asked = json.loads(data)
+    time.sleep(asked.get("seconds", 0))
+    if asked.get("fail"):
+        raise RuntimeError("no score for this")
+    return {"score": asked["x"] * weight, "name": os.environ["NAME"], "pid": os.getpid()}
+"""
+
+
+class Endpoint:
+    """An endpoint with what tests do to it."""
+
+    def __init__(self, local: Local, folder: Path, name: str) -> None:
+        self.local, self.ml, self.folder, self.name = local, local.ml, folder, name
+        code = folder / "code"
+        code.mkdir()
+        (code / "score.py").write_text(SCRIPT)
+        self.ml.online_endpoints.begin_create_or_update(
+            ManagedOnlineEndpoint(name=name, auth_mode="key")
+        ).result()
+        self.uri: str = self.ml.online_endpoints.get(name).scoring_uri
+        self.key: str = self.ml.online_endpoints.get_keys(name).primary_key
+
+    def model(self, version: str, weight: float) -> str:
+        blob = f"models/{self.name}/{version}/model/weight.txt"
+        self.local.blobs.get_blob_client("landing", blob).upload_blob(str(weight), overwrite=True)
+        path = f"azureml://datastores/landing/paths/models/{self.name}/{version}/model/"
+        model = Model(name=self.name, version=version, path=path, type="custom_model")
+        self.ml.models.create_or_update(model)
+        return f"azureml:{self.name}:{version}"
+
+    def deploy(self, name: str, model: str, **settings: Any) -> Any:
+        operation = self.ml.online_deployments.begin_create_or_update(
+            ManagedOnlineDeployment(
+                name=name,
+                endpoint_name=self.name,
+                model=model,
+                code_configuration=CodeConfiguration(
+                    code=str(self.folder / "code"), scoring_script="score.py"
+                ),
+                instance_type="Standard_DS3_v2",
+                instance_count=1,
+                environment_variables={"NAME": name},
+                **settings,
+            ),
+            skip_script_validation=True,
+        )
+        return operation.result()
+
+    def set_traffic(self, traffic: dict[str, int], mirror: dict[str, int] | None = None) -> None:
+        endpoint = self.ml.online_endpoints.get(self.name)
+        endpoint.traffic, endpoint.mirror_traffic = traffic, mirror or {}
+        self.ml.online_endpoints.begin_create_or_update(endpoint).result()
+
+    def score(self, deployment: str | None = None, **asked: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        if deployment is not None:
+            headers["azureml-model-deployment"] = deployment
+        return requests.post(
+            self.uri, json={"x": 2, **asked}, headers=headers, timeout=30, verify=self.ca
+        )
+
+    @property
+    def ca(self) -> str:
+        return str(self.local.environment.ca_bundle)
+
+    def metrics(self, name: str, condition: str) -> dict[str, float]:
+        """Values of the metric's one split dimension → the sum over all minutes."""
+        now = datetime.now(UTC)
+        span = f"{now - timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}/{now:%Y-%m-%dT%H:%M:%SZ}"
+        audience = f"{self.local.environment.azure_ml_url}/.default"
+        with DefaultAzureCredential() as credential:
+            token = credential.get_token(audience).token
+        answer = requests.get(
+            f"{self.local.environment.azure_ml_url}{self.ml.online_endpoints.get(self.name).id}"
+            "/providers/Microsoft.Insights/metrics",
+            params={
+                "api-version": "2023-10-01",
+                "metricnames": name,
+                "timespan": span,
+                "interval": "PT1M",
+                "aggregation": "Average",
+                "$filter": condition,
+            },
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=30,
+            verify=self.ca,
+        )
+        assert answer.ok, answer.text
+        (metric,) = answer.json()["value"]
+        return {
+            series["metadatavalues"][0]["value"]: sum(point["average"] for point in series["data"])
+            for series in metric["timeseries"]
+        }
+
+
+@pytest.fixture
+def endpoint(local: Local, tmp_path: Path, request: pytest.FixtureRequest) -> Endpoint:
+    digest = abs(hash(request.node.name)) % 10**8
+    return Endpoint(local, tmp_path, f"e{digest}")
+
+
+def test_a_model_is_deployed_scored_and_deleted(endpoint: Endpoint, tmp_path: Path) -> None:
+    deployed = endpoint.deploy("blue", endpoint.model("1", 3.0))
+    assert deployed.provisioning_state == "Succeeded"
+    assert endpoint.score().status_code == 404, "no deployment has traffic"
+    endpoint.set_traffic({"blue": 100})
+    answer = endpoint.score()
+    assert (answer.status_code, answer.json()["score"]) == (200, 6.0)
+    assert answer.headers["azureml-model-deployment"] == "blue"
+    (tmp_path / "request.json").write_text('{"x": 5}')
+    text = endpoint.ml.online_endpoints.invoke(
+        endpoint.name, deployment_name="blue", request_file=str(tmp_path / "request.json")
+    )
+    assert json.loads(text)["score"] == 15.0
+    logs = endpoint.ml.online_deployments.get_logs("blue", endpoint.name, lines=50)
+    assert "init of blue" in logs
+    with pytest.raises(HttpResponseError, match="gets traffic"):
+        endpoint.ml.online_deployments.begin_delete("blue", endpoint.name).result()
+    endpoint.set_traffic({})
+    endpoint.ml.online_deployments.begin_delete("blue", endpoint.name).result()
+    assert not list(endpoint.ml.online_deployments.list(endpoint.name))
+    endpoint.ml.online_endpoints.begin_delete(endpoint.name).result()
+    with pytest.raises(ResourceNotFoundError):
+        endpoint.ml.online_endpoints.get(endpoint.name)
+
+
+def test_keys_are_checked_and_replaced(endpoint: Endpoint) -> None:
+    endpoint.deploy("blue", endpoint.model("1", 1.0))
+    assert endpoint.score("blue").status_code == 200
+    endpoint.ml.online_endpoints.begin_regenerate_keys(endpoint.name, key_type="primary").result()
+    assert endpoint.score("blue").status_code == 401
+    endpoint.key = endpoint.ml.online_endpoints.get_keys(endpoint.name).primary_key
+    assert endpoint.score("blue").status_code == 200
+
+
+def test_failures_of_the_model_have_azures_statuses_and_are_counted(endpoint: Endpoint) -> None:
+    model = endpoint.model("1", 1.0)
+    settings = OnlineRequestSettings(request_timeout_ms=1000)
+    endpoint.deploy("green", model, request_settings=settings)
+    assert endpoint.score("green").status_code == 200
+    failed = endpoint.score("green", fail=True)
+    assert failed.status_code == 424
+    assert failed.headers["ms-azureml-model-error-statuscode"] == "500"
+    assert "no score for this" in failed.text
+    assert endpoint.score("green", seconds=1.5).status_code == 408
+    with ThreadPoolExecutor(6) as pool:
+        answers = [pool.submit(endpoint.score, "green", seconds=0.5) for _ in range(6)]
+        found = {each.result().status_code for each in answers}
+        assert 429 in found, "twice the concurrency of an instance may wait"
+    by_status = endpoint.metrics("RequestsPerMinute", "deployment eq 'green' and statusCode eq '*'")
+    assert by_status.keys() >= {"200", "424", "408", "429"}
+    assert (by_status["424"], by_status["408"]) == (1, 1)
+    assert endpoint.metrics("RequestLatency_P95", "deployment eq '*'")["green"] > 900
+
+
+def test_traffic_is_split_and_mirrored(endpoint: Endpoint) -> None:
+    endpoint.deploy("blue", endpoint.model("1", 1.0))
+    endpoint.deploy("green", endpoint.model("2", 10.0))
+    endpoint.set_traffic({"blue": 100}, {"green": 50})
+    for _ in range(40):
+        assert endpoint.score().json()["name"] == "blue"
+
+    def mirrored() -> float:
+        return endpoint.metrics("RequestsPerMinute", "deployment eq '*'").get("green", 0)
+
+    assert 5 <= until(mirrored, what="mirrored requests") <= 35
+    endpoint.set_traffic({"blue": 50, "green": 50})
+    names = Counter(endpoint.score().json()["name"] for _ in range(40))
+    assert min(names["blue"], names["green"]) >= 5
+
+
+def test_a_deployment_that_cannot_start_fails_with_its_log(endpoint: Endpoint) -> None:
+    with pytest.raises(HttpResponseError, match="the weights are damaged") as failure:
+        endpoint.deploy("broken", endpoint.model("1", 1.0))
+    assert "ResourceNotReady" in str(failure.value)
+    found = endpoint.ml.online_deployments.get("broken", endpoint.name)
+    assert found.provisioning_state == "Failed"
+    with pytest.raises(HttpResponseError, match="BadArgument"):
+        endpoint.deploy("missing", "azureml:nothing:1")
+
+
+def test_quota_stops_a_deployment(endpoint: Endpoint) -> None:
+    model = endpoint.model("1", 1.0)
+    deployment = ManagedOnlineDeployment(
+        name="blue",
+        endpoint_name=endpoint.name,
+        model=model,
+        instance_type="Standard_None",
+        instance_count=1,
+    )
+    with pytest.raises(HttpResponseError, match="OutOfQuota"):
+        endpoint.ml.online_deployments.begin_create_or_update(deployment)
+
+
+def test_a_killed_process_and_a_killed_workspace_serve_again(endpoint: Endpoint) -> None:
+    endpoint.deploy("blue", endpoint.model("1", 4.0))
+    endpoint.set_traffic({"blue": 100})
+    first = endpoint.score().json()["pid"]
+    os.kill(first, signal.SIGKILL)
+
+    def scored() -> dict[str, Any] | None:
+        answer = endpoint.score()
+        return answer.json() if answer.status_code == 200 else None
+
+    second = until(scored, what="score after the death of the process")["pid"]
+    assert second != first
+    endpoint.local.workspace.end(signal.SIGKILL)
+    endpoint.local.workspace.start()
+    third = until(scored, what="score after the death of the workspace")
+    assert (third["score"], third["pid"]) not in {(8.0, first), (8.0, second)}
+    assert endpoint.metrics("RequestsPerMinute", "deployment eq '*'")["blue"] >= 2

@@ -1,0 +1,215 @@
+"""A rollout: one model version on its way to an endpoint's whole traffic, or back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.models import Model
+from orchestrations.pipeline import Pipeline
+
+RolloutState = Literal[
+    "waiting",
+    "deploying",
+    "testing",
+    "baking",
+    "live",
+    "rolling_back",
+    "finished",
+    "rolled_back",
+    "superseded",
+]
+RolloutEnding = Literal["rolled_back", "superseded"]
+Verb = Literal["promote", "rollback"]
+Traffic = dict[str, int]
+"""Percent of the live requests by deployment."""
+
+
+class RolloutRequest(Contract):
+    """What is rolled out: the body of a message on the queue `rollouts`."""
+
+    pipeline: Pipeline
+    """With `deploy`."""
+    model: Model
+    run: str
+    """The run that registered the model."""
+
+
+class EndpointTraffic(Contract):
+    """How an endpoint divides its requests."""
+
+    traffic: Traffic = Field(default_factory=dict[str, int])
+    mirror: Traffic = Field(default_factory=dict[str, int])
+
+
+class Decision(Contract):
+    """What a person decided about a rollout; the first decision about each state counts."""
+
+    verb: Verb
+    by: str
+    reason: str
+    step: int
+    """The number of the step that the rollout was in: a decision is about that step alone."""
+
+
+class RolloutProgress(Contract):
+    """Where a rollout goes on after `continue_as_new`."""
+
+    state: RolloutState
+    since: datetime
+    step: int = 0
+    """The step that is baking, from 0; as many as there are steps when it is live."""
+    previous: EndpointTraffic | None = None
+    """The traffic before the rollout, which a rollback sets again."""
+    ending: RolloutEnding | None = None
+    """Set while the previous traffic is being restored: how the rollout will have ended."""
+    reason: str | None = None
+    """Why it is being ended so."""
+
+
+class RolloutInput(Contract):
+    """What `rollout` is started with, or continues as new with while it waits."""
+
+    request: RolloutRequest
+    progress: RolloutProgress | None = None
+
+
+class RolloutStatus(Contract):
+    """Custom status of `rollout`, and the document of `GET /api/rollouts/{id}`."""
+
+    id: str
+    pipeline: str
+    run: str
+    model: Model
+    endpoint: str
+    deployment: str
+    state: RolloutState
+    since: datetime
+    step: int
+    steps: int
+    traffic: Traffic | None = None
+    """What the endpoint was last set to."""
+    mirror: Traffic | None = None
+    requests: float | None = None
+    """Since the step began."""
+    error_rate: float | None = None
+    latency_p95_ms: float | None = None
+    reason: str | None = None
+
+
+class EndpointClaim(Contract):
+    """Who may change an endpoint."""
+
+    granted: bool
+    holder: str | None = None
+    """The rollout that has the endpoint, when it was not granted."""
+    superseded_by: str | None = None
+    """The rollout of a newer model of the endpoint."""
+
+
+class ClaimEndpoint(ActivityRequest[EndpointClaim]):
+    """Input of `claim_endpoint`."""
+
+    rollout: str
+    endpoint: str
+    version: int
+    """Of the model: the greater supersedes the smaller."""
+
+
+class ReleaseEndpoint(ActivityRequest[Done]):
+    """Input of `release_endpoint`."""
+
+    rollout: str
+    endpoint: str
+
+
+class EnsureEndpoint(ActivityRequest[EndpointTraffic]):
+    """Input of `ensure_endpoint`."""
+
+    endpoint: str
+    pipeline: str
+
+
+class DeploymentState(Contract):
+    """How far the provisioning of a deployment is."""
+
+    state: Literal["provisioning", "ready", "failed"]
+    message: str | None = None
+    """Why it failed, with the end of its log."""
+
+
+class EnsureDeployment(ActivityRequest[DeploymentState]):
+    """Input of `ensure_deployment`."""
+
+    rollout: str
+    deployment: str
+    request: RolloutRequest
+
+
+class TestDeployment(ActivityRequest[Done]):
+    """Input of `test_deployment`: send the smoke request to the deployment itself."""
+
+    __test__ = False  # no test class, whatever pytest makes of its name
+
+    endpoint: str
+    deployment: str
+    pipeline: Pipeline
+
+
+class SetTraffic(ActivityRequest[Done]):
+    """Input of `set_traffic`."""
+
+    endpoint: str
+    traffic: EndpointTraffic
+
+
+class Observation(Contract):
+    """What is known of a rollout while it waits."""
+
+    requests: float = 0
+    """Since the step began, those that failed included."""
+    failures: float = 0
+    latency_p95_ms: float | None = None
+    """The worst minute's."""
+    decision: Decision | None = None
+    """Of a person, about the step that was asked for."""
+    superseded_by: str | None = None
+
+
+class ObserveRollout(ActivityRequest[Observation]):
+    """Input of `observe_rollout`."""
+
+    rollout: str
+    endpoint: str
+    deployment: str
+    step: int
+    since: datetime
+    """When the step began."""
+
+
+class DeleteDeployments(ActivityRequest[Done]):
+    """Input of `delete_deployments`."""
+
+    endpoint: str
+    deployments: list[str]
+
+
+class RecordRollout(ActivityRequest[Done]):
+    """Input of `record_rollout`: the tags of the model, and of the one that is in service."""
+
+    rollout: str
+    endpoint: str
+    model: Model
+    outcome: Literal["live", "rolled_back", "superseded"]
+    serving: str | None
+    """The deployment with most of the traffic now, if there is one."""
+
+
+class StartRollout(ActivityRequest[Done]):
+    """Input of `start_rollout`: put the request on the queue `rollouts`."""
+
+    rollout: str
+    request: RolloutRequest

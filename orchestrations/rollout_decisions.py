@@ -1,0 +1,121 @@
+"""What a rollout decides: its steps, the traffic of each, and whether a guard is broken. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchestrations.contracts.rollouts import EndpointTraffic, Observation
+from orchestrations.pipeline import Deploy, Guards, RolloutStep
+
+WHOLE_PERCENT = 100
+FIRST_POLL_SECONDS = 5.0
+LAST_POLL_SECONDS = 300.0
+POLLS_PER_BAKE = 10
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The step goes on."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The next step may begin."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A guard is broken."""
+
+    reason: str
+
+
+Verdict = Wait | Passed | Broken
+
+
+def steps_of(deploy: Deploy, previous: EndpointTraffic) -> Sequence[RolloutStep]:
+    """The steps of a rollout: only the last one where no live deployment shares the traffic."""
+    return deploy.steps if previous.traffic else deploy.steps[-1:]
+
+
+def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) -> EndpointTraffic:
+    """The endpoint's traffic in a step; what is left goes to the previous deployments.
+
+    Args:
+        step: the share of the new deployment, live or mirrored.
+        deployment: the new one.
+        previous: the traffic before the rollout, without the new deployment.
+    """
+    if step.mirror is not None:
+        return EndpointTraffic(traffic=previous.traffic, mirror={deployment: step.mirror})
+    share = step.traffic or 0
+    return EndpointTraffic(
+        traffic={**_scale(previous.traffic, WHOLE_PERCENT - share), deployment: share}
+    )
+
+
+def without(traffic: EndpointTraffic, deployment: str) -> EndpointTraffic:
+    """An endpoint's traffic as it would be without a deployment: a rollback must not set it."""
+    if deployment not in {**traffic.traffic, **traffic.mirror}:
+        return traffic
+    others = {name: share for name, share in traffic.traffic.items() if name != deployment}
+    mirror = {name: share for name, share in traffic.mirror.items() if name != deployment}
+    return EndpointTraffic(traffic=_scale(others, WHOLE_PERCENT), mirror=mirror)
+
+
+def main_deployment(traffic: EndpointTraffic) -> str | None:
+    """The deployment with most of the traffic."""
+    return max(traffic.traffic, key=lambda name: traffic.traffic[name], default=None)
+
+
+def judge_step(
+    guards: Guards, step: RolloutStep, observed: Observation, *, elapsed: timedelta
+) -> Verdict:
+    """Whether the step goes on, has passed, or breaks a guard.
+
+    A guard is judged as soon as there are `minimum_requests`, so that a bad model is taken back
+    before its step is over. With fewer, nothing is known: the step goes on, even beyond its time.
+
+    Args:
+        guards: of the pipeline.
+        step: that is baking.
+        observed: since it began.
+        elapsed: since it began.
+    """
+    if observed.requests < guards.minimum_requests:
+        return Wait(f"{observed.requests:.0f} of {guards.minimum_requests} requests")
+    rate = observed.failures / observed.requests if observed.requests else 0.0
+    if rate > guards.error_rate:
+        return Broken(
+            f"{rate:.1%} of {observed.requests:.0f} requests failed; "
+            f"deploy.guards.error_rate is {guards.error_rate:.1%}"
+        )
+    limit, found = guards.latency_p95_ms, observed.latency_p95_ms
+    if limit is not None and found is not None and found > limit:
+        return Broken(f"p95 latency is {found:.0f} ms; deploy.guards.latency_p95_ms is {limit:.0f}")
+    if elapsed < timedelta(minutes=step.bake_minutes):
+        return Wait("the step is baking")
+    return Passed()
+
+
+def poll_delay(step: RolloutStep) -> timedelta:
+    """How long to wait between two judgements of a step."""
+    seconds = step.bake_minutes * 60 / POLLS_PER_BAKE
+    return timedelta(seconds=min(max(seconds, FIRST_POLL_SECONDS), LAST_POLL_SECONDS))
+
+
+def _scale(shares: Mapping[str, int], total: int) -> dict[str, int]:
+    """Shares in the same proportion with another sum; the largest remainders are rounded up."""
+    whole = sum(shares.values())
+    if not whole or not total:
+        return {}
+    exact = {name: share * total / whole for name, share in shares.items()}
+    scaled = {name: int(value) for name, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: scaled[name] - exact[name])
+    for name in by_remainder[: total - sum(scaled.values())]:
+        scaled[name] += 1
+    return {name: share for name, share in scaled.items() if share}

@@ -1,0 +1,269 @@
+"""The activities of a rollout against endpoints whose deployments are real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import TypeVar
+
+import pytest
+from azure.ai.ml.entities import Model as AzureMLModel
+
+from handlers.azure_ml.deployments import (
+    delete_deployments,
+    ensure_deployment,
+    record_rollout,
+)
+from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
+from handlers.azure_ml.endpoints import ensure_endpoint, score, set_traffic, test_deployment
+from handlers.rollouts.endpoint_claims import (
+    claim_endpoint,
+    holders,
+    release_endpoint,
+    superseding_rollout,
+)
+from handlers.rollouts.observing import observe_rollout, record_decision
+from harness.waiting import until
+from orchestrations.contracts.models import Model
+from orchestrations.contracts.rollouts import (
+    ClaimEndpoint,
+    Decision,
+    DeleteDeployments,
+    DeploymentState,
+    EndpointTraffic,
+    EnsureDeployment,
+    EnsureEndpoint,
+    ObserveRollout,
+    RecordRollout,
+    ReleaseEndpoint,
+    RolloutRequest,
+    SetTraffic,
+    TestDeployment,
+)
+from orchestrations.errors import DeploymentRejected
+from orchestrations.names import deployment_name, rollout_id
+from orchestrations.pipeline import Deploy
+from tests.local.handlers.azure_ml.conftest import Cloud
+from tests.unit.orchestrations.examples import PIPELINE
+
+SCRIPT = """
+import json, os, pathlib
+
+def init():
+    global weight
+    folder = pathlib.Path(os.environ["AZUREML_MODEL_DIR"]) / "model"
+    weight = float((folder / "weight.txt").read_text())
+
+def run(data):
+    return json.loads(data)["x"] / weight
+"""
+DEPLOYMENT = """
+$schema: https://azuremlschemas.azureedge.net/latest/managedOnlineDeployment.schema.json
+code_configuration: {code: serving, scoring_script: score.py}
+environment: {image: python}
+"""
+numbers = count(1)
+Result = TypeVar("Result")
+
+
+class Shop:
+    """A pipeline that deploys to an endpoint of its own."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.clients = cloud.clients
+        self.name = f"shop{next(numbers)}"
+        folder = cloud.pipelines / self.name
+        (folder / "serving").mkdir(parents=True)
+        (folder / "serving" / "score.py").write_text(SCRIPT)
+        (folder / "deployment.yml").write_text(DEPLOYMENT)
+        (folder / "request.json").write_text('{"x": 6}')
+        self.endpoint = f"{self.name}-live"
+        deploy = Deploy.model_validate(
+            {
+                "endpoint": self.endpoint,
+                "instance_type": "Standard_DS3_v2",
+                "smoke_request": "request.json",
+                "steps": [{"traffic": 100, "bake_minutes": 1}],
+            }
+        )
+        self.pipeline = PIPELINE.model_copy(update={"name": self.name, "deploy": deploy})
+
+    def model(self, version: str, weight: str) -> Model:
+        path = f"models/{self.name}/{version}/model/"
+        self.clients.blobs.get_blob_client("landing", f"{path}weight.txt").upload_blob(weight)
+        made = self.clients.ml.models.create_or_update(
+            AzureMLModel(
+                name=self.name,
+                version=version,
+                path=f"azureml://datastores/landing/paths/{path}",
+                tags={"landfall.pipeline": self.name},
+            )
+        )
+        return Model(name=self.name, version=version, path=str(made.path))
+
+    def deploy(self, model: Model) -> DeploymentState:
+        request = EnsureDeployment(
+            rollout=rollout_id(self.endpoint, model.version),
+            deployment=deployment_name(model.version),
+            request=RolloutRequest(pipeline=self.pipeline, model=model, run="run-1"),
+        )
+
+        def ended() -> DeploymentState | None:
+            found = ensure_deployment(self.clients, request)
+            return None if found.state == "provisioning" else found
+
+        return until(ended, what=f"deployment of {model.version}")
+
+    def ensure(self) -> EndpointTraffic:
+        request = EnsureEndpoint(endpoint=self.endpoint, pipeline=self.name)
+        return ensure_endpoint(self.clients, request)
+
+    def set(self, traffic: dict[str, int], mirror: dict[str, int] | None = None) -> None:
+        shares = EndpointTraffic(traffic=traffic, mirror=mirror or {})
+        set_traffic(self.clients, SetTraffic(endpoint=self.endpoint, traffic=shares))
+
+    def smoke(self, deployment: str) -> None:
+        request = TestDeployment(
+            endpoint=self.endpoint, deployment=deployment, pipeline=self.pipeline
+        )
+        test_deployment(self.clients, request)
+
+    def tags(self, version: str) -> dict[str, str]:
+        return self.clients.ml.models.get(self.name, version).tags or {}
+
+
+@pytest.fixture
+def shop(cloud: Cloud) -> Shop:
+    return Shop(cloud)
+
+
+def twice(action: Callable[[], Result]) -> Result:
+    """Each activity may be run again after a crash: the second time changes nothing."""
+    first = action()
+    assert action() == first
+    return first
+
+
+def test_models_are_deployed_tested_given_traffic_and_deleted(shop: Shop) -> None:
+    began = datetime.now(UTC)
+    assert twice(shop.ensure) == EndpointTraffic()
+    good, bad = shop.model("1", "2"), shop.model("2", "0")
+    assert twice(lambda: shop.deploy(good)).state == "ready"
+    twice(lambda: shop.smoke("model-1"))
+    twice(lambda: shop.set({"model-1": 100}))
+    assert shop.ensure() == EndpointTraffic(traffic={"model-1": 100})
+    assert shop.deploy(bad).state == "ready"
+    with pytest.raises(DeploymentRejected, match=r"424.*division by zero"):
+        shop.smoke("model-2")
+    twice(lambda: shop.set({"model-1": 90, "model-2": 10}))
+    for _ in range(3):
+        assert score(shop.clients, shop.endpoint, "model-1", b'{"x": 1}') == (200, "0.5")
+    now = datetime.now(UTC) + timedelta(minutes=1)
+    of_good, of_bad = (
+        read_deployment_metrics(shop.clients, shop.endpoint, name, since=began, now=now)
+        for name in ("model-1", "model-2")
+    )
+    assert (of_good.requests, of_good.failures) == (5, 0)
+    assert (of_bad.requests, of_bad.failures) == (1, 1)
+    assert of_good.latency_p95_ms is not None
+    assert 0 < of_good.latency_p95_ms < 5000
+
+    def record(model: Model, outcome: str, serving: str) -> None:
+        request = RecordRollout.model_validate(
+            {
+                "rollout": rollout_id(shop.endpoint, model.version),
+                "endpoint": shop.endpoint,
+                "model": model,
+                "outcome": outcome,
+                "serving": serving,
+            }
+        )
+        twice(lambda: record_rollout(shop.clients, request))
+
+    record(good, "live", "model-1")
+    record(bad, "rolled_back", "model-1")
+    assert shop.tags("1") == {
+        "landfall.pipeline": shop.name,
+        "landfall.in-service": "true",
+        "landfall.rollout": f"rollout-{shop.endpoint}-1",
+        "landfall.rollout-outcome": "live",
+    }
+    assert shop.tags("2")["landfall.role"] == "challenger"
+    assert "landfall.in-service" not in shop.tags("2")
+    shop.set({"model-1": 100})
+    request = DeleteDeployments(endpoint=shop.endpoint, deployments=["model-2", "model-9"])
+    twice(lambda: delete_deployments(shop.clients, request))
+    left = [each.name for each in shop.clients.ml.online_deployments.list(shop.endpoint)]
+    assert left == ["model-1"]
+
+
+def test_a_deployment_that_cannot_start_gives_the_end_of_its_log(shop: Shop) -> None:
+    shop.ensure()
+    model = shop.model("1", "no number")
+    failed = twice(lambda: shop.deploy(model))
+    assert failed.state == "failed"
+    assert "ValueError: could not convert string to float" in (failed.message or "")
+
+
+def test_a_deployment_of_others_stands_in_the_way_and_is_not_deleted(shop: Shop) -> None:
+    shop.ensure()
+    model = shop.model("1", "2")
+    shop.deploy(model)
+    found = shop.clients.ml.online_deployments.get("model-1", shop.endpoint)
+    found.tags = {}
+    shop.clients.ml.online_deployments.begin_create_or_update(found).result()
+    with pytest.raises(DeploymentRejected, match="did not make"):
+        shop.deploy(model)
+    request = DeleteDeployments(endpoint=shop.endpoint, deployments=["model-1"])
+    delete_deployments(shop.clients, request)
+    assert shop.clients.ml.online_deployments.get("model-1", shop.endpoint)
+
+
+def test_one_rollout_has_an_endpoint_and_the_newest_is_next(shop: Shop) -> None:
+    clients, endpoint = shop.clients, shop.endpoint
+
+    def claim(version: int) -> tuple[bool, str | None, str | None]:
+        rollout = rollout_id(endpoint, str(version))
+        request = ClaimEndpoint(rollout=rollout, endpoint=endpoint, version=version)
+        found = twice(lambda: claim_endpoint(clients, request))
+        return found.granted, found.holder, found.superseded_by
+
+    first, third = rollout_id(endpoint, "1"), rollout_id(endpoint, "3")
+    assert claim(1) == (True, None, None)
+    assert superseding_rollout(clients, endpoint, first) is None
+    assert claim(3) == (False, first, None)
+    assert claim(2) == (False, None, third), "a newer one is there"
+    assert superseding_rollout(clients, endpoint, first) == third
+    release_endpoint(clients, ReleaseEndpoint(rollout=third, endpoint=endpoint))
+    assert (endpoint, first) in list(holders(clients)), "it was not the holder's release"
+    twice(lambda: release_endpoint(clients, ReleaseEndpoint(rollout=first, endpoint=endpoint)))
+    assert claim(3) == (True, None, None)
+
+
+def test_the_first_decision_about_a_step_counts_and_a_rollback_before_all(shop: Shop) -> None:
+    shop.ensure()
+    rollout = rollout_id(shop.endpoint, "1")
+
+    def decide(verb: str, step: int, by: str) -> None:
+        decision = {"verb": verb, "by": by, "reason": "because", "step": step}
+        record_decision(shop.clients, rollout, Decision.model_validate(decision))
+
+    def decision(step: int) -> Decision | None:
+        request = ObserveRollout(
+            rollout=rollout,
+            endpoint=shop.endpoint,
+            deployment="model-1",
+            step=step,
+            since=datetime.now(UTC),
+        )
+        return observe_rollout(shop.clients, request).decision
+
+    decide("promote", 0, "ada")
+    decide("promote", 0, "grace")
+    found = decision(0)
+    assert found is not None
+    assert (found.verb, found.by) == ("promote", "ada")
+    assert decision(1) is None, "it was about another step"
+    decide("rollback", 1, "grace")
+    assert [getattr(decision(step), "verb", None) for step in (0, 1, 2)] == ["rollback"] * 3
