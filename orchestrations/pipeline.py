@@ -316,7 +316,8 @@ class Pipeline(Section):
     retry: Retry = Retry()
     limits: Limits = Limits()
     notify: Notifications = Notifications()
-    alarms: Alarms = Alarms()
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    alarms: Alarms = Field(default=Alarms(), exclude_if=lambda value: value == Alarms())
     job: str = "job.yml"
     """Azure ML CLI v2 command, sweep or pipeline job, relative to the pipeline's folder."""
     # Left out where it is not set, so that the histories of other pipelines do not change.
