@@ -21,7 +21,6 @@ import aiohttp
 from multidict import CIMultiDict
 
 from localazure.machinelearning.durations import parse_seconds
-from localazure.machinelearning.identity import InvalidTokenError, TokenIssuer
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.request_counts import MinuteCounts, minute_of
 from localazure.machinelearning.serving.tables import (
@@ -33,6 +32,7 @@ from localazure.machinelearning.serving.tables import (
     list_deployments,
 )
 from localazure.machinelearning.serving.traffic import choose, choose_mirror, parse_traffic
+from localazure.runtime.identity import InvalidTokenError, TokenIssuer
 from localazure.sqlite.database import Database
 
 DEPLOYMENT_HEADER = "azureml-model-deployment"
