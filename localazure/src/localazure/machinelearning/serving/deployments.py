@@ -122,6 +122,10 @@ class Deployments:
             logger.warning("deployment %s/%s: %s", deployment.endpoint, deployment.name, message)
             await self._finish(deployment, (code, message))
             return
+        except Exception:  # the edge of the task: logged, and shown as Azure shows its own faults
+            logger.exception("deployment %s/%s", deployment.endpoint, deployment.name)
+            await self._finish(deployment, ("InternalServerError", "a defect of localazure"))
+            return
         replaced = self._serving.get(deployment.key, [])
         self._serving[deployment.key] = started
         await self._finish(deployment, None)
