@@ -70,6 +70,7 @@ class Jobs(Resources):
         self.run_error: Any = None
         self.log_files: dict[str, str] = {}
         self.children: dict[str, list[Any]] = {}
+        self.histories_read: list[str] = []
         self._runs_operations = SimpleNamespace(
             get_run_details=self._get_run_details,
             get_run_children=self._get_run_children,
@@ -97,6 +98,7 @@ class Jobs(Resources):
         return self.children.get(name, [])
 
     def _get_run_details(self, name: str) -> Any:
+        self.histories_read.append(name)
         if isinstance(self.run_error, Exception):
             raise self.run_error
         return SimpleNamespace(error=self.run_error, run=name, log_files=self.log_files)

@@ -78,3 +78,12 @@ def test_the_last_lines_fit_into_a_message() -> None:
     assert len(lines) == LOG_LIMIT_LINES
     assert lines[-1] == "the end"
     assert max(map(len, lines)) == LOG_LINE_LIMIT_CHARACTERS
+
+
+def test_the_log_of_a_pipeline_is_that_of_the_step_that_failed(world: World) -> None:
+    nested = f"{RUN}_nested"
+    jobs = world.workspace.jobs
+    jobs.children[RUN] = [a_job(f"{RUN}_pack", "Completed"), a_job(nested, "Failed")]
+    jobs.children[nested] = [a_job(f"{nested}_train", "Failed")]
+    diagnose_job(world.clients, DiagnoseJob(job=RUN))
+    assert jobs.histories_read == [RUN, f"{nested}_train"]
