@@ -38,6 +38,7 @@ SCREENS = (
     "data",
     "models",
     "models/batches",
+    "compute",
     "dead-letters",
     "actions",
 )
