@@ -92,9 +92,7 @@ function Chart({ data }) {
       ${[low, high].map((value) => html`<text x=${LEFT - 8} y=${y(value) + 4} text-anchor="end">${number(value)}</text>`)}
       <line class="floor" x1=${LEFT} x2=${WIDTH} y1=${y(data.floor)} y2=${y(data.floor)}><title>floor ${number(data.floor)}</title></line>
       <polyline points=${values.map((value, index) => `${x(index)},${y(value)}`).join(" ")} />
-      ${points.map((each, index) => html`<a href=${modelHref(data.pipeline, each.version)} aria-label=${`version ${each.version}`}>
-        <circle class=${each.stage} cx=${x(index)} cy=${y(values[index])} r=${each.stage === "champion" ? 7 : 4}><title>version ${each.version}, ${each.stage}: ${number(values[index])}</title></circle>
-      </a>`)}
+      ${points.map((each, index) => html`<circle class=${each.stage} cx=${x(index)} cy=${y(values[index])} r=${each.stage === "champion" ? 7 : 4}><title>version ${each.version}, ${each.stage}: ${number(values[index])}</title></circle>`)}
       ${points.map((each, index) => index % every === 0 && html`<text x=${x(index)} y=${HEIGHT - 6} text-anchor="middle">${each.version}</text>`)}
     </svg>
     <figcaption class="dim">${data.metric} of each version; the large point is in service, the dashed line is the floor.</figcaption>
