@@ -158,6 +158,7 @@ class Container:
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
+        self.staged: dict[tuple[str, str], bytes] = {}
         self.exists = True
 
     def upload_blob(self, name: str, data: str | bytes, *, overwrite: bool, **_: Any) -> None:
@@ -191,16 +192,15 @@ class Blob:
 
     container: Container
     name: str
-    blocks: dict[str, bytes] = field(default_factory=dict)
 
     def exists(self) -> bool:
         return self.name in self.container.blobs
 
     def stage_block(self, block: str, data: bytes) -> None:
-        self.blocks[block] = data
+        self.container.staged[self.name, block] = data
 
     def commit_block_list(self, blocks: list[Any], **_: Any) -> None:
-        data = b"".join(self.blocks[block.id] for block in blocks)
+        data = b"".join(self.container.staged[self.name, block.id] for block in blocks)
         self.container.upload_blob(self.name, data, overwrite=False)
 
     def download_blob(self, *, offset: int | None = None) -> Any:
