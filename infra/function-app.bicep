@@ -22,6 +22,7 @@ param recordsContainer string
 param reconcileSchedule string
 param modelWatchUrl string
 param webhookAllowedNetworks string
+param keepCopiesDays string
 
 var storageSuffix = environment().suffixes.storage
 var appBlobUrl = 'https://${appAccountName}.blob.${storageSuffix}'
@@ -58,6 +59,7 @@ var settings = {
   MODEL_WATCH_SECRET: '@Microsoft.KeyVault(SecretUri=${vaultUrl}secrets/model-watch-secret)'
   MODEL_WATCH_URL: modelWatchUrl
   WEBHOOK_ALLOWED_NETWORKS: webhookAllowedNetworks
+  KEEP_COPIES_DAYS: keepCopiesDays
   APPLICATIONINSIGHTS_CONNECTION_STRING: insightsConnectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
 }

@@ -60,6 +60,8 @@ param reconcileSchedule string = '0 */5 * * * *'
 param modelWatchUrl string = ''
 @description('CIDR blocks, separated by commas, that webhooks may reach beside the public internet.')
 param webhookAllowedNetworks string = ''
+@description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: for ever.')
+param keepCopiesDays string = ''
 
 @description('E-mail address that alerts go to; empty: none.')
 param alertEmail string = ''
@@ -374,6 +376,7 @@ module functionApp 'function-app.bicep' = {
     reconcileSchedule: reconcileSchedule
     modelWatchUrl: modelWatchUrl
     webhookAllowedNetworks: webhookAllowedNetworks
+    keepCopiesDays: keepCopiesDays
   }
   dependsOn: [roleAssignments, dataRoles, workspaceRoles, privateEndpoints]
 }

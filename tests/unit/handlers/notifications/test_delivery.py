@@ -126,6 +126,7 @@ def test_an_endless_error_still_fits_into_a_webhook() -> None:
     (first, *_) = deliveries(PIPELINE, a_notification(error="ü" * 1_000_000))
     body = json.dumps(document(first.notification)).encode()
     assert len(body) < BODY_LIMIT_BYTES
+    assert isinstance(first.notification.status, RunStatus)
     error = first.notification.status.error
     assert error is not None
     assert error.message.endswith("…")
