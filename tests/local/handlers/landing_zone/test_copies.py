@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,11 @@ def copy_requests() -> Generator[list[str]]:
         yield asked
 
 
-def kept(zone: Zone) -> dict[str, str]:
-    """The copies that are there, and when each was written."""
+def kept(zone: Zone) -> dict[str, datetime]:
+    """The copies that are there, and when each was made; to adopt one changes its metadata only."""
     folder = copies_folder(zone.pipeline.name)
     found = zone.clients.records.list_blobs(name_starts_with=folder)
-    return {blob.name.removeprefix(folder): blob.etag for blob in found}
+    return {blob.name.removeprefix(folder): blob.creation_time for blob in found}
 
 
 def mounted(zone: Zone, dataset: Dataset, folder: Path) -> Path:
