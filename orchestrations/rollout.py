@@ -12,8 +12,8 @@ from azure.durable_functions import DurableOrchestrationContext
 from orchestrations.activities import Step, call
 from orchestrations.contracts.notifications import (
     Notification,
-    NotificationKind,
     PublishNotification,
+    RolloutNotificationKind,
 )
 from orchestrations.contracts.rollouts import (
     ClaimEndpoint,
@@ -172,7 +172,7 @@ class _Rollout:
         if self.polls >= POLLS_PER_GENERATION or self.timer.restart_needed:
             raise _ContinuesAsNew
 
-    def notify(self, kind: NotificationKind) -> Generator[Any, Any, None]:
+    def notify(self, kind: RolloutNotificationKind) -> Generator[Any, Any, None]:
         """Notify; the rollout goes on whether this succeeds or not."""
         notification = Notification(
             id=notification_id(self.id, kind),

@@ -15,8 +15,8 @@ from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.notifications import (
     Notification,
-    NotificationKind,
     PublishNotification,
+    RunNotificationKind,
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
@@ -42,7 +42,7 @@ class RunProgress:
         self.log = ReplayLogger(context)
         self.nodes_returned = False
         """The nodes that the run held in its queue are given back."""
-        self.notification: NotificationKind | None = None
+        self.notification: RunNotificationKind | None = None
         """What the last transition asks to be notified."""
         waiting = given.waiting
         self.status = RunStatus(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from orchestrations.contracts.notifications import NotificationKind
+from orchestrations.contracts.notifications import RunNotificationKind
 from orchestrations.contracts.runs import RunState
 
 RunEvent = Literal[
@@ -43,14 +43,14 @@ class Transition:
     source: RunState
     event: RunEvent
     target: RunState
-    notification: NotificationKind | None = None
+    notification: RunNotificationKind | None = None
 
 
 def _rows(
     sources: Iterable[RunState],
     event: RunEvent,
     target: RunState,
-    notification: NotificationKind | None = None,
+    notification: RunNotificationKind | None = None,
 ) -> Iterable[Transition]:
     return (Transition(source, event, target, notification) for source in sources)
 
@@ -101,7 +101,7 @@ TERMINAL_RUN_STATES: frozenset[RunState] = frozenset(get_args(RunState)) - {
 }
 
 
-_NOTIFICATIONS: Mapping[RunState, NotificationKind] = {
+_NOTIFICATIONS: Mapping[RunState, RunNotificationKind] = {
     each.target: each.notification
     for each in TRANSITIONS
     if each.notification is not None and each.target in TERMINAL_RUN_STATES
@@ -117,7 +117,7 @@ def follow(source: RunState, event: RunEvent) -> Transition:
     return _BY_SOURCE_AND_EVENT[source, event]
 
 
-def notification_of(state: RunState) -> NotificationKind:
+def notification_of(state: RunState) -> RunNotificationKind:
     """What is notified when a run ends in a state.
 
     Raises:

@@ -11,7 +11,7 @@ from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
 
-NotificationKind = Literal[
+RunNotificationKind = Literal[
     "started",
     "succeeded",
     "not_promoted",
@@ -19,10 +19,9 @@ NotificationKind = Literal[
     "cancelled",
     "retrying",
     "failed",
-    "deploying",
-    "deployed",
-    "rolled_back",
 ]
+RolloutNotificationKind = Literal["deploying", "deployed", "rolled_back", "superseded"]
+NotificationKind = RunNotificationKind | RolloutNotificationKind
 
 
 class Notification(Contract):

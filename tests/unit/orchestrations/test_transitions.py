@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from orchestrations.contracts.notifications import NotificationKind
+from orchestrations.contracts.notifications import RunNotificationKind
 from orchestrations.contracts.runs import RunState
 from orchestrations.transitions import (
     FIRST_STATE,
@@ -25,7 +25,7 @@ def test_every_state_and_event_and_notification_is_used() -> None:
     assert states == set(get_args(RunState))
     assert {each.event for each in TRANSITIONS} == set(get_args(RunEvent))
     kinds = {each.notification for each in TRANSITIONS} - {None}
-    assert kinds == set(get_args(NotificationKind))
+    assert kinds == set(get_args(RunNotificationKind))
 
 
 def test_every_end_is_notified_and_one_can_be_reached_from_everywhere() -> None:
