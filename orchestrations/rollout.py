@@ -84,9 +84,9 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     6. Live: tag the model as in service, notify, keep the previous deployments for their time.
     7. Delete the previous deployments, and release the endpoint.
 
-    A failure, a broken guard, a person's rollback (in 5 and 6) or a newer model (before 6) restores
-    the previous traffic, deletes the new deployment and releases the endpoint. This is tried until
-    it succeeds. A newer model in 6 ends the time of the previous deployments.
+    A failure (before 6), a broken guard, a person's rollback (in 5 and 6) or a newer model (before
+    6) restores the previous traffic, deletes the new deployment and releases the endpoint. This is
+    tried until it succeeds. A newer model in 6 ends the time of the previous deployments.
 
     Every effect has a derived name, or sets a state that it sets again. A wait continues as new.
     """
@@ -309,10 +309,14 @@ def _bake(run: _Rollout, step: RolloutStep) -> Generator[Any, Any, None]:
 
 
 def _keep_previous(run: _Rollout) -> Generator[Any, Any, None]:
-    """Wait until the previous deployments may go."""
+    """Wait until the previous deployments may go. An outage of the metrics changes nothing here."""
     until = run.progress.since + timedelta(hours=run.deploy.keep_previous_hours)
     while run.context.current_utc_datetime < until and run.previous.traffic:
-        observed = yield from run.observe()
+        observed = Observation()
+        try:
+            observed = yield from run.observe()
+        except LandfallError as error:
+            run.log.warning("%s: is live, and cannot be observed: %s", run.id, error)
         if observed.superseded_by is not None:
             return
         if observed.decision is not None:

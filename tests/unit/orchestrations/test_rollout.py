@@ -305,6 +305,15 @@ def test_an_outage_of_the_endpoint_only_delays_a_rollback() -> None:
     assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
 
 
+def test_an_outage_of_the_metrics_does_not_take_a_live_model_back() -> None:
+    baked = timedelta(minutes=30 + 60 + 60 + 30).total_seconds()
+    outage = (baked, baked + timedelta(hours=6).total_seconds())
+    endpoint = Endpoint(outages={"observe_rollout": outage})
+    assert endpoint.roll_out().state == "finished"
+    assert endpoint.traffic == EndpointTraffic(traffic={NEW: 100})
+    assert endpoint.deployments == {NEW}
+
+
 def test_a_rollback_never_sets_the_new_deployment_again() -> None:
     found = EndpointTraffic(traffic={"model-1": 90, NEW: 10})
     endpoint = Endpoint(observe=failing_with_traffic, traffic=found)
