@@ -14,6 +14,7 @@ from azure.durable_functions.models.history.HistoryEventType import HistoryEvent
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
+from orchestrations.rollout import rollout
 from replay_guard.history import parse_time, time_text
 from replay_guard.worker import Handle
 
@@ -21,7 +22,7 @@ Document = dict[str, Any]
 
 HISTORIES = Path(__file__).parents[2] / "replay" / "histories"
 HANDLES: dict[str, Handle] = {
-    each.__name__: Orchestrator.create(each) for each in (landing, freezing, retraining)
+    each.__name__: Orchestrator.create(each) for each in (landing, freezing, retraining, rollout)
 }
 STEPS = {
     int(kind)

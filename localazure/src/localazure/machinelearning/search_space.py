@@ -92,7 +92,8 @@ def draw_sobol(space: Sequence[Parameter], number: int, seed: int) -> dict[str, 
         from scipy.stats import qmc  # noqa: PLC0415 - SciPy is optional, and slow to import
     except ImportError as error:
         raise invalid(
-            "sampling rule 'sobol' needs SciPy here: `pip install scipy`, or use rule 'random'"
+            "sampling rule 'sobol' needs SciPy here: `pip install localazure[sobol]`, or use rule "
+            "'random'"
         ) from error
     # Its stubs know another name for the seed than SciPy before 1.15 does.
     sequence = cast("Any", qmc).Sobol(d=len(space), scramble=True, seed=seed)

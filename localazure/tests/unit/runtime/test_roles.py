@@ -60,6 +60,7 @@ def test_the_table_that_azd_deploys_is_read() -> None:
     assert RoleAssignments(path, path.with_name("scopes.json")).roles("app", "workspace") == {
         "AzureML Data Scientist",
         "AzureML Compute Operator",
+        "Monitoring Reader",
     }
 
 

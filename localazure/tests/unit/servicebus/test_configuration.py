@@ -193,7 +193,7 @@ def test_the_apps_own_entities_load() -> None:
     loaded = configuration.load(REPOSITORY / "infra" / "local" / "Config.json")
     of_events, of_runs = (
         ["blob-events", "job-events"],
-        ["retries", "notifications", "rejected-runs"],
+        ["retries", "rollouts", "notifications", "rejected-runs"],
     )
     assert [item.name for item in loaded.queues] == [*of_events, *of_runs]
     detecting = [item.name for item in loaded.queues if item.properties.duplicate_window_ms]
