@@ -20,6 +20,7 @@ settings.load_profile("busy machine")
 SHARED_BY_FOLDER = (ROOT / "tests/local/operators",)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Unit tests have no sockets; the others talk to loopback only.
 

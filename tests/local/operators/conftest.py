@@ -52,10 +52,18 @@ class Laptop:
     async def until(self, path: str, holds: Callable[[Any], Any]) -> Any:
         """Wait until something holds of a document; returns what it is."""
 
-        async def found() -> Any:
-            return holds((await self.get(path))[1]) or None
+        last: Any = None
 
-        return await eventually(found, LIMIT_SECONDS, f"{path} that is as it should be")
+        async def found() -> Any:
+            nonlocal last
+            _, last, _ = await self.get(path)
+            return holds(last) or None
+
+        try:
+            return await eventually(found, LIMIT_SECONDS, f"{path} that is as it should be")
+        except TimeoutError as error:
+            error.add_note(f"the last answer: {json.dumps(last)[:2000]}")
+            raise
 
     async def dead_letters(self, count: int) -> list[dict[str, Any]]:
         """Wait until there are so many."""
