@@ -32,11 +32,11 @@ demo: setup
 up: setup
 	@$(BIN)/python -m localazure up
 
-# Most tests wait for processes: two at a time leave less of a machine idle. conftest.py keeps together
-# the tests that share what they wait for, in the order of the folders: the long ones come first.
-WORKERS ?= 2
+# Most tests wait for processes: three at a time leave less of two cores idle. The tests of a file share
+# what they wait for, so they stay together, in the order of the folders: the long ones come first.
+WORKERS ?= 3
 test: setup
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What a developer runs all day: units, contracts, recorded histories; no services.
 test-fast: setup
