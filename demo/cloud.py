@@ -35,6 +35,9 @@ class Cloud:
     endpoints: dict[str, Any]
     http: aiohttp.ClientSession
     blobs: BlobServiceClient
+    """The account of the landing zone and of Landfall's records."""
+    workspace_blobs: BlobServiceClient
+    """The account of the workspace's default datastore."""
 
     async def upload(
         self, files: Sequence[File], progress: Callable[[int], None], *, whole: bool = True
@@ -203,7 +206,7 @@ class Cloud:
         Raises:
             TimeoutError: there was none.
         """
-        container = self.blobs.get_container_client("azureml-blobstore")
+        container = self.workspace_blobs.get_container_client("azureml-blobstore")
         folder = f"landfall/digits/{dataset_version}/checkpoints/"
 
         async def first() -> str | None:
@@ -260,8 +263,10 @@ def kill_rank(job: str, rank: int) -> int | None:
 @contextlib.asynccontextmanager
 async def connect(endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
     """Clients to what `endpoints.json` describes."""
+    settings = endpoints["app_settings"]
     async with (
         aiohttp.ClientSession() as http,
-        BlobServiceClient.from_connection_string(endpoints["app_settings"]["DataStorage"]) as blobs,
+        BlobServiceClient.from_connection_string(settings["DataStorage"]) as blobs,
+        BlobServiceClient.from_connection_string(settings["WorkspaceStorage"]) as workspace_blobs,
     ):
-        yield Cloud(endpoints, http, blobs)
+        yield Cloud(endpoints, http, blobs, workspace_blobs)
