@@ -53,8 +53,11 @@ def caller(headers: Mapping[str, str], asked: str) -> str:
     return fields.get(PRINCIPAL_HEADER) or asked
 
 
-def keep_action(clients: Clients, action: Action) -> None:
-    """Put an action on record: in full as content, for lists as metadata. A repetition is one."""
+def keep_action(
+    clients: Clients, what: str, on: str, *, by: str, reason: str, outcome: str
+) -> None:
+    """Put an action of this moment on record: in full as content, for lists as metadata."""
+    action = make_action(what, on, by=by, reason=reason, outcome=outcome)
     document = action.model_dump(mode="json")
     text = json.dumps(document)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

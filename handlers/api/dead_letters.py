@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
-from handlers.api.actions import Asked, caller, keep_action, make_action
+from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
 from handlers.api.documents import (
     DeadLetterDetail,
@@ -127,13 +127,11 @@ async def redrive_dead_letters(
     await asyncio.to_thread(
         keep_action,
         clients,
-        make_action(
-            "redrive",
-            on,
-            by=by,
-            reason=asked.reason,
-            outcome=f"sent again: {', '.join(redriven) or 'none'}",
-        ),
+        "redrive",
+        on,
+        by=by,
+        reason=asked.reason,
+        outcome=f"sent again: {', '.join(redriven) or 'none'}",
     )
     return Answer(200, Redriven(redriven=redriven).model_dump(mode="json"))
 
@@ -153,13 +151,11 @@ async def discard_dead_letters(
     await asyncio.to_thread(
         keep_action,
         clients,
-        make_action(
-            "discard",
-            f"dead letters {_numbers(asked.ids)}",
-            by=by,
-            reason=asked.reason,
-            outcome=f"discarded: {_numbers(discarded)}",
-        ),
+        "discard",
+        f"dead letters {_numbers(asked.ids)}",
+        by=by,
+        reason=asked.reason,
+        outcome=f"discarded: {_numbers(discarded)}",
     )
     return Answer(200, Discarded(discarded=discarded).model_dump(mode="json"))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from azure.core.exceptions import AzureError
 from pydantic import Field
 
-from handlers.api.actions import Asked, caller, keep_action, make_action
+from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
 from handlers.api.documents import (
     ChampionChanged,
@@ -180,8 +180,7 @@ async def promote_model(
         outcome = "in service" if changed else "it was in service already"
         on = f"model {pipeline.model.name}:{version}"
         by = caller(headers, asked.by)
-        action = make_action("promote", on, by=by, reason=asked.reason, outcome=outcome)
-        keep_action(clients, action)
+        keep_action(clients, "promote", on, by=by, reason=asked.reason, outcome=outcome)
         return Answer(200, ChampionChanged(champion=version, changed=changed).model_dump())
 
     return await asyncio.to_thread(_answer, act)
@@ -207,8 +206,7 @@ async def roll_back_model(
         by = caller(headers, asked.by)
         on = f"model {pipeline.model.name}:{version}"
         outcome = f"version {now} is in service"
-        action = make_action("rollback", on, by=by, reason=asked.reason, outcome=outcome)
-        keep_action(clients, action)
+        keep_action(clients, "rollback", on, by=by, reason=asked.reason, outcome=outcome)
         return Answer(200, ChampionChanged(champion=now, changed=now != was).model_dump())
 
     return await asyncio.to_thread(_answer, act)

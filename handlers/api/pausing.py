@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
-from handlers.api.actions import Asked, caller, keep_action, make_action
+from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
 from handlers.api.documents import PauseChanged, Paused
 from handlers.api.parameters import find_pipeline
@@ -99,5 +99,5 @@ async def land_held_zones(
 
 
 async def _keep(clients: Clients, what: str, name: str, by: str, reason: str, outcome: str) -> None:
-    action = make_action(what, f"pipeline {name}", by=by, reason=reason, outcome=outcome)
-    await asyncio.to_thread(keep_action, clients, action)
+    on = f"pipeline {name}"
+    await asyncio.to_thread(keep_action, clients, what, on, by=by, reason=reason, outcome=outcome)

@@ -15,7 +15,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import BaseModel, ConfigDict, Field
 
-from handlers.api.actions import caller, keep_action, make_action
+from handlers.api.actions import caller, keep_action
 from handlers.api.bodies import check_length, parse_body
 from handlers.azure_ml.jobs import request_cancel
 from handlers.configuration.clients import Clients
@@ -192,8 +192,15 @@ async def cancel_run(
     by = caller(headers, asked.by)
     cancel = CancelRequest(by=by, reason=asked.reason)
     await asyncio.to_thread(request_cancel, clients, run, cancel)
-    action = make_action("cancel", f"run {run}", by=by, reason=asked.reason, outcome="requested")
-    await asyncio.to_thread(keep_action, clients, action)
+    await asyncio.to_thread(
+        keep_action,
+        clients,
+        "cancel",
+        f"run {run}",
+        by=by,
+        reason=asked.reason,
+        outcome="requested",
+    )
     await wake_up(starter, run)
     return _accepted(run)
 
@@ -231,8 +238,9 @@ async def redrive(
         ).to_answer()
     outcome = f"sent again: {', '.join(redriven) or 'none'}"
     on = f"run {asked.run}" if asked.run is not None else f"{asked.maximum} dead letters"
-    action = make_action("redrive", on, by=order.by, reason=order.reason, outcome=outcome)
-    await asyncio.to_thread(keep_action, clients, action)
+    await asyncio.to_thread(
+        keep_action, clients, "redrive", on, by=order.by, reason=order.reason, outcome=outcome
+    )
     return Answer(200, {"redriven": redriven})
 
 

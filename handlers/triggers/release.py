@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
-from handlers.api.actions import Asked, caller, keep_action, make_action
+from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
 from handlers.api.parameters import find_pipeline
 from handlers.configuration.clients import Clients
@@ -66,14 +66,15 @@ async def release_batch(
             where="dataset_version",
         ).to_answer()
     version, by = request.dataset_version, caller(headers, request.by)
-    action = make_action(
+    await asyncio.to_thread(
+        keep_action,
+        clients,
         "release",
         f"pipeline {name}",
         by=by,
         reason=request.reason,
         outcome=f"dataset version {version} is released",
     )
-    await asyncio.to_thread(keep_action, clients, action)
     partition = held.dataset.partition
     await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True)
     landing = landing_instance(name, partition)

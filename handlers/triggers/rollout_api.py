@@ -10,7 +10,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from handlers.api.actions import caller, keep_action, make_action
+from handlers.api.actions import caller, keep_action
 from handlers.api.documents import RolloutDetail
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live, wake_up
@@ -76,10 +76,15 @@ async def decide_rollout(
     by = caller(headers, asked.by)
     decision = Decision(verb=verb, by=by, reason=asked.reason, step=status.step)
     await asyncio.to_thread(record_decision, clients, rollout, decision)
-    action = make_action(
-        verb, f"rollout {rollout}", by=by, reason=asked.reason, outcome="requested"
+    await asyncio.to_thread(
+        keep_action,
+        clients,
+        verb,
+        f"rollout {rollout}",
+        by=by,
+        reason=asked.reason,
+        outcome="requested",
     )
-    await asyncio.to_thread(keep_action, clients, action)
     await wake_up(starter, rollout)
     url = f"/api/rollouts/{rollout}"
     return Answer(202, {"id": rollout, "status_url": url}, headers={"Location": url})
