@@ -80,6 +80,8 @@ class Rule(ConfigurationModel):
     """After the plan came into force."""
     for_seconds: _Seconds | None = None
     """How long the rule holds; None: until the plan ends. A `reset` with this is an outage."""
+    first_times: Annotated[int, Field(ge=1)] | None = None
+    """Only the first so many times that each operation is asked for; None: every time."""
 
     @model_validator(mode="after")
     def _known_to_the_part(self) -> Self:
@@ -88,9 +90,11 @@ class Rule(ConfigurationModel):
             raise error_at(("fault",), f"the part {self.part} has no such fault; it has {known}")
         return self
 
-    def holds(self, part: Part, operation: str, elapsed_seconds: float) -> bool:
-        """Whether it is about an operation at a time since the plan came into force."""
+    def holds(self, part: Part, operation: str, number: int, elapsed_seconds: float) -> bool:
+        """Whether it is about an operation, see `Plan.decide` for the arguments."""
         if part is not self.part or not fnmatchcase(operation, self.operation):
+            return False
+        if self.first_times is not None and number >= self.first_times:
             return False
         past = elapsed_seconds - self.from_seconds
         return past >= 0 and (self.for_seconds is None or past < self.for_seconds)
@@ -114,7 +118,7 @@ class Plan(ConfigurationModel):
             elapsed_seconds: since the plan came into force.
         """
         for index, rule in enumerate(self.rules):
-            if rule.holds(part, operation, elapsed_seconds) and (
+            if rule.holds(part, operation, number, elapsed_seconds) and (
                 _draw(self.seed, index, operation, number) < rule.probability
             ):
                 return rule

@@ -29,6 +29,7 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
         "probability": draw(st.floats(0, 1)),
         "fromSeconds": draw(st.floats(0, 100)),
         "forSeconds": draw(st.none() | st.floats(0, 100)),
+        "firstTimes": draw(st.none() | st.integers(1, 99)),
     }
 
 
@@ -52,10 +53,10 @@ def test_a_decision_is_repeated_and_is_a_rule_about_the_operation(
     rule = first.decide(part, operation, number, elapsed)
     assert rule == again.decide(part, operation, number, elapsed)
     if rule is not None:
-        assert rule.holds(part, operation, elapsed)
+        assert rule.holds(part, operation, number, elapsed)
         assert rule.probability > 0
     certain = [each for each in first.rules if each.probability == 1]
-    if any(each.holds(part, operation, elapsed) for each in certain):
+    if any(each.holds(part, operation, number, elapsed) for each in certain):
         assert rule is not None
 
 
@@ -74,6 +75,13 @@ def test_seeds_draw_different_faults() -> None:
         return [some.decide(Part.STORAGE, "x", number, 0.0) is not None for number in range(64)]
 
     assert len({tuple(drawn(seed)) for seed in range(20)}) == 20
+
+
+def test_a_rule_may_be_about_the_first_times_of_each_operation() -> None:
+    twice = plan({"part": "storage", "fault": "reset", "firstTimes": 2})
+    for operation in ("read", "write"):
+        found = [twice.decide(Part.STORAGE, operation, number, 1e6) for number in range(4)]
+        assert [rule is not None for rule in found] == [True, True, False, False]
 
 
 def test_an_outage_has_a_beginning_and_an_end() -> None:
