@@ -23,7 +23,7 @@ from types import FrameType
 import psutil
 
 from benchmarks.profile_shares import classify
-from localazure.functions.host import start_host
+from localazure.functions.app_process import start_host
 
 INTERVAL_SECONDS = 0.001
 # The sampler gets its turn when the other thread lets go of the interpreter: soon.

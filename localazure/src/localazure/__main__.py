@@ -244,7 +244,7 @@ async def _fetch(_parsed: argparse.Namespace) -> int:
 
 async def _start(parsed: argparse.Namespace) -> int:
     # Imported late: `up` runs the host in a process of its own.
-    from localazure.functions.host import start_host  # noqa: PLC0415 - see above
+    from localazure.functions.app_process import start_host  # noqa: PLC0415 - see above
     from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
 
     app: Path = parsed.app.resolve()

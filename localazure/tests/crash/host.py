@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-from localazure.functions.host import run_app
+from localazure.functions.app_process import run_app
 from localazure.functions.http.access_keys import KeyRing
 from localazure.runtime.environment import LOOPBACK
 from localazure.sqlite import crash_points

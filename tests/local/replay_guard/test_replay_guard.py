@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.functions.host import run_app
+from localazure.functions.app_process import run_app
 from localazure.functions.http.access_keys import KeyRing
 from localazure.processes.ports import free_ports
 from replay_guard.__main__ import main

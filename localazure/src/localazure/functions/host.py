@@ -1,46 +1,31 @@
-"""The Functions host: an app folder, loaded and running.
-
-`serve` runs it as a part of localazure, with its keys and settings; `start_host` runs it alone, as
-`func start` does.
-"""
+"""The Functions host: functions of a loaded app with their triggers, bindings and HTTP server."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-import gc
 import logging
-import os
 import random
-import signal
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from localazure.faults.injector import Injector
-from localazure.faults.plan import Part
 from localazure.functions import function_list, logs
 from localazure.functions.admin_api import AdminApi
 from localazure.functions.app import binding_kinds
-from localazure.functions.app.loader import LoadedFunction, importable, load
+from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.bindings.inputs import InputBindings
 from localazure.functions.bindings.outputs import OutputBindings
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration.app_settings import (
-    AppSettings,
-    LocalSettings,
-    process_environment,
     time_zone,
 )
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
-from localazure.functions.errors import AppLoadError
-from localazure.functions.http.access_keys import KeyRing, OpenDoor
+from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
 from localazure.functions.http.throttle import HttpThrottle
@@ -50,10 +35,7 @@ from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.listeners import Surroundings
 from localazure.functions.triggers.timer import trigger as timer_trigger
 from localazure.functions.worker.invocation import Invoker
-from localazure.processes.interruption import end_on_signals
-from localazure.processes.lifetime import RECYCLE_STATUS
-from localazure.processes.state_folder import make_state_folder
-from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.environment import LOOPBACK
 from localazure.sqlite.database import Database
 
 if TYPE_CHECKING:
@@ -61,9 +43,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
-DEFAULT_PORT: Final = 7071  # func's own
-# Docker gives a container 10 s from SIGTERM to SIGKILL, and so do most supervisors.
-DRAIN_SECONDS: Final = 8.0
 _CLOSE_CONNECTIONS_SECONDS: Final = 1.0
 
 
@@ -297,183 +276,6 @@ class Host:
     async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
         for name, value in self._options.http.custom_headers.items():
             response.headers.setdefault(name, value)
-
-
-@contextlib.asynccontextmanager
-async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
-    app: Path,
-    *,
-    port: int,
-    state: Path,
-    keys: KeyRing,
-    app_settings: Mapping[str, str],
-    only: Sequence[str] = (),
-    cors: CorsPolicy | None = None,
-    faults: Path | None = None,
-    drain_seconds: float = DRAIN_SECONDS,
-) -> AsyncGenerator[Host]:
-    """Load an app and have it running; drains it at the end.
-
-    The working directory, the environment, the import path and the log format are the app's
-    meanwhile, and as they were before afterwards.
-
-    Args:
-        app: folder with host.json and function_app.py.
-        port: TCP port on the loopback interface.
-        state: folder for timers and orchestrations, made when missing.
-        keys: who may call what.
-        app_settings: win over the process environment, which wins over local.settings.json.
-        only: the functions to run, empty for those that host.json says.
-        cors: which web pages may call; None for what local.settings.json says.
-        faults: the folder of the plan of faults; that of the state by default.
-        drain_seconds: how long functions may go on at the end.
-
-    Raises:
-        AppLoadError: the app is broken, or has no function of a name in `only`; says where and how.
-        OSError: the port is taken.
-    """
-    app, state = app.resolve(), state.resolve()
-    local = LocalSettings.read(app)
-    platform = {
-        "AZURE_FUNCTIONS_ENVIRONMENT": "Development",
-        "WEBSITE_HOSTNAME": f"{LOOPBACK}:{port}",
-    }
-    with contextlib.ExitStack() as surroundings:
-        surroundings.enter_context(
-            process_environment({**platform, **local.values, **os.environ, **app_settings})
-        )
-        options = HostOptions.read(app)
-        state.mkdir(parents=True, exist_ok=True)
-        # Taken before the app is imported: on Azure no change of its environment reaches the host.
-        settings = AppSettings(os.environ)
-        surroundings.enter_context(contextlib.chdir(app))
-        surroundings.enter_context(logs.configured(options.log_levels))
-        for warning in options.warnings:
-            _LOG.warning(warning)
-        surroundings.enter_context(importable(app))
-        functions = load(app, settings, tuple(only) or options.functions)
-        _require(only, functions)
-        logs.undo_silencing()
-        host = Host(
-            functions,
-            options,
-            port=port,
-            state=state,
-            keys=keys,
-            settings=settings,
-            cors=local.cors if cors is None else cors,
-            injector=Injector(faults or state, Part.FUNCTIONS),
-        )
-        try:
-            await host.start()
-            function_list.log_findings(functions, host.faults)
-            yield host
-        finally:
-            await host.stop(drain_seconds)
-
-
-def _require(only: Sequence[str], functions: list[LoadedFunction]) -> None:
-    """See that each function that was asked for is there."""
-    loaded = {function.name.lower() for function in functions}
-    missing = [name for name in only if name.lower() not in loaded]
-    if missing:
-        raise AppLoadError(f"the app has no function named {', '.join(missing)} (--functions)")
-
-
-@contextlib.asynccontextmanager
-async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Run the environment's app as a part of localazure."""
-    keys = KeyRing(
-        master=environment.keys.functions_master,
-        host=environment.keys.functions_host,
-        system=environment.keys.functions_system,
-    )
-    async with run_app(
-        environment.app,
-        port=environment.ports.functions,
-        state=environment.part_folder("functions"),
-        faults=environment.state,
-        keys=keys,
-        app_settings=environment.app_settings,
-    ) as host:
-        _LOG.info("%s", host.list_functions())
-        _spare_collector()
-        # As by the supervisor: the part closes everything, then tells how it ended.
-        host.on_recycle = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
-        yield
-    if host.is_recycled:
-        sys.exit(RECYCLE_STATUS)
-
-
-async def start_host(
-    app: Path,
-    *,
-    port: int | None,
-    state: Path,
-    enable_auth: bool = False,
-    only: Sequence[str] = (),
-    cors: CorsPolicy | None = None,
-) -> bool:
-    """Run an app alone until SIGTERM or SIGINT, as `func start` does.
-
-    Returns:
-        Whether the process is to be started anew, because a function exceeded functionTimeout.
-
-    Args:
-        app: folder with host.json and function_app.py.
-        port: TCP port, None for that of local.settings.json or else 7071.
-        state: folder for keys, timers and orchestrations, made when missing.
-        enable_auth: ask for keys, which `func start` does not either unless it is told to.
-        only: the functions to run, empty for those that host.json says.
-        cors: which web pages may call; None for what local.settings.json says.
-
-    Raises:
-        AppLoadError: the app is broken; says where and how.
-        OSError: the port is taken.
-    """
-    logging.basicConfig(level=logging.INFO)  # nothing, if the caller has done so
-    HostOptions.read(app)  # so that nothing is written into a folder that is no app's
-    make_state_folder(state)
-    ring = KeyRing if enable_auth else OpenDoor
-    stop = asyncio.Event()
-    is_ended = False
-
-    def end() -> None:
-        nonlocal is_ended
-        is_ended = True
-        stop.set()
-
-    end_on_signals(end)
-    async with run_app(
-        app,
-        port=port or LocalSettings.read(app).http_port or DEFAULT_PORT,
-        state=state,
-        keys=ring.kept_in(state),
-        app_settings={},
-        only=only,
-        cors=cors,
-    ) as host:
-        sys.stdout.write(f"\n{host.list_functions(logs.colours_for(sys.stdout))}\n\n")
-        if enable_auth:
-            sys.stdout.write(f"Keys: {state / 'keys.json'}\n")
-        sys.stdout.flush()
-        _spare_collector()
-        host.on_recycle = stop.set
-        end_on_signals(end, on_interrupt=lambda: _show_interrupt(host))
-        await stop.wait()
-    return host.is_recycled and not is_ended
-
-
-def _show_interrupt(host: Host) -> None:
-    running = host.invoker.running
-    waits_for = f"waiting up to {DRAIN_SECONDS:.0f} s for {', '.join(running)}" if running else ""
-    sys.stdout.write(f"\nstopping{': ' if running else ''}{waits_for}; Ctrl-C again ends at once\n")
-    sys.stdout.flush()
-
-
-def _spare_collector() -> None:
-    """What is loaded by now stays: the garbage collector need not look through it ever again."""
-    gc.freeze()
 
 
 def _uses_durable(function: LoadedFunction) -> bool:

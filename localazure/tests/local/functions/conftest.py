@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.functions.host import DRAIN_SECONDS, Host, run_app
+from localazure.functions.app_process import DRAIN_SECONDS, run_app
+from localazure.functions.host import Host
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.cors import CorsPolicy
 from localazure.processes.ports import free_ports

@@ -86,7 +86,7 @@ async def test_the_end_of_a_host_does_not_wait_for_a_function_that_blocks(
     script = (
         "import asyncio, sys; from pathlib import Path\n"
         "from localazure.functions.http.access_keys import KeyRing\n"
-        "from localazure.functions.host import run_app\n"
+        "from localazure.functions.app_process import run_app\n"
         "async def main():\n"
         "    keys = KeyRing('m', 'h', 's')\n"
         "    async with run_app(Path(sys.argv[1]), port=int(sys.argv[2]),\n"
@@ -142,7 +142,7 @@ async def test_the_host_alone(
 ) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from localazure.functions import start_host\n"
+        "from localazure.functions.app_process import start_host\n"
         "asyncio.run(start_host(Path(sys.argv[1]), port=int(sys.argv[2]),\n"
         "                       state=Path(sys.argv[3])))\n"
     )

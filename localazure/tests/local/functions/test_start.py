@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from azure.durable_functions.models.utils import http_utils
 
+from localazure.functions.app_process import run_app, start_host
 from localazure.functions.errors import AppLoadError
-from localazure.functions.host import run_app, start_host
 from localazure.functions.http.access_keys import KeyRing
 
 KEYS = KeyRing(master="m", host="h", system="s")
