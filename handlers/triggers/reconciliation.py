@@ -17,12 +17,10 @@ from typing import TypeVarTuple
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
-from pydantic import ValidationError
 
 from handlers.api.pausing import land_held_zones
-from handlers.azure_ml.jobs import cancel_job, get_job
+from handlers.azure_ml.jobs import get_job
 from handlers.capacity.reconciling_nodes import KnownRun, known_runs, reconcile_nodes
-from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import (
     BROKEN,
@@ -33,16 +31,14 @@ from handlers.durable.instances import (
     is_live,
     wake_up,
 )
-from handlers.durable.status_documents import broken_failure, last_status, parsed, run_status
+from handlers.durable.status_documents import last_status, parsed
 from handlers.landing_zone.copy_retention import delete_unneeded_copies
 from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
 from handlers.landing_zone.pauses import read_pause
 from handlers.messaging.dead_letter_queue import (
     Kind,
     collect,
-    dead_letter,
     give_back,
-    reject_message,
     sweep,
 )
 from handlers.messaging.message_outbox import flush
@@ -54,33 +50,23 @@ from handlers.messaging.service_bus import (
     RETRIES,
     ROLLOUTS,
 )
-from handlers.notifications.outbox import publish_notification
 from handlers.rollouts.endpoint_claims import holders, release
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
-from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
+from handlers.triggers.run_reconciliation import close_run, complete_record
 from handlers.triggers.zone_reconciliation import (
     ZoneRecords,
     partitions_to_land,
     read_zone_records,
 )
-from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import CancelJob, GetJob
+from orchestrations.contracts.jobs import GetJob
 from orchestrations.contracts.landing import LandingStatus
-from orchestrations.contracts.notifications import (
-    Notification,
-    PublishNotification,
-)
-from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.run_records import RunRecord, RunStep
-from orchestrations.contracts.runs import DeadLetter, RunRequest
-from orchestrations.errors import JobFailed, TransientError
-from orchestrations.names import batch_id, landing_instance, notification_id
+from orchestrations.errors import JobFailed
+from orchestrations.names import batch_id, landing_instance
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
-from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from orchestrations.waiting import ENDED
 
 logger = logging.getLogger(__name__)
@@ -350,29 +336,8 @@ class _Reconciler:
             await self.attempt(f"index of run {run['id']}", self._check_indexed, run["id"])
 
     async def _check_indexed(self, run: str) -> None:
-        instance = await self.starter.get_status(run)
-        if is_live(instance):
-            return
-        if exists(instance):
-            record = record_of(instance)
-        else:
-            known = await asyncio.to_thread(read_run_record, self.clients, run)
-            if known is None:
-                return
-            record = self._of_purged(known)
-        await asyncio.to_thread(add_to_record, self.clients, record)
-        self.summary.runs_indexed.append(run)
-
-    def _of_purged(self, known: RunRecord) -> RunRecord:
-        failure = Failure(
-            type=TransientError.__name__,
-            message=f"instance {known.status.id} was purged before it had ended",
-            permanent=False,
-        )
-        changes = {"state": "failed", "since": self.now, "error": failure}
-        status = known.status.model_copy(update=changes)
-        step = RunStep(state="failed", began_at=self.now)
-        return known.model_copy(update={"status": status, "steps": (*known.steps, step)})
+        if await complete_record(self.clients, self.starter, run, now=self.now):
+            self.summary.runs_indexed.append(run)
 
     async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
         run, last = str(instance.instance_id), last_status(instance)
@@ -384,57 +349,8 @@ class _Reconciler:
 
     async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
         run = str(instance.instance_id)
-        record = f"runs/{run}/reconciled"
-        if await asyncio.to_thread(record_store.read, self.clients.records, record) is not None:
-            return
-        whole = await self.starter.get_status(run, show_input=True)
-        if last_status(instance).state in TERMINAL_RUN_STATES:
-            # It broke when only its notification was left to do.
-            await asyncio.to_thread(self._notify_end, whole)
-        else:
-            await asyncio.to_thread(cancel_job, self.clients, CancelJob(job=run))
-            await asyncio.to_thread(self._give_up, whole)
-        # It may have broken before it wrote any record.
-        await asyncio.to_thread(add_to_record, self.clients, record_of(whole))
-        # Last: dying before it means doing all of it again, under the same ids.
-        document = {"at": self.now.isoformat(), "status": str(instance.runtime_status)}
-        await asyncio.to_thread(record_store.create, self.clients.records, record, document)
-        self.summary.runs_closed.append(run)
-
-    def _notify_end(self, instance: DurableOrchestrationStatus) -> None:
-        request = self._request_of(instance)
-        if request is not None:
-            self._notify(instance, request)
-
-    def _give_up(self, instance: DurableOrchestrationStatus) -> None:
-        request = self._request_of(instance)
-        if request is None:
-            return
-        run, failure = run_status(instance).id, broken_failure(instance)
-        dead_letter(self.clients, DeadLetter(run=run, request=request, failure=failure))
-        self._notify(instance, request)
-
-    def _request_of(self, instance: DurableOrchestrationStatus) -> RunRequest | None:
-        """The request that the instance was started with; rejected if it cannot be parsed."""
-        try:
-            return RunInput.from_dict(parsed(instance.input_)).request
-        except ValidationError:  # from a release that this one does not understand
-            reject_message(self.clients, str(instance.input_), broken_failure(instance))
-            return None
-
-    def _notify(self, instance: DurableOrchestrationStatus, request: RunRequest) -> None:
-        status = run_status(instance)
-        kind = notification_of(status.state)
-        notification = Notification(
-            id=notification_id(status.id, kind),
-            kind=kind,
-            at=self.now,
-            status=status,
-            callback_url=request.callback_url,
-        )
-        publish_notification(
-            self.clients, PublishNotification(pipeline=request.pipeline, notification=notification)
-        )
+        if await close_run(self.clients, self.starter, run, now=self.now):
+            self.summary.runs_closed.append(run)
 
     async def flush_outbox(self) -> None:
         self.summary.messages_sent += await asyncio.to_thread(flush, self.clients)
