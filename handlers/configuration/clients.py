@@ -14,6 +14,7 @@ from handlers.configuration.settings import Connection, Settings
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
     from azure.ai.ml.entities import AzureBlobDatastore
+    from azure.core.pipeline import PipelineResponse
     from azure.identity import DefaultAzureCredential
     from azure.servicebus import ServiceBusClient
     from azure.storage.blob import BlobServiceClient, ContainerClient
@@ -114,6 +115,21 @@ class Clients:
         from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
 
         if connection.connection_string is not None:
-            return BlobServiceClient.from_connection_string(connection.connection_string)
+            return BlobServiceClient.from_connection_string(
+                connection.connection_string, raw_response_hook=_read_empty_body
+            )
         assert connection.endpoint is not None
-        return BlobServiceClient(connection.endpoint, credential=self.credential)
+        return BlobServiceClient(
+            connection.endpoint, credential=self.credential, raw_response_hook=_read_empty_body
+        )
+
+
+def _read_empty_body(response: PipelineResponse[Any, Any]) -> None:
+    """Give the connection of an empty blob's download back to the pool.
+
+    The SDK does not read a body of 0 bytes: each such download would take a connection from the
+    pool, and leave it to the garbage collector to close it.
+    """
+    answer = response.http_response
+    if answer.request.method == "GET" and answer.headers.get("Content-Length") == "0":
+        answer.internal_response.raw.drain_conn()
