@@ -21,7 +21,9 @@ from benchmarks.harness import Bench, Contender
 from benchmarks.part_process import draw_environment, running
 
 QUEUE = "benchmark"
-CONFIG = {"UserConfig": {"Namespaces": [{"Name": "benchmark", "Queues": [{"Name": QUEUE}]}]}}
+# The premium tier: the standard one serves 1,000 messages a second, sent or received.
+NAMESPACE = {"Name": "benchmark", "Sku": "Premium", "Queues": [{"Name": QUEUE}]}
+CONFIG = {"UserConfig": {"Namespaces": [NAMESPACE]}}
 BODY = b"x" * 1024
 BATCH = 100
 

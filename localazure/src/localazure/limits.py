@@ -16,6 +16,11 @@ _FUNCTIONS_DOCS: Final = "https://learn.microsoft.com/azure/azure-functions"
 _SERVICE_BUS_QUOTAS: Final = (
     "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"
 )
+_STORAGE_DOCS: Final = "https://learn.microsoft.com/azure/storage"
+_ARM_LIMITS: Final = (
+    "https://learn.microsoft.com/azure/azure-resource-manager/management/"
+    "request-limits-and-throttling"
+)
 _EVENT_GRID_QUOTAS: Final = "https://learn.microsoft.com/azure/event-grid/quotas-limits"
 
 
@@ -177,6 +182,44 @@ SERVICE_BUS_PROPERTIES: Final = Limit(
     enforced_in="localazure.servicebus.contents",
     test="unit/servicebus/test_contents.py::test_ids_and_properties_have_limits",
 )
+SERVICE_BUS_CREDITS: Final = Limit(
+    service="Service Bus",
+    subject="messages sent, received or peeked, and filters that sent ones meet, on the standard "
+    "tier (`Sku`); senders and requests get `com.microsoft:server-busy`, receivers are not delayed",
+    value=1000,
+    unit="a second",
+    source="https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling",
+    enforced_in="localazure.servicebus.credits",
+    test="local/servicebus/test_throttling.py::test_a_burst_over_the_credits_of_the_standard_tier",
+)
+STORAGE_ACCOUNT_REQUESTS: Final = Limit(
+    service="Storage",
+    subject="requests to a standard account (`operationsPerSecond` of `storage.json` sets another "
+    "rate; none is published for premium accounts); 503 ServerBusy",
+    value=20_000,
+    unit="a second",
+    source=f"{_STORAGE_DOCS}/common/scalability-targets-standard-account",
+    enforced_in="localazure.storage.targets",
+    test="local/storage/test_accounts.py::test_an_account_is_busy_above_its_rate",
+)
+STORAGE_BLOB_REQUESTS: Final = Limit(
+    service="Storage",
+    subject="requests to one blob of a standard account; 503 ServerBusy",
+    value=500,
+    unit="a second",
+    source=f"{_STORAGE_DOCS}/blobs/scalability-targets",
+    enforced_in="localazure.storage.targets",
+    test="unit/storage/test_targets.py::test_a_single_blob_is_busy_and_the_others_are_not",
+)
+STORAGE_QUEUE_MESSAGES: Final = Limit(
+    service="Storage",
+    subject="requests for messages of one queue; 503 ServerBusy",
+    value=2_000,
+    unit="a second",
+    source=f"{_STORAGE_DOCS}/queues/scalability-targets",
+    enforced_in="localazure.storage.targets",
+    test="unit/storage/test_targets.py::test_a_single_queue_is_busy",
+)
 EVENT_GRID_REQUEST: Final = Limit(
     service="Event Grid",
     subject="a publish request, and so each event; 413",
@@ -212,6 +255,44 @@ EVENT_GRID_ADVANCED_FILTERS: Final = Limit(
     source="https://learn.microsoft.com/azure/event-grid/event-filtering",
     enforced_in="localazure.eventgrid.filters",
     test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
+)
+
+ARM_READ_BURST: Final = Limit(
+    service="Azure Resource Manager",
+    subject="GETs of one principal at once; 429 with Retry-After",
+    value=250,
+    unit="requests",
+    source=_ARM_LIMITS,
+    enforced_in="localazure.machinelearning.request_limits",
+    test="local/machinelearning/test_request_limits.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
+)
+ARM_READS: Final = Limit(
+    service="Azure Resource Manager",
+    subject="GETs of one principal after that",
+    value=25,
+    unit="a second",
+    source=_ARM_LIMITS,
+    enforced_in="localazure.machinelearning.request_limits",
+    test="local/machinelearning/test_request_limits.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
+)
+ARM_WRITE_BURST: Final = Limit(
+    service="Azure Resource Manager",
+    subject="PUTs, PATCHes and POSTs of one principal at once, and as many DELETEs; 429 with "
+    "Retry-After",
+    value=200,
+    unit="requests",
+    source=_ARM_LIMITS,
+    enforced_in="localazure.machinelearning.request_limits",
+    test="unit/machinelearning/test_request_limits.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
+)
+ARM_WRITES: Final = Limit(
+    service="Azure Resource Manager",
+    subject="PUTs, PATCHes and POSTs of one principal after that, and as many DELETEs",
+    value=10,
+    unit="a second",
+    source=_ARM_LIMITS,
+    enforced_in="localazure.machinelearning.request_limits",
+    test="unit/machinelearning/test_request_limits.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
 )
 
 

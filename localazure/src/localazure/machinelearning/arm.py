@@ -28,6 +28,8 @@ COMPUTE = web.AppKey("compute", Compute)
 TOKENS = web.AppKey("tokens", TokenIssuer)
 ROLE_ASSIGNMENTS = web.AppKey("role_assignments", RoleAssignments)
 FAULTS = web.AppKey("faults", Injector)
+PRINCIPAL = web.RequestKey("principal", str)
+"""Whose token a request carries."""
 
 WORKSPACE_PATH = (
     "/subscriptions/{subscription}/resourceGroups/{resource_group}"
@@ -156,7 +158,8 @@ async def authenticate(request: web.Request, handler: Handler) -> web.StreamResp
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
             bearer = token if scheme.lower() == "bearer" else ""
-            request.app[TOKENS].check(bearer, now=request.app[WORKSPACE].clock())
+            now = request.app[WORKSPACE].clock()
+            request[PRINCIPAL] = request.app[TOKENS].check(bearer, now=now)
         except InvalidTokenError as error:
             body = ArmError(401, "AuthenticationFailed", str(error)).to_document()
             return web.json_response(body, status=401, headers={"WWW-Authenticate": "Bearer"})

@@ -30,6 +30,11 @@ from localazure.machinelearning.arm import (
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
+from localazure.machinelearning.request_limits import (
+    REQUEST_LIMITS,
+    RequestLimits,
+    limit_requests,
+)
 from localazure.machinelearning.resources import (
     assets,
     codes,
@@ -111,12 +116,14 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             middlewares=[
                 answer_errors,
                 authenticate,
+                limit_requests,
                 check_workspace,
                 check_roles,
                 fail_on_purpose,
             ],
         )
         arm[COMPUTE] = compute
+        arm[REQUEST_LIMITS] = RequestLimits(time.monotonic)
         arm[FAULTS] = Injector(environment.state, Part.AZURE_ML)
         online_database = Database(folder / "online.db", tables.MIGRATIONS)
         stack.callback(online_database.close)

@@ -17,6 +17,7 @@ from typing import Any
 from localazure.servicebus import contents, store
 from localazure.servicebus.configuration import NamespaceConfiguration, Topic
 from localazure.servicebus.contents import SentMessage
+from localazure.servicebus.credits import Credits, cost_of_sending
 from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue
 from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import (
@@ -50,9 +51,12 @@ def system_clock() -> int:
 class Broker:
     """All entities with their messages and consumers. Used on one event loop only."""
 
-    def __init__(self, namespace: Namespace, database: Database, clock: Clock) -> None:
+    def __init__(
+        self, namespace: Namespace, database: Database, clock: Clock, credits_: Credits
+    ) -> None:
         self.namespace = namespace
         self.clock = clock
+        self._credits = credits_
         self._database = database
         self._by_number = {entity.number: entity for entity in namespace.entities}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,7 +74,8 @@ class Broker:
         )
         for path, count in store.unconfigured_entities(database, list(numbers.values())):
             logger.warning("%s holds %d messages and is not configured", path, count)
-        broker = cls(Namespace(configuration, numbers), database, clock)
+        namespace = Namespace(configuration, numbers)
+        broker = cls(namespace, database, clock, Credits(configuration.sku))
         for entity in broker.namespace.entities:
             for sub_queue in entity.sub_queues():
                 for entry in store.entries(
@@ -94,7 +99,12 @@ class Broker:
     # --- sending ----------------------------------------------------------------------------------
 
     async def send(self, entity: Entity, messages: Sequence[SentMessage]) -> list[int]:
-        """Accept all messages or none. Returns their sequence numbers once they are durable."""
+        """Accept all messages or none. Returns their sequence numbers once they are durable.
+
+        Raises:
+            ServerBusyError: the namespace has no credits left.
+        """
+        self._credits.spend(cost_of_sending(entity, len(messages)))
         messages = [contents.with_message_id(message) for message in messages]
         submissions = [
             Submission(
@@ -154,11 +164,13 @@ class Broker:
                 if transition is None:
                     break
                 consumer.reserve()
+                self._credits.charge(1)
                 self._spawn(self._deliver_and_delete(sub_queue, consumer, transition))
                 continue
             lock = queue.lock_next(now_ms)
             if lock is None:
                 break
+            self._credits.charge(1)
             consumer.deliver_locked(lock.token, self._render(sub_queue, lock))
         self._set_alarm(queue.next_due_ms())
 
@@ -177,7 +189,9 @@ class Broker:
 
         Raises:
             MessageNotFoundError: one of them is not deferred, or locked.
+            ServerBusyError: the namespace has no credits left.
         """
+        self._credits.spend(len(sequence_numbers))
         now_ms, queue = self.clock(), sub_queue.queue
         numbers = list(dict.fromkeys(sequence_numbers))
         for number in numbers:
@@ -196,7 +210,12 @@ class Broker:
         return [(None, payload) for payload in payloads]
 
     def peek(self, sub_queue: SubQueue, start: int, count: int) -> list[bytes]:
-        """Payloads of messages in any state, by sequence number from `start` on."""
+        """Payloads of messages in any state, by sequence number from `start` on.
+
+        Raises:
+            ServerBusyError: the namespace has no credits left.
+        """
+        self._credits.spend(1)
         found = store.peek(
             self._database,
             sub_queue.entity.number,
@@ -204,6 +223,7 @@ class Broker:
             start=start,
             count=count,
         )
+        self._credits.charge(len(found) - 1)
         return [contents.render(message) for message in found]
 
     # --- settling ---------------------------------------------------------------------------------

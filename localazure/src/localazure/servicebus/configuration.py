@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -231,10 +232,19 @@ class Topic(_Model):
         return f"{self.name}/Subscriptions/{subscription.name}"
 
 
+class Sku(StrEnum):
+    """The tier of a namespace. Basic is not covered."""
+
+    STANDARD = "Standard"
+    PREMIUM = "Premium"
+
+
 class NamespaceConfiguration(_Model):
     """All entities of the file."""
 
     name: Any = None
+    sku: Sku = Sku.STANDARD
+    """Microsoft's emulator has no such key, and no rates."""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
 

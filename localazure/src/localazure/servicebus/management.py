@@ -18,6 +18,7 @@ from localazure.servicebus.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, Amqp
 from localazure.servicebus.amqp.performatives import Properties
 from localazure.servicebus.amqp.types import Array, Int, Symbol, Timestamp
 from localazure.servicebus.broker import Broker
+from localazure.servicebus.credits import ServerBusyError
 from localazure.servicebus.entities import SubQueue
 from localazure.servicebus.queues import (
     DEAD_LETTER_DESCRIPTION,
@@ -31,7 +32,9 @@ MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
 MESSAGE_NOT_FOUND = "com.microsoft:message-not-found"
 ARGUMENT_ERROR = "com.microsoft:argument-error"
 
-OK, NO_CONTENT, BAD_REQUEST, NOT_FOUND, GONE, NOT_IMPLEMENTED_STATUS = 200, 204, 400, 404, 410, 501
+OK, NO_CONTENT = 200, 204
+BAD_REQUEST, NOT_FOUND, GONE = 400, 404, 410
+NOT_IMPLEMENTED_STATUS, SERVICE_UNAVAILABLE = 501, 503
 # Most messages of one peek, as in Azure Service Bus.
 MAX_PEEKED = 250
 
@@ -83,6 +86,8 @@ async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
         status, condition, description = GONE, MESSAGE_LOCK_LOST, str(error)
     except MessageNotFoundError as error:
         status, condition, description = NOT_FOUND, MESSAGE_NOT_FOUND, str(error)
+    except ServerBusyError as error:
+        status, condition, description = SERVICE_UNAVAILABLE, error.condition, str(error)
     except AmqpError as error:
         status, condition, description = BAD_REQUEST, ARGUMENT_ERROR, str(error)
     outcome = {"statusCode": Int(status), "statusDescription": description or "OK"}

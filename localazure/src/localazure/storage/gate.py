@@ -22,6 +22,7 @@ from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.operations import account_of
 from localazure.storage.refusal import Refusal
+from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
 from localazure.storage_client.signature import sign_request
 
@@ -55,6 +56,7 @@ class Gate:
         key_of: the key of an account, base64.
         tokens: that identities authenticate with.
         assignments: what identities may do.
+        targets: the rates of the accounts.
         now: an aware time.
     """
 
@@ -64,6 +66,7 @@ class Gate:
         key_of: Callable[[str], str],
         tokens: TokenIssuer,
         assignments: RoleAssignments,
+        targets: Targets,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._accounts = accounts
@@ -71,6 +74,7 @@ class Gate:
         self._tokens = tokens
         self._assignments = assignments
         self._now = now
+        self._targets = targets
 
     def admit(
         self,
@@ -93,6 +97,7 @@ class Gate:
         account = self._accounts.get(account_of(target))
         if account is not None:
             refusal = account_kinds.refusal_of(account.kind, service, target, headers)
+            refusal = refusal or self._targets.refusal_of(account.name, service, target)
             if refusal is not None:
                 return refusal
         scheme, _, token = headers.get("Authorization", "").partition(" ")

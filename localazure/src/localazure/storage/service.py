@@ -24,6 +24,7 @@ from localazure.storage.gate import Gate
 from localazure.storage.ledger import Ledger
 from localazure.storage.outbox import Outbox
 from localazure.storage.proxy import Proxy, connections
+from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
 
 
@@ -80,6 +81,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             environment.storage_key,
             TokenIssuer(environment.keys.identity_header, frozenset({STORAGE_AUDIENCE})),
             RoleAssignments.of_environment(environment),
+            Targets(accounts),
         )
         faults = Injector(environment.state, Part.STORAGE)
         tls = server_context(ensure_certificates(environment))

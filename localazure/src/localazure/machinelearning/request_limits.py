@@ -1,0 +1,82 @@
+"""Azure Resource Manager's limits of requests: a bucket each for reads, writes and deletions.
+
+Source: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from localazure import limits
+from localazure.machinelearning.arm import PRINCIPAL, Handler
+from localazure.machinelearning.errors import ArmError
+from localazure.token_buckets import TokenBuckets
+
+_SCOPE: Final = "/subscriptions/"
+"""Requests below it go to Resource Manager, the others to services of Azure ML itself."""
+
+_READS: Final = frozenset({"GET", "HEAD"})
+
+
+class RequestLimits:
+    """The buckets of one subscription and region, for each principal.
+
+    Args:
+        clock: seconds, from any origin.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        writes = limits.ARM_WRITE_BURST.value, limits.ARM_WRITES.value
+        reads = limits.ARM_READ_BURST.value, limits.ARM_READS.value
+        self._buckets = {
+            "reads": TokenBuckets(*reads, clock),
+            "writes": TokenBuckets(*writes, clock),
+            "deletes": TokenBuckets(*writes, clock),
+        }
+
+    def take(self, kind: str, principal: str) -> int:
+        """Seconds to wait; 0 if the request may take place."""
+        return self._buckets[kind].take(principal)
+
+    def left(self, kind: str, principal: str) -> int:
+        """Requests that may follow at once."""
+        return self._buckets[kind].left(principal)
+
+
+REQUEST_LIMITS: Final = web.AppKey("request_limits", RequestLimits)
+
+
+@web.middleware
+async def limit_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer 429 with `Retry-After` above the rate; say what is left below it."""
+    if not request.path.lower().startswith(_SCOPE):
+        return await handler(request)
+    kind, principal = _kind(request.method), request[PRINCIPAL]
+    request_limits = request.app[REQUEST_LIMITS]
+    wait_seconds = request_limits.take(kind, principal)
+    if wait_seconds:
+        subscription = request.path.split("/")[2]
+        error = ArmError(
+            web.HTTPTooManyRequests.status_code,
+            "SubscriptionRequestsThrottled",
+            f"Number of requests for subscription '{subscription}' and operation "
+            f"'{request.method}' exceeded the backend storage limit. Please try again after "
+            f"'{wait_seconds}' seconds.",
+        )
+        response: web.StreamResponse = web.json_response(error.to_document(), status=error.status)
+        response.headers["Retry-After"] = str(wait_seconds)
+    else:
+        response = await handler(request)
+    if not response.prepared:
+        left = request_limits.left(kind, principal)
+        response.headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = str(left)
+    return response
+
+
+def _kind(method: str) -> str:
+    if method in _READS:
+        return "reads"
+    return "deletes" if method == "DELETE" else "writes"
