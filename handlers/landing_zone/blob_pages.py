@@ -59,19 +59,24 @@ class BlobPage:
     """The account has a hierarchical namespace: it lists in an order of its own."""
 
 
-def parse_page(content: bytes, content_type: str) -> BlobPage:
+def parse_page(chunks: Iterable[bytes], content_type: str) -> BlobPage:
     """Parse an answer in either of its formats.
+
+    Args:
+        chunks: of the answer, as they come. XML is parsed chunk by chunk and never whole in memory.
+        content_type: of the answer.
 
     Raises:
         TransientError: it is not what the service documents; it may have been cut off.
     """
     try:
-        return parse_arrow(content) if ARROW_STREAM in content_type else parse_xml(content)
+        is_arrow = ARROW_STREAM in content_type
+        return parse_arrow(b"".join(chunks)) if is_arrow else parse_xml(chunks)
     except (expat.ExpatError, ValueError, KeyError, TypeError) as error:
         raise TransientError(f"the answer of List Blobs is malformed: {error!r}") from error
 
 
-def parse_xml(content: bytes) -> BlobPage:
+def parse_xml(chunks: Iterable[bytes]) -> BlobPage:
     """Parse an answer in XML.
 
     Raises:
@@ -79,7 +84,9 @@ def parse_xml(content: bytes) -> BlobPage:
         ValueError, KeyError: a blob lacks an element, or an element has no such value.
     """
     reader = _XmlReader()
-    reader.parser.Parse(content, True)  # noqa: FBT003 - expat takes it by position only
+    for chunk in chunks:
+        reader.parser.Parse(chunk)
+    reader.parser.Parse(b"", True)  # noqa: FBT003 - expat takes it by position only
     return BlobPage(reader.blobs, reader.prefixes, reader.next_marker, reader.is_hierarchical)
 
 

@@ -74,11 +74,14 @@ def list_page(
     # public way to the client's credentials and retries; a second pipeline would copy them.
     answer = container._pipeline.run(request, stream=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     response = answer.http_response
-    content = response.read()
     if response.status_code != _OK:
+        response.read()
         map_error(response.status_code, response, _ERRORS)
         raise HttpResponseError(response=response)
-    return parse_page(content, response.headers.get("Content-Type", ""))
+    try:
+        return parse_page(response.iter_bytes(), response.headers.get("Content-Type", ""))
+    finally:
+        response.close()  # of a malformed answer the rest is not read
 
 
 def is_data(blob: ListedBlob, source: Source, path: str) -> bool:

@@ -83,14 +83,15 @@ def expected(blob: ET.Element) -> dict[str, Any]:
     }
 
 
-@given(st.lists(blobs(), max_size=5), st.none() | XML_TEXT)
+@given(st.lists(blobs(), max_size=5), st.none() | XML_TEXT, st.integers(1, 400))
 def test_reads_every_page_as_a_tree_of_elements_shows_it(
-    listed: list[ET.Element], marker: str | None
+    listed: list[ET.Element], marker: str | None, chunk_bytes: int
 ) -> None:
     # As the service sends it, so that line ends are what XML makes of them.
     content = page_of(listed, marker)
     tree = ET.fromstring(content)  # noqa: S314 - our own page
-    page = parse_xml(content)
+    begins = range(0, len(content), chunk_bytes)
+    page = parse_xml(content[begin : begin + chunk_bytes] for begin in begins)
     assert [blob._asdict() for blob in page.blobs] == [
         expected(blob) for blob in tree.iterfind("Blobs/Blob")
     ]
@@ -106,7 +107,7 @@ def test_a_page_up_to_a_delimiter_has_prefixes() -> None:
         b"<BlobPrefix><Name Encoded='true'>%01/</Name></BlobPrefix></Blobs><NextMarker/>"
         b"</EnumerationResults>"
     )
-    page = parse_xml(content)
+    page = parse_xml([content])
     assert (page.prefixes, page.blobs, page.next_marker) == (["a&b/", "\x01/"], [], None)
 
 
@@ -115,14 +116,18 @@ def test_a_page_that_was_cut_off_is_refused(listed: list[ET.Element], data: st.D
     content = page_of(listed, "next")
     cut = data.draw(st.integers(0, len(content) - 1))
     with pytest.raises(TransientError, match="malformed"):
-        parse_page(content[:cut], "application/xml")
+        parse_page([content[:cut]], "application/xml")
 
 
 def test_a_page_that_lacks_an_element_is_refused() -> None:
     with pytest.raises(TransientError, match="Etag"):
         parse_page(
-            b"<EnumerationResults><Blobs><Blob><Name>a</Name><Properties><Content-Length>1"
-            b"</Content-Length></Properties></Blob></Blobs></EnumerationResults>",
+            [
+                (
+                    b"<EnumerationResults><Blobs><Blob><Name>a</Name><Properties><Content-Length>1"
+                    b"</Content-Length></Properties></Blob></Blobs></EnumerationResults>"
+                )
+            ],
             "application/xml",
         )
 
@@ -165,7 +170,7 @@ def arrow_page(rows: Sequence[tuple[str, int, str, str | None, int, str | None]]
 def test_reads_an_arrow_stream_as_the_sdk_does(rows: list[Any]) -> None:
     content = arrow_page(rows)
     marker, sdk_blobs = _parse_arrow_response(content, "landing")
-    page = parse_page(content, ARROW_STREAM)
+    page = parse_page([content], ARROW_STREAM)
     assert page.next_marker == marker
     assert [blob[:5] for blob in page.blobs] == [
         (
