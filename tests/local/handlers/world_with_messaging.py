@@ -107,6 +107,12 @@ class Namespace:
             self.kept[entity] = self._receiver(entity, dead=False)
         return _take(self.kept[entity])
 
+    def take_alert(self, kind: str, about: str) -> ServiceBusReceivedMessage:
+        """The one alert of a kind that says `about`. One of an earlier test may come late."""
+        taken = [each for each in self.take("ops-alerts") if each.subject == kind]
+        (alert,) = (each for each in taken if about in str(each))
+        return alert
+
     def take_dead(self, queue: str) -> list[ServiceBusReceivedMessage]:
         """Everything in the dead-letter queue of `queue`."""
         with self._receiver(queue, dead=True) as receiver:
