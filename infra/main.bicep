@@ -54,6 +54,10 @@ param workspaceTopicName string = ''
 @description('Clusters of the pipelines: name, size, priority (Dedicated or LowPriority), maxNodes. They start with no node.')
 param clusters array
 
+@description('customRole: the app may read the quota of the subscription, by a role that is defined for it. none: it may not, and asks Azure ML for nodes that it may not get.')
+@allowed(['customRole', 'none'])
+param quotaReading string = 'customRole'
+
 @description('NCRONTAB of the reconciliation timer.')
 param reconcileSchedule string = '0 */5 * * * *'
 @description('Webhook receiver of the example pipeline; empty: none.')
@@ -248,10 +252,8 @@ var principals = {
   deployer: deployerId
 }
 // Rows of the table that count only where a parameter has a value are left out elsewhere.
-var roles = filter(
-  loadJsonContent('roles.json').assignments,
-  row => contains(['always', network, durableBackend], row.when)
-)
+var roleTable = loadJsonContent('roles.json')
+var roles = filter(roleTable.assignments, row => contains(['always', network, durableBackend, quotaReading], row.when))
 
 module roleAssignments 'roles.bicep' = {
   scope: group
@@ -295,6 +297,10 @@ module workspaceRoles 'roles-on-workspace.bicep' = {
     registryName: registry
   }
   dependsOn: [newWorkspace]
+}
+
+module subscriptionRoles 'roles-on-subscription.bicep' = if (quotaReading == 'customRole') {
+  params: { roles: roles, customRoles: roleTable.customRoles, principals: principals }
 }
 
 // A subscription's identity must be allowed to deliver before the subscription is made.

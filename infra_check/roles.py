@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from infra_check.bicep_file import BicepFile, properties, string, text, walk
@@ -36,18 +37,31 @@ BUILT_IN: Mapping[str, str] = {
     "Storage Table Data Contributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
 }
 _Text = Annotated[str, StringConstraints(min_length=1)]
+# No pattern: a role of our own names each action.
+_Action = Annotated[str, StringConstraints(pattern=r"^Microsoft\.\w+(/\w+)+/(read|write|delete|action)$")]
+SUBSCRIPTION = "subscription"
 
 
 class Assignment(BaseModel):
-    """One row: who may do what, where, and why."""
+    """One row: who may do what, where, and why. A custom role's id is derived from its name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     principal: _Text
     role: _Text
-    roleId: _Text  # noqa: N815 - as Bicep writes names
+    roleId: _Text | None = None  # noqa: N815 - as Bicep writes names
     scope: _Text
     when: _Text
+    reason: Annotated[str, StringConstraints(min_length=10)]
+
+
+class CustomRole(BaseModel):
+    """A role that is defined in the subscription, since no built-in one fits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: _Text
+    actions: Annotated[tuple[_Action, ...], Len(1)]
     reason: Annotated[str, StringConstraints(min_length=10)]
 
 
@@ -55,6 +69,8 @@ class Table(BaseModel):
     """Content of `roles.json`."""
 
     model_config = ConfigDict(extra="forbid")
+
+    customRoles: tuple[CustomRole, ...] = ()  # noqa: N815 - as Bicep writes names
 
     assignments: tuple[Assignment, ...]
 
@@ -73,10 +89,17 @@ def check(root: Path, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
         scopes |= set(re.findall(r"row => row\.scope == '(\w+)'", text(file.root)))
         yield from _check_assignments(file)
     principals, conditions = _principals(files), _conditions(files)
+    custom = {each.role for each in table.customRoles}
+    for role in sorted(custom - {row.role for row in table.assignments}):
+        yield Problem(TABLE, 1, f"no row assigns the custom role {role}")
     seen = set[tuple[str, str, str]]()
     for row in table.assignments:
         line = 1 + next(i for i, each in enumerate(lines) if row.reason in json_text(each))
-        if BUILT_IN.get(row.role) != row.roleId:
+        if row.role in custom:
+            if row.roleId is not None or row.scope != SUBSCRIPTION:
+                message = f"{row.role} is a custom role: no roleId, scope {SUBSCRIPTION}"
+                yield Problem(TABLE, line, message)
+        elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
             yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is no role that we know")
         if row.principal not in principals:
             yield Problem(TABLE, line, f"main.bicep has no principal {row.principal}")
@@ -109,7 +132,7 @@ def _check_assignments(file: BicepFile) -> Iterator[Problem]:
         inner = {key: value for key, value, _ in properties(values["properties"])}
         if "principalType" not in inner:  # without it Azure looks new identities up too early
             yield Problem(file.path.name, resource.line, "principalType is missing")
-        if "row.roleId" not in text(inner["roleDefinitionId"]):
+        if not re.search(r"\brow\.role(Id)?\b", text(inner["roleDefinitionId"])):
             yield Problem(file.path.name, resource.line, f"the role must be a row of {TABLE}")
 
 

@@ -15,7 +15,14 @@ from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Rule
 from localazure.machinelearning.addresses import PROVIDER
-from localazure.machinelearning.authorization import SCOPE, action_of, authorize
+from localazure.machinelearning.authorization import (
+    SCOPE,
+    SUBSCRIPTION_SCOPE,
+    USAGES_READ,
+    action_of,
+    authorization_failed,
+    authorize,
+)
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource
@@ -216,10 +223,15 @@ async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamR
 
 @web.middleware
 async def check_roles(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what the app's roles on the workspace do not allow."""
-    workspace = request.app[WORKSPACE]
+    """Refuse what the app's roles do not allow in the workspace, or of the subscription's quota."""
+    workspace, assignments = request.app[WORKSPACE], request.app[ROLE_ASSIGNMENTS]
     _, found, below = request.path.lower().partition(f"{workspace.id.lower()}/")
     if found:
-        roles = request.app[ROLE_ASSIGNMENTS].roles(APP, SCOPE)
+        roles = assignments.roles(APP, SCOPE)
         authorize(roles, action_of(request.method, below.strip("/").split("/")), workspace.id)
+    elif request.path.lower().endswith("/usages"):
+        allowed = assignments.custom_actions(APP, SUBSCRIPTION_SCOPE)
+        if assignments.are_enforced and USAGES_READ not in allowed:
+            scope = f"/subscriptions/{workspace.environment.subscription_id}"
+            raise authorization_failed(USAGES_READ, scope)
     return await handler(request)

@@ -1,4 +1,4 @@
-"""What the roles of the app's identity let it do in the workspace.
+"""What the roles of the app's identity let it do in the workspace, and with the quota.
 
 Sources: https://learn.microsoft.com/azure/machine-learning/how-to-assign-roles and
 https://learn.microsoft.com/azure/role-based-access-control/troubleshooting. Roles that say nothing
@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from localazure.machinelearning.errors import ArmError
 
 SCOPE = "workspace"
+SUBSCRIPTION_SCOPE = "subscription"
+USAGES_READ = "microsoft.machinelearningservices/locations/usages/read"
 _WORKSPACES = "microsoft.machinelearningservices/workspaces"
 _VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
 
@@ -71,7 +73,12 @@ def authorize(roles: Collection[str] | None, action: str, scope: str) -> None:
     """
     if roles is None or any(role in ROLES and ROLES[role].allows(action) for role in roles):
         return
-    raise ArmError(
+    raise authorization_failed(action, scope)
+
+
+def authorization_failed(action: str, scope: str) -> ArmError:
+    """The refusal of an action, in ARM's words."""
+    return ArmError(
         403,
         "AuthorizationFailed",
         f"The client 'app' does not have authorization to perform action '{action}' over scope "

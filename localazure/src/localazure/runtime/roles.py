@@ -5,7 +5,7 @@ they have changed, since assignments come and go while services run.
 
 `scopes.json` maps the names of scopes to resources of the laptop: `storageAccounts/NAME`,
 `storageAccounts/NAME/containers/NAME`, `serviceBus`, `serviceBus/ENTITY`, `topics/NAME`,
-`workspace`. A role on a resource holds for what is below it.
+`workspace`, `subscription`. A role on a resource holds for what is below it.
 """
 
 from __future__ import annotations
@@ -56,13 +56,22 @@ class Assignment(ConfigurationModel):
 
     principal: str
     role: str
-    role_id: str
+    role_id: str | None = None
     scope: str
     when: str
     reason: str
 
 
+class CustomRole(ConfigurationModel):
+    """A role that the table itself defines, by the actions that it allows."""
+
+    role: str
+    actions: tuple[str, ...]
+    reason: str
+
+
 class _Table(ConfigurationModel):
+    custom_roles: tuple[CustomRole, ...] = ()
     assignments: tuple[Assignment, ...]
 
 
@@ -109,6 +118,18 @@ class RoleAssignments:
             for row in table.assignments
             if row.principal == principal
             and f"{resource}/".startswith(f"{resources.get(row.scope, row.scope)}/")
+        }
+
+    def custom_actions(self, principal: str, resource: str) -> Collection[str]:
+        """Actions, in lower case, that custom roles of a principal allow on a resource."""
+        table, roles = self._table.read(), self.roles(principal, resource)
+        if table is None or roles is None:
+            return ()
+        return {
+            action.lower()
+            for each in table.custom_roles
+            if each.role in roles
+            for action in each.actions
         }
 
     def permit(self, principal: str, resource: str, action: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.ai.ml.entities import AmlCompute, Data
@@ -15,6 +17,9 @@ from harness.local_workspace import SDK_WARNINGS, Local
 pytestmark = SDK_WARNINGS
 
 SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
+REPOSITORY = Path(__file__).parents[4]
+TABLE: dict[str, Any] = json.loads((REPOSITORY / "infra" / "roles.json").read_text())
+(QUOTA_READER,) = [each["role"] for each in TABLE["customRoles"]]
 Grant = Callable[..., None]
 
 
@@ -28,7 +33,8 @@ def grant(local: Local) -> Iterator[Grant]:
     def write(*roles: str) -> None:
         more = {"principal": "app", "roleId": "i", "scope": "workspace", "when": "always"}
         rows = [{**more, "role": role, "reason": "because"} for role in roles]
-        path.write_text(json.dumps({"assignments": rows}))
+        rows += [row for row in TABLE["assignments"] if row["role"] in roles]
+        path.write_text(json.dumps({**TABLE, "assignments": rows}))
         time = next(times)
         os.utime(path, ns=(time, time))
 
@@ -63,4 +69,14 @@ def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Gra
     make_cluster(local, "roles-operator")
     with pytest.raises(HttpResponseError, match="workspaces/data") as refused:
         register_data(local, "roles-operator")
+    assert refused.value.status_code == 403
+
+
+def test_the_quota_is_read_by_a_role_on_the_subscription(local: Local, grant: Grant) -> None:
+    grant(SCIENTIST, QUOTA_READER)
+    assert list(local.ml.compute.list_usage(location="localhost"))
+
+    grant(SCIENTIST)
+    with pytest.raises(HttpResponseError, match="locations/usages/read") as refused:
+        list(local.ml.compute.list_usage(location="localhost"))
     assert refused.value.status_code == 403

@@ -87,3 +87,14 @@ def test_a_table_that_became_invalid_changes_nothing(tmp_path: Path) -> None:
     assignments = RoleAssignments(path, tmp_path / "scopes.json")
     path.write_text("{")
     assert assignments.roles("app", "x") == {"A"}
+
+
+def test_a_custom_role_allows_what_the_table_names_where_it_is_assigned(tmp_path: Path) -> None:
+    path = tmp_path / "roles.json"
+    custom = {"role": "Quota", "actions": ["Microsoft.X/usages/read"], "reason": "because"}
+    rows = [row("app", "Quota", "subscription"), row("else", "Other", "subscription")]
+    path.write_text(json.dumps({"customRoles": [custom], "assignments": rows}))
+    found = RoleAssignments(path, tmp_path / "scopes.json")
+    assert found.custom_actions("app", "subscription") == {"microsoft.x/usages/read"}
+    assert found.custom_actions("app", "workspace") == set()
+    assert found.custom_actions("else", "subscription") == set()
