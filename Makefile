@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | simulate | gpu | dist | conformance. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | simulate | gpu | dist | package | conformance. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -8,7 +8,7 @@ REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requireme
   landfall_cli/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash simulate gpu dist conformance constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash simulate gpu dist package conformance constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -80,6 +80,10 @@ gpu:
 # The wheel and the source distribution of localazure, in build/dist.
 dist: setup
 	@$(BIN)/python -m build localazure --outdir build/dist
+
+# The folder that azd deploys, in an environment with its requirements.txt alone: it installs and starts.
+package: setup
+	$(BIN)/python -m pytest tests/local/deployment/empty_environment.py
 
 # The wheel with every supported version of the Functions SDKs. WRITE=1 writes localazure/docs/sdk-versions.md.
 conformance: setup

@@ -111,7 +111,8 @@ resource noSuccess 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = if (hou
     enabled: true
     scopes: [insightsId]
     evaluationFrequency: 'PT1H'
-    windowSize: 'PT${hoursWithoutSuccess}H'
+    // Azure takes 6 hours, or 1 or 2 days, but nothing between them.
+    windowSize: hoursWithoutSuccess < 24 ? 'PT${hoursWithoutSuccess}H' : 'P${hoursWithoutSuccess / 24}D'
     criteria: {
       allOf: [
         {

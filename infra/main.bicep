@@ -73,7 +73,7 @@ param alertEmail string = ''
 @secure()
 param alertWebhook string = ''
 @description('Hours without a successful run after which an alert is raised; 0: never.')
-@allowed([0, 12, 24, 48])
+@allowed([0, 6, 24, 48])
 param hoursWithoutSuccess int = 0
 @description('Monthly budget of the resource group in the currency of the subscription; 0: no budget.')
 param monthlyBudget int = 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,9 @@ BUILT_IN: Mapping[str, str] = {
 }
 _Text = Annotated[str, StringConstraints(min_length=1)]
 # No pattern: a role of our own names each action.
-_Action = Annotated[str, StringConstraints(pattern=r"^Microsoft\.\w+(/\w+)+/(read|write|delete|action)$")]
+_Action = Annotated[
+    str, StringConstraints(pattern=r"^Microsoft\.\w+(/\w+)+/(read|write|delete|action)$")
+]
 SUBSCRIPTION = "subscription"
 
 
@@ -95,12 +98,7 @@ def check(root: Path, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
     seen = set[tuple[str, str, str]]()
     for row in table.assignments:
         line = 1 + next(i for i, each in enumerate(lines) if row.reason in json_text(each))
-        if row.role in custom:
-            if row.roleId is not None or row.scope != SUBSCRIPTION:
-                message = f"{row.role} is a custom role: no roleId, scope {SUBSCRIPTION}"
-                yield Problem(TABLE, line, message)
-        elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
-            yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is no role that we know")
+        yield from _check_role(row, custom, line)
         if row.principal not in principals:
             yield Problem(TABLE, line, f"main.bicep has no principal {row.principal}")
         if row.scope not in scopes:
@@ -115,6 +113,15 @@ def check(root: Path, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
         seen.add(key)
     for scope in sorted(scopes - {row.scope for row in table.assignments}):
         yield Problem(TABLE, 1, f"no row has scope {scope}, for which a file assigns roles")
+
+
+def _check_role(row: Assignment, custom: AbstractSet[str], line: int) -> Iterator[Problem]:
+    if row.role in custom:
+        if row.roleId is not None or row.scope != SUBSCRIPTION:
+            message = f"{row.role} is a custom role: no roleId, scope {SUBSCRIPTION}"
+            yield Problem(TABLE, line, message)
+    elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
+        yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is no role that we know")
 
 
 def json_text(line: str) -> str:
