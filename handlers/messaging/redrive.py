@@ -23,6 +23,7 @@ from handlers.messaging.service_bus import (
     parse_body,
 )
 from handlers.notifications.outbox import Delivery
+from handlers.runs.run_records import read_run_record
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.lineage import Redrive
@@ -99,8 +100,8 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
         again gets the same answer.
 
     Raises:
-        RedriveRefused: the changes are wrong, the run was redriven with others before, or what is
-            left of its dataset is another run's.
+        RedriveRefused: the changes are wrong, the run was redriven with others before, its next
+            attempt has begun, or what is left of its dataset is another run's.
         azure.servicebus.exceptions.ServiceBusError: some may have been redriven; call it again.
     """
     sent: list[str] = []
@@ -171,6 +172,7 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
             at=order.at,
             request=_derive(clients, request, order),
         )
+        _check_not_followed(clients, run, derived)
         _check_unclaimed(clients, request, derived)
         is_first = record_store.create(clients.records, _record(run), derived.to_dict())
         redriven = derived if is_first else read_redriven(clients, run)
@@ -195,6 +197,24 @@ def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRe
     run = run_of(request)
     lineage = Redrive(run=run, by=order.by, reason=order.reason, at=order.at, record=_record(run))
     return changed_request(clients, request, order.changes, lineage)
+
+
+def _check_not_followed(clients: Clients, run: str, derived: RedrivenRun) -> None:
+    """Return unless changes come too late: the attempt that they are meant for has begun.
+
+    A run that broke between scheduling its next attempt and its end is dead-lettered, too.
+
+    Raises:
+        RedriveRefused: they do.
+    """
+    following = derived.following
+    if derived.changes.to_document() and read_run_record(clients, following) is not None:
+        raise RedriveRefused(
+            f"run {run} had scheduled its next attempt before it broke, and {following} has begun "
+            "without changes: if that run fails, redrive it",
+            kind="already-redriven",
+            where="changes",
+        )
 
 
 def _check_unclaimed(clients: Clients, request: RunRequest, derived: RedrivenRun) -> None:

@@ -8,12 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import resolve_configuration
+from handlers.configuration.queue_files import load_queues
 from handlers.landing_zone.reduced_datasets import FilesUnknown, leave_out
+from orchestrations.capacity.queues import mismatch
 from orchestrations.contracts.configurations import ResolveConfiguration
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidPipeline, PermanentError
-from orchestrations.pipeline import ComputeOption, Limits
+from orchestrations.pipeline import ComputeOption, Limits, Pipeline
 
 ATTEMPTS_LIMIT = 20
 FILES_LIMIT = 1_000
@@ -81,8 +83,8 @@ def changed_request(
         redrive: who changes it, and why; what is changed is added.
 
     Raises:
-        RedriveRefused: the dataset has no such file, or no other one, or the pipeline is not
-            deployed any more.
+        RedriveRefused: the dataset has no such file, or no other one, the compute option does not
+            fit to `queues.yml`, or the pipeline is not deployed any more.
     """
     pipeline, dataset, before = request.pipeline, request.dataset, request.redrive
     lineage: dict[str, Any] = {}
@@ -91,6 +93,7 @@ def changed_request(
     if changes.compute is not None:
         lineage["compute"] = changes.compute
         pipeline = pipeline.model_copy(update={"compute": [changes.compute]})
+        _check_queue(clients, pipeline)
     if changes.limits is not None:
         asked = changes.limits.model_dump(exclude_none=True)
         lineage["limits"] = Limits(**pipeline.limits.model_dump() | asked)
@@ -115,6 +118,18 @@ def changed_request(
             "redrive": redrive.model_copy(update=lineage),
         }
     )
+
+
+def _check_queue(clients: Clients, pipeline: Pipeline) -> None:
+    """Return when admission counts the nodes of the pipeline's compute option, if it has to.
+
+    Raises:
+        RedriveRefused: it does not.
+    """
+    found = mismatch(pipeline, load_queues(clients.settings.pipelines_folder))
+    if found is not None:
+        _, problem = found
+        raise RedriveRefused(problem, kind="invalid-request", where="changes.compute")
 
 
 def _deployed_configuration(clients: Clients, pipeline: str) -> str:

@@ -26,7 +26,13 @@ HISTORY_LIMIT_EVENTS = 1_500
 NOTICED_AFTER_SECONDS = 2.5 * DAY
 # A poll at least every five minutes, and what a step takes.
 SUPERVISION_SECONDS = 300.0 + 240.0
-SERVICE_ERRORS = ("HttpResponseError", "ServiceResponseError", "ServiceBusError", "TimeoutError")
+SERVICE_ERRORS = (
+    "HttpResponseError",
+    "ServiceResponseError",
+    "ServiceBusError",
+    "TimeoutError",
+    "no result within",  # an activity's limit: the service hangs
+)
 # What one failed call can delay a step by: its retries.
 FAULT_SECONDS = 200.0
 

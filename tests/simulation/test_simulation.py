@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.drawing import draw
-from tests.simulation.story import HOUR, EveryActivityTwice, Outage, OutageAfter, Story, Upload
+from tests.simulation.story import (
+    HOUR,
+    EveryActivityTwice,
+    JobFate,
+    Outage,
+    OutageAfter,
+    RedriveChanged,
+    Story,
+    TerminateAfter,
+    Upload,
+)
 from tests.simulation.task_hub import ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
@@ -21,6 +31,17 @@ KEPT = {
         items=(
             Outage(service="blobs", at=HOUR, seconds=2 * HOUR),
             *(Upload(at=HOUR + n, path=f"{n}.png", content=f"{n}") for n in range(3)),
+        ),
+    ),
+    "changes for a run whose next attempt had begun": Story(
+        seed=209,
+        zone="quiet",
+        reconcile_every=4 * HOUR,
+        items=(
+            Upload(at=HOUR, path="1.png", content="one"),
+            JobFate(number=1, end="fails"),
+            TerminateAfter(activity="schedule_retry", number=1),
+            RedriveChanged(at=9 * HOUR, change="compute"),
         ),
     ),
     "a run that broke before its first record": Story(

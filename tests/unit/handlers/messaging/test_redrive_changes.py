@@ -64,6 +64,29 @@ def test_another_compute_option_is_the_only_one(world: World) -> None:
     assert request.retry == PIPELINE.retry
 
 
+@pytest.mark.parametrize(
+    ("queue", "cluster", "refusal"),
+    [
+        (None, "large", "cluster large is flavor large of queues.yml"),
+        ("vision", "other", "cluster other is of no flavor of queues.yml"),
+        ("vision", "large", "2 nodes of cluster large are more than the 1 that queue vision"),
+    ],
+)
+def test_admission_counts_the_nodes_of_another_compute_option(
+    world: World, tmp_path: Path, queue: str | None, cluster: str, refusal: str
+) -> None:
+    queues = {
+        "flavors": [{"name": "large", "cluster": "large", "nodes": 1, "price_per_node_hour": 1}],
+        "queues": [{"name": "vision", "quotas": [{"flavor": "large"}]}],
+    }
+    (tmp_path / "queues.yml").write_text(yaml.safe_dump(queues))
+    pipeline = PIPELINE.model_copy(update={"queue": queue})
+    request = run_request(3).model_copy(update={"pipeline": pipeline})
+    with pytest.raises(RedriveRefused, match=refusal) as refused:
+        changed(world, request, compute=LARGE | {"cluster": cluster})
+    assert (refused.value.kind, refused.value.where) == ("invalid-request", "changes.compute")
+
+
 def test_a_limit_that_is_left_out_stays(world: World) -> None:
     request = changed(world, limits={"running_seconds": 60.0}, attempts=20)
     limits = Limits(queued_seconds=PIPELINE.limits.queued_seconds, running_seconds=60)
