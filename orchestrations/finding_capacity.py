@@ -86,6 +86,7 @@ def find_capacity(
         yield from timer.wait(now + timedelta(seconds=NODES_POLL_SECONDS))
         if timer.restart_needed:
             break
+    awaiting = awaiting.model_copy(update={"reason": run.status.reason})
     run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
     return None
 

@@ -53,6 +53,7 @@ class RunProgress:
             state=_first_state(given),
             since=_since(given) or context.current_utc_datetime,
             job=waiting.job.name if waiting else None,
+            reason=given.awaiting.reason if given.awaiting else None,
             error=given.ending,
             redrive=request.redrive,
         )

@@ -28,6 +28,8 @@ class AwaitingNodes(Contract):
     asset: DataAsset
     since: datetime
     refusals: tuple[Refusal, ...] = ()
+    reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why it waits, as its status said last."""
 
 
 class RunInput(Contract):

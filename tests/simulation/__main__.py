@@ -50,6 +50,7 @@ def _run_many(first: int, seeds: int, processes: int) -> int:
     began = told_at = time.monotonic()
     failed: list[Trial] = []
     invariants = Counter[str]()
+    gc.freeze()  # what is imported stays, and no collection has to go through it
     context = multiprocessing.get_context("fork")
     with context.Pool(processes) as pool:
         trials = pool.imap_unordered(_try_seed, range(first, first + seeds), chunksize=4)

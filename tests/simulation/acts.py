@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
 from handlers.triggers.release import release_batch
+from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.story import (
@@ -28,6 +29,7 @@ from tests.simulation.story import (
     RedriveChanged,
     Release,
     RequestRun,
+    RivalUpload,
     Shortage,
     StrayJobEvent,
     Terminate,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 CALLBACK_URL = "https://caller.example/done"
+RIVAL = "rival"
 ASK_AGAIN_SECONDS = 60.0
 LARGE: dict[str, Any] = {"cluster": "large", "size": "Standard_D16s_v5", "nodes": 2}
 MORE_ATTEMPTS = 2
@@ -66,14 +69,18 @@ class Acts:
     # --- the zone --------------------------------------------------------------------------------
 
     def _upload(self, item: Upload) -> None:
-        self._write(item.path, item.content.encode())
+        self._write(self._world.pipeline, item.path, item.content.encode())
+
+    def _upload_of_rival(self, item: RivalUpload) -> None:
+        rival = self._world.pipelines.get(RIVAL)
+        if rival is not None:
+            self._write(rival, item.path, item.content.encode())
 
     def _mark(self, item: Mark) -> None:
-        self._write(item.path, b"")
+        self._write(self._world.pipeline, item.path, b"")
 
-    def _write(self, path: str, content: bytes) -> None:
-        prefix = self._world.pipeline.source.prefix
-        self._world.account.write(LANDING_CONTAINER, prefix + path, content)
+    def _write(self, pipeline: Pipeline, path: str, content: bytes) -> None:
+        self._world.account.write(LANDING_CONTAINER, pipeline.source.prefix + path, content)
 
     def _delete(self, item: Delete) -> None:
         account, name = self._world.account, self._world.pipeline.source.prefix + item.path
@@ -235,6 +242,7 @@ def _asking(
 
 _ACTS: Mapping[type[Item], Callable[[Acts, Any], None]] = {
     Upload: Acts._upload,
+    RivalUpload: Acts._upload_of_rival,
     Mark: Acts._mark,
     Delete: Acts._delete,
     Deploy: Acts._deploy,

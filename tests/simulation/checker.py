@@ -12,6 +12,7 @@ from orchestrations.names import REQUEST_PREFIX, alert_id, landing_instance
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from tests.simulation.acts import MORE_ATTEMPTS
+from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import JobLife
 from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
@@ -194,9 +195,10 @@ def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
     yield from (f"{version} was started by {n} batches" for version, n in started.items() if n > 1)
     models = Counter(model.tags["landfall.dataset-version"] for model in evidence.models)
     yield from (f"{version} has {n} models" for version, n in models.items() if n > 1)
-    versions = sorted(int(model.version) for model in evidence.models)
-    if versions != list(range(1, len(versions) + 1)):
-        yield f"models are counted {versions}"
+    for name in {model.name for model in evidence.models}:
+        versions = sorted(int(each.version) for each in evidence.models if each.name == name)
+        if versions != list(range(1, len(versions) + 1)):
+            yield f"versions of model {name} are counted {versions}"
     alerts = Counter(message.message_id for message in evidence.alerts)
     for message_id, count in alerts.items():
         if count > 1 and message_id.rpartition(":")[0] in evidence.runs:
@@ -330,6 +332,7 @@ def _excused(evidence: Evidence, began: float, ended: float) -> float:
 
 INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_INPUTS,
+    *INVARIANTS_OF_CAPACITY,
     only_services_fail,
     nothing_waits_for_ever,
     cost_is_bounded,

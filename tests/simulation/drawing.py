@@ -37,6 +37,7 @@ from tests.simulation.story import (
     Release,
     RepeatEvent,
     RequestRun,
+    RivalUpload,
     SecondCopy,
     Service,
     Shortage,
@@ -64,10 +65,18 @@ LAST_UPLOAD = 6 * DAY
 def draw(seed: int) -> Story:
     """The story of a seed."""
     chance = random.Random(seed)
-    zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2, 2))[0]
+    zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2, 2, 2))[0]
     acts = list(_uploads(chance, zone))
     moments = [item.at for item in acts if isinstance(item, Upload)]
-    items = [*acts, *_people(chance, moments), *_jobs(chance), *_surroundings(chance, moments)]
+    if zone == "queued":
+        acts += _rival_uploads(chance, moments)
+    shortages = [900.0, 3 * HOUR] if zone == "queued" else [900.0, 3 * HOUR, 2 * DAY]
+    items = [
+        *acts,
+        *_people(chance, moments),
+        *_jobs(chance),
+        *_surroundings(chance, moments, shortages),
+    ]
     # A third of all weeks are calm, and the others are wild in different ways.
     if chance.random() < 0.67:
         items += _event_faults(chance, changes=len(acts))
@@ -95,7 +104,7 @@ def _uploads(chance: random.Random, zone: Zone) -> Iterator[Item]:
             if names and chance.random() < 0.3:
                 path = chance.choice(names)
             else:
-                folder = f"day={day}/" if zone == "daily" else ""
+                folder = f"day={day}/" if zone in ("daily", "queued") else ""
                 path = f"{folder}{burst}-{number}.png"
             content = f"content {burst} {number}"
             if path in contents and chance.random() < 0.4:
@@ -113,6 +122,13 @@ def _uploads(chance: random.Random, zone: Zone) -> Iterator[Item]:
         at += chance.choice([400.0, 1_000.0, 2 * HOUR, chance.uniform(0, 2 * DAY), 2 * DAY])
         if at > LAST_UPLOAD:
             return
+
+
+def _rival_uploads(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
+    for number in range(chance.randint(1, 6)):
+        at = chance.choice(uploads) + chance.choice([0.0, 100.0, 400.0, 1_000.0, 2 * HOUR])
+        content = f"content of the rival {number}"
+        yield RivalUpload(at=round(at, 3), path=f"{number}.png", content=content)
 
 
 def _moment(chance: random.Random, uploads: list[float]) -> float:
@@ -147,7 +163,9 @@ def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         yield RedriveChanged(at=at, change=chance.choice(get_args(Change)))
 
 
-def _surroundings(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
+def _surroundings(
+    chance: random.Random, uploads: list[float], shortages: list[float]
+) -> Iterator[Item]:
     moment = functools.partial(_moment, chance, uploads)
     for _ in range(chance.choices([0, 1, 3], weights=(8, 2, 1))[0]):
         yield Deploy(at=moment(), floor=chance.choice([0.7, 0.9, 0.99]))
@@ -155,7 +173,7 @@ def _surroundings(chance: random.Random, uploads: list[float]) -> Iterator[Item]
         clusters = [("spot",), ("dedicated",), ("spot", "dedicated")]
         yield Shortage(
             at=max(moment() - 600.0, 0.0),
-            seconds=chance.choice([900.0, 3 * HOUR, 2 * DAY]),
+            seconds=chance.choice(shortages),
             clusters=chance.choice(clusters),
         )
     for _ in range(chance.choices([0, 1, 2], weights=(8, 2, 1))[0]):

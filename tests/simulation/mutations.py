@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from handlers.azure_ml import compute_clusters, jobs, model_registry
+from handlers.capacity import requesting_nodes, returning_nodes
 from handlers.configuration import configurations
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
@@ -17,7 +18,11 @@ from handlers.landing_zone import copies
 from handlers.messaging import redrive, retry_queue
 from handlers.triggers import job_state_changed, reconciliation
 from orchestrations import landing, run_progress, supervising
+from orchestrations.capacity.queues import Queues
+from orchestrations.capacity.reasons import Reasons
+from orchestrations.capacity.room import Room
 from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
 from orchestrations.contracts.jobs import Job, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
@@ -38,6 +43,16 @@ def _body(name: str, body: Callable[[Clients, Any], Contract]) -> Mutation:
     """Another body of an activity."""
     bodies = activity_adapter._BODIES  # pyright: ignore[reportPrivateUsage]
     return lambda: mock.patch.dict(bodies, {name: body})
+
+
+def _keep_nodes(_clients: Clients, _request: ReturnNodes) -> NodesReturned:
+    return NodesReturned(returned=True)
+
+
+@contextmanager
+def _both(first: Mutation, second: Mutation) -> Generator[None]:
+    with first(), second():
+        yield
 
 
 def _nothing(_clients: Clients, _request: Any) -> Done:
@@ -138,6 +153,23 @@ MUTATIONS: Mapping[str, Mutation] = {
     "foreign job events are dropped": lambda: mock.patch.object(job_state_changed, "keep_rejected"),
     "late job events wake runs that have ended": lambda: mock.patch.object(
         job_state_changed, "_wake", _wake_blindly
+    ),
+    "nodes are given back while the job lives": lambda: mock.patch.object(
+        returning_nodes, "find_job_state", return_value=None
+    ),
+    "nodes are not given back": lambda: _both(
+        _body("return_nodes", _keep_nodes), _reconciler_without("check_nodes")
+    ),
+    "queues have no limits": lambda: _both(
+        lambda: mock.patch.object(Room, "free", return_value=99),
+        lambda: mock.patch.object(Queues, "limit", return_value=99),
+    ),
+    "budgets are not looked at": lambda: mock.patch.object(
+        Room, "is_affordable", return_value=True
+    ),
+    "why a run waits is not said": lambda: mock.patch.object(Reasons, "of", return_value=""),
+    "operators are not alerted to long waits": lambda: mock.patch.object(
+        requesting_nodes, "send_in_background"
     ),
     "events are not given back": lambda: mock.patch.object(
         reconciliation, "give_back", return_value=0

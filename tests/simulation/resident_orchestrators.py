@@ -79,11 +79,14 @@ class _Session:
         return self._status[1]
 
 
-def _changeable(action: Any) -> tuple[bool, ...]:
+def _changeable(action: Any) -> object:
     """What may change about an action after it was taken: timers are cancelled."""
-    if isinstance(action, CompoundAction):
-        return tuple(flag for each in action.compound_tasks for flag in _changeable(each))
-    return (action.is_cancelled,) if isinstance(action, CreateTimerAction) else (True,)
+    kind = type(action)
+    if kind is CreateTimerAction:
+        return action.is_cancelled
+    if issubclass(kind, CompoundAction):
+        return [_changeable(each) for each in action.compound_tasks]
+    return True
 
 
 def wrap(function: Callable[[Any], Any]) -> Callable[[OrchestratorTrigger], Decision]:

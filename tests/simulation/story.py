@@ -21,8 +21,8 @@ SERVICES: tuple[Service, ...] = (
     "webhooks",
     "task_hub",
 )
-Zone = Literal["quiet", "marked", "daily", "copied"]
-"""Which pipeline of `pipelines.py` a story is about."""
+Zone = Literal["quiet", "marked", "daily", "copied", "queued"]
+"""Which pipeline a story is about; `queued` has another one beside it that wants its nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,15 @@ class Item:
 @dataclass(frozen=True, kw_only=True)
 class Upload(Item):
     """Somebody writes a blob, new or over what is there."""
+
+    at: float
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RivalUpload(Item):
+    """Somebody writes a blob into the zone of the other pipeline, if there is one."""
 
     at: float
     path: str

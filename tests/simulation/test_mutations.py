@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.story import (
     DAY,
@@ -20,6 +21,7 @@ from tests.simulation.story import (
     OutageAfter,
     RedriveChanged,
     RequestRun,
+    RivalUpload,
     SecondCopy,
     Shortage,
     Story,
@@ -33,6 +35,13 @@ from tests.simulation.trial import try_story
 
 UPLOADED_AT = 1_000.0
 UPLOAD = Upload(at=UPLOADED_AT, path="1.png", content="one")
+QUEUED_UPLOAD = Upload(at=UPLOADED_AT, path="day=2026-11-02/1.png", content="one")
+# Together their runs want more nodes than there are.
+TWO_BATCHES = [
+    QUEUED_UPLOAD,
+    Upload(at=UPLOADED_AT, path="day=2026-11-01/1.png", content="two"),
+    *(RivalUpload(at=UPLOADED_AT + n, path="1.png", content=f"{n}") for n in (0, 900)),
+]
 
 
 def first_job(end: JobEnd) -> JobFate:
@@ -135,10 +144,39 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         # The second event says that the job has ended.
         [UPLOAD, DelayJobEvent(number=2, delay=2 * HOUR)],
     ),
+    "nodes are given back while the job lives": (
+        "jobs_hold_their_nodes",
+        [
+            QUEUED_UPLOAD,
+            first_job("never ends"),
+            RivalUpload(at=UPLOADED_AT + HOUR, path="1.png", content="rival"),
+            Terminate(at=UPLOADED_AT + 4 * HOUR - 20, orchestrator="retraining"),
+        ],
+    ),
+    "nodes are not given back": (
+        "jobs_hold_their_nodes",
+        [QUEUED_UPLOAD, RivalUpload(at=UPLOADED_AT, path="1.png", content="rival")],
+    ),
+    "queues have no limits": (
+        "nodes_are_never_above_their_limits",
+        TWO_BATCHES,
+    ),
+    "budgets are not looked at": ("budgets_are_kept", TWO_BATCHES),
+    "why a run waits is not said": ("waiting_runs_have_their_sentence", TWO_BATCHES),
+    "operators are not alerted to long waits": (
+        "long_waits_are_alerted",
+        [first_job("never ends"), CancelRun(at=UPLOADED_AT + 2.5 * HOUR), *TWO_BATCHES],
+    ),
     "events are not given back": (
         "every_event_is_decided",
         [UPLOAD, Outage(service="blobs", at=UPLOADED_AT - 100, seconds=2 * HOUR)],
     ),
+}
+
+# Invariant → the zone whose stories it is about.
+ZONES: dict[str, Zone] = {
+    "data_that_is_copied_never_changes": "copied",
+    **{each.__name__: "queued" for each in INVARIANTS_OF_CAPACITY},
 }
 
 
@@ -149,7 +187,7 @@ def test_every_mutation_is_tried() -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_a_planted_mistake_is_found(name: str) -> None:
     invariant, items = FOUND[name]
-    zone: Zone = "copied" if name == "copies are of what is there now" else "quiet"
+    zone: Zone = ZONES.get(invariant, "quiet")
     story = Story(seed=1, zone=zone, reconcile_every=8 * HOUR, items=tuple(items))
     sound = try_story(story)
     assert not sound.problems, str(sound)

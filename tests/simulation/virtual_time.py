@@ -10,10 +10,13 @@ from datetime import datetime
 from types import ModuleType, SimpleNamespace
 from typing import Self, TypeVar
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from handlers.configuration import configurations, pipeline_files
+from handlers.capacity import reconciling_nodes, requesting_nodes, returning_nodes
+from handlers.configuration import configurations, pipeline_files, queue_files
+from handlers.configuration.clients import Clients
 from handlers.durable import activity_adapter
 from handlers.landing_zone import copies
 from handlers.messaging import dead_letter_queue, message_outbox, retry_queue, service_bus
@@ -27,6 +30,7 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 # The very function; a file that is the same is parsed once for all seeds.
 _parse_pipeline = functools.cache(pipeline_files.parse_pipeline)
+_load_queues = functools.cache(queue_files.load_queues)
 _modules = modules()
 # A module of the name of its class, which hides it from `import`.
 _instance_status = sys.modules[DurableOrchestrationStatus.__module__]
@@ -56,14 +60,21 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
     threads = SimpleNamespace(Lock=lambda: VirtualLock(scheduler))
     with ExitStack() as stack:
         for module, name, value in (
+            (requesting_nodes, "datetime", clock),
+            (returning_nodes, "datetime", clock),
             (retry_queue, "datetime", clock),
             (dead_letter_queue, "datetime", clock),
             (dead_letter_queue, "time", time),
             (activity_adapter, "within", scheduler.within),
             (message_outbox, "within", scheduler.within),
             (service_bus, "threading", threads),
+            # Its values hold its keys, of which an app has one and ten thousand weeks have many.
+            (service_bus, "_OF_CLIENTS", WeakKeyDictionary[Clients, service_bus.MessageQueues]()),
             (delivery, "post", receiver.post),
             (configurations, "parse_pipeline", _parse_pipeline),
+            (requesting_nodes, "load_queues", _load_queues),
+            (returning_nodes, "load_queues", _load_queues),
+            (reconciling_nodes, "load_queues", _load_queues),
             (run_index, "ThreadPoolExecutor", _InlinePool),
             (copies, "ThreadPoolExecutor", _InlinePool),
             # The SDK guesses the format of each time.

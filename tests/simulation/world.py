@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import random
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from handlers.capacity.admission_record import RECORD as ADMISSION_RECORD
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
@@ -42,8 +45,8 @@ from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, 
 from tests.simulation.virtual_time import installed
 
 PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
+QUEUED_PIPELINES_FOLDER = Path(__file__).parent / "queued_pipelines"
 SETTINGS = {
-    "PIPELINES_FOLDER": str(PIPELINES_FOLDER),
     "AZUREML_SUBSCRIPTION_ID": "s",
     "AZUREML_RESOURCE_GROUP": "g",
     "AZUREML_WORKSPACE_NAME": "w",
@@ -73,8 +76,9 @@ class World:
 
     def __init__(self, story: Story, *, execution: ExecutionMode = "resident") -> None:
         self.story = story
-        self._settings = dict(SETTINGS)
-        self._files: TemporaryDirectory[str] | None = None
+        folder = QUEUED_PIPELINES_FOLDER if story.zone == "queued" else PIPELINES_FOLDER
+        self._source_folder = folder
+        self._settings = SETTINGS | {"PIPELINES_FOLDER": str(folder)}
         self.configurations: list[tuple[datetime, str, float]] = []
         """From when on, the hash of what is deployed, and its floor."""
         self.acts = Acts(self)
@@ -92,7 +96,10 @@ class World:
             latency=network.latency,
             execution=execution,
         )
-        self.pipelines: dict[str, Pipeline] = {story.zone: _pipelines()[story.zone]}
+        known = _pipelines(folder)
+        # All that share nodes, or the only one that anything happens to.
+        names = list(known) if story.zone == "queued" else [story.zone]
+        self.pipelines: dict[str, Pipeline] = {name: known[name] for name in names}
         self.host = Host(scheduler, network, hub, broker, story, self.pipelines, self._make_clients)
         self.webhooks: list[tuple[str, str]] = []
         """Id and type of every webhook that was taken."""
@@ -101,6 +108,9 @@ class World:
         self.events: list[tuple[str, str]] = []
         """The same of every event on the custom topic."""
         self.zone: list[Snapshot] = []
+        """Of the pipeline that the story is about."""
+        self.admissions: list[tuple[float, bytes]] = []
+        """Second → the document of admission that was written."""
         self.ended_instances: list[HubInstance] = []
         self._idle_rounds = 0
         self._is_over = False
@@ -132,8 +142,6 @@ class World:
             self.scheduler.after(self.story.reconcile_every, self._tick)
             self.scheduler.run(until=lambda: self._is_over)
             self.scheduler.kill_threads()
-        if self._files is not None:
-            self._files.cleanup()
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -169,18 +177,9 @@ class World:
 
     def deploy(self, floor: float) -> None:
         """Another release: its files are in place, and a new process starts."""
-        source = PIPELINES_FOLDER / self.story.zone
-        if self._files is None:
-            self._files = TemporaryDirectory(prefix="simulated-pipelines-")
-        folder = Path(self._files.name)
-        target = folder / self.story.zone
-        target.mkdir(exist_ok=True)
-        pipeline = (source / "pipeline.yml").read_text("utf-8")
-        job = (source / "job.yml").read_text("utf-8")
-        (target / "pipeline.yml").write_text(pipeline.replace("floor: 0.8", f"floor: {floor}"))
-        (target / "job.yml").write_text(job.replace("trainers.train", f"trainers.train --{floor}"))
+        folder = _release(self._source_folder, floor)
         self._settings["PIPELINES_FOLDER"] = str(folder)
-        self.pipelines.update(load_pipelines(folder, records_container=RECORDS_CONTAINER))
+        self.pipelines.update({name: _pipelines(folder)[name] for name in self.pipelines})
         self._note_configuration()
         self.host.die(DEPLOYMENT_SECONDS)
 
@@ -209,9 +208,13 @@ class World:
 
     def _on_change(self, container: str, name: str, blob: Blob | None) -> None:
         if container == LANDING_CONTAINER:
-            blobs = dict(self.account.container(container).blobs)
-            self.zone.append(Snapshot(self.scheduler.time(), blobs))
+            if name.startswith(self.pipeline.source.prefix):
+                below = self.account.container(container).below(self.pipeline.source.prefix)
+                blobs = {each.name: each for each in below}
+                self.zone.append(Snapshot(self.scheduler.time(), blobs))
             self.topics.blob_changed(container, name, blob)
+        elif name == ADMISSION_RECORD and blob is not None:
+            self.admissions.append((self.scheduler.time(), blob.content))
 
     def _take_webhook(self, url: str, message_id: str, document: dict[str, Any]) -> None:
         taken = self.callbacks if url == CALLBACK_URL else self.webhooks
@@ -240,5 +243,24 @@ class World:
 
 
 @functools.cache
-def _pipelines() -> dict[str, Pipeline]:
-    return dict(load_pipelines(PIPELINES_FOLDER, records_container=RECORDS_CONTAINER))
+def _pipelines(folder: Path) -> dict[str, Pipeline]:
+    return dict(load_pipelines(folder, records_container=RECORDS_CONTAINER))
+
+
+_RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
+
+
+@functools.cache
+def _release(source: Path, floor: float) -> Path:
+    """The pipelines of a folder with another gate and another command, for all seeds of a process.
+
+    To write and parse them anew takes longer than a calm day of the simulation.
+    """
+    folder = Path(_RELEASES.name) / str(os.getpid()) / f"{source.name}-{floor}"
+    shutil.copytree(source, folder)
+    for file in folder.glob("*/pipeline.yml"):
+        file.write_text(file.read_text("utf-8").replace("floor: 0.8", f"floor: {floor}"))
+    for file in folder.glob("*/job.yml"):
+        text = file.read_text("utf-8")
+        file.write_text(text.replace("trainers.train", f"trainers.train --{floor}"))
+    return folder

@@ -28,6 +28,18 @@ from tests.simulation.network import Network, Unavailable
 Result = TypeVar("Result")
 Key = tuple[str, ...]
 
+QUOTA_CORES = 100
+QUOTAS = {
+    "spot": "lowPriorityCores",
+    "dedicated": "standardDSv5Family",
+    "large": "standardDSv5Family",
+}
+"""Cluster → the quota that its nodes count against."""
+SIZES = [
+    SimpleNamespace(name="Standard_D4s_v5", family="standardDSv5Family", v_cp_us=4),
+    SimpleNamespace(name="Standard_D16s_v5", family="standardDSv5Family", v_cp_us=16),
+]
+
 
 @dataclass
 class Workspace:
@@ -96,6 +108,8 @@ class Jobs:
                 inputs=job.inputs,
                 compute=job.compute.removeprefix("azureml:"),
                 command=job.command,
+                started_at=None,
+                ended_at=None,
             )
             self._workspace.jobs[job.name] = kept
             self._workspace.on_submitted(kept)
@@ -119,7 +133,12 @@ class Jobs:
         def effect() -> Any:
             job = _get(self._workspace.jobs, name)
             error = SimpleNamespace(code="UserError", message=job.error) if job.error else None
-            return SimpleNamespace(error=error and SimpleNamespace(error=error), log_files={})
+            return SimpleNamespace(
+                error=error and SimpleNamespace(error=error),
+                log_files={},
+                start_time_utc=job.started_at,
+                end_time_utc=job.ended_at,
+            )
 
         return self._call("get run details", effect)
 
@@ -177,6 +196,35 @@ class Computes:
 
     def get(self, name: str) -> Any:
         return self._call("get cluster", lambda: _get(self._clusters, name))
+
+    def list_sizes(self) -> list[Any]:
+        return self._call("list sizes", lambda: SIZES)
+
+    def list_usage(self) -> list[Any]:
+        """A quota is used up, by somebody else, while one of its clusters is short of nodes."""
+
+        def effect() -> list[Any]:
+            short = {QUOTAS[name] for name, lasting in self._workspace.short.items() if lasting > 0}
+            return [
+                SimpleNamespace(
+                    name={"value": quota},
+                    current_value=QUOTA_CORES if quota in short else 0,
+                    limit=QUOTA_CORES,
+                    type="Microsoft.MachineLearningServices/vmFamily/usages",
+                )
+                for quota in sorted(set(QUOTAS.values()))
+            ]
+
+        return self._call("list usage", effect)
+
+    def list_nodes(self, name: str) -> list[Any]:
+        """None of them is idle."""
+
+        def effect() -> list[Any]:
+            _get(self._clusters, name)
+            return []
+
+        return self._call("list nodes", effect)
 
     def begin_create_or_update(self, cluster: Any) -> Any:
         def effect() -> Any:

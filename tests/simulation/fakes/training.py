@@ -100,7 +100,12 @@ class Cluster:
         if life.has_ended or (life.cancelled_at is not None and status not in ENDED):
             return
         life.states.append((self._scheduler.time(), status))
-        self._workspace.jobs[life.name].status = status
+        job = self._workspace.jobs[life.name]
+        job.status = status
+        if status == "Running" and job.started_at is None:
+            job.started_at = self._scheduler.now
+        if status in ENDED:
+            job.ended_at = self._scheduler.now
         self._changed(life.name)
 
     def _cancel(self, name: str) -> None:

@@ -135,6 +135,7 @@ def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
     assert instance.generations >= 3
     assert len(cluster.requests("register_dataset")) == 1
     waits = [each for each in instance.statuses if each["state"] == "waiting_for_nodes"]
+    assert {each["reason"] for each in waits} == {"0 of 4 are free"}, "each generation says why"
     since = {RunStatus.from_dict(each).since for each in waits}
     assert max(since) - min(since) < timedelta(seconds=1), "the state began once"
 
