@@ -37,7 +37,7 @@ UPLOADED_AT = 1_000.0
 UPLOAD = Upload(at=UPLOADED_AT, path="1.png", content="one")
 QUEUED_UPLOAD = Upload(at=UPLOADED_AT, path="day=2026-11-02/1.png", content="one")
 # Together their runs want more nodes than there are.
-TWO_BATCHES = [
+TWO_BATCHES: list[Item] = [
     QUEUED_UPLOAD,
     Upload(at=UPLOADED_AT, path="day=2026-11-01/1.png", content="two"),
     *(RivalUpload(at=UPLOADED_AT + n, path="1.png", content=f"{n}") for n in (0, 900)),
