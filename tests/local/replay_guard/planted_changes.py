@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -52,9 +53,13 @@ def _release_next_version(file: Path) -> None:
 
 
 def _orchestrators(tree: ast.Module, name: str) -> Iterator[ast.FunctionDef]:
-    """The function, also where it only returns the generator of `_<name>`."""
+    """The generator function: the registered one, or `_<name>`, whose generator it returns."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name in (name, f"_{name}"):
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name in (name, f"_{name}")
+            and any(isinstance(each, ast.Yield) for each in ast.walk(node))
+        ):
             yield node
 
 
@@ -89,7 +94,7 @@ def _keyword(call: ast.Call, name: str) -> ast.keyword:
 def _reorder(function: ast.FunctionDef) -> bool:
     """Swap the first two calls that differ."""
     calls = _calls(function, ORDERED_CALLS)
-    for first, second in zip(calls, calls[1:], strict=False):
+    for first, second in itertools.pairwise(calls):
         if ast.dump(first) != ast.dump(second):
             first.args, second.args = second.args, first.args
             first.keywords, second.keywords = second.keywords, first.keywords
