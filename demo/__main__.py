@@ -1,4 +1,4 @@
-"""python -m demo [--json] [--state DIR]: run the five stories; exit status 0 when all went well."""
+"""python -m demo [--json] [--state DIR]: run the six stories; exit status 0 when all went well."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from demo import laptop
-from demo.cloud import connect, models
+from demo.cloud import PIPELINE, connect, models
 from demo.digits import digit_files
 from demo.receivers import Mailbox, alerts, webhooks
 from demo.report import Report, StoryResult, show
-from demo.stories import STORIES, Facts, Stage
+from demo.stories import LIVE, STORIES, Facts, Stage
 from localazure.faults.force import put_in_force, take_out
 from localazure.faults.injector import FILE as FAULTS_FILE
 from localazure.faults.plan import moderate
@@ -85,10 +86,14 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
                 console.print(f"faults on purpose, drawn from seed {chaos}: {state / FAULTS_FILE}")
             with console.status("") as status:
                 stage = Stage(cloud, mailbox, status.update, digits)
-                results = [await _tell(name, stage, console) for name in STORIES]
+                results = await _tell_all(stage, console)
                 take_out(state)
                 status.update("reading back what was registered")
-                registered = await asyncio.to_thread(models, endpoints, "digits")
+                registered = [
+                    model
+                    for name in (PIPELINE, LIVE)
+                    for model in await asyncio.to_thread(models, endpoints, name)
+                ]
             runs = await cloud.runs()
     return Report(
         stories=results,
@@ -99,17 +104,32 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
     )
 
 
-async def _tell(name: str, stage: Stage, console: Console) -> StoryResult:
+async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
+    """Play the stories in order, and meanwhile those that are beside them; print each in turn."""
+    aside = replace(stage, say=lambda _: None)
+    results: list[StoryResult] = []
+    async with asyncio.TaskGroup() as group:
+        beside = {
+            name: group.create_task(_play(name, aside))
+            for name, story in STORIES.items()
+            if story.is_beside
+        }
+        for name, story in STORIES.items():
+            result = await (beside[name] if name in beside else _play(name, stage))
+            mark, outcome = ("[green]✓[/]", story.outcome) if result.ok else ("[red]✗[/]", "failed")
+            console.print(f"{mark} {name:{max(map(len, STORIES))}}  {outcome}", soft_wrap=True)
+            results.append(result)
+    return results
+
+
+async def _play(name: str, stage: Stage) -> StoryResult:
     began = time.monotonic()
-    story = STORIES[name]
     facts: Facts
     try:
-        facts, ok, outcome = await story.play(stage), True, story.outcome
+        facts, ok = await STORIES[name].play(stage), True
     except Exception as error:  # noqa: BLE001 - a story that failed is a result; the others go on
-        facts, ok, outcome = {"error": f"{type(error).__name__}: {error}"}, False, "failed"
+        facts, ok = {"error": f"{type(error).__name__}: {error}"}, False
     seconds = time.monotonic() - began
-    mark = "[green]✓[/]" if ok else "[red]✗[/]"
-    console.print(f"{mark} {name:{max(map(len, STORIES))}}  {outcome}", soft_wrap=True)
     return StoryResult(name=name, ok=ok, seconds=seconds, facts=facts)
 
 

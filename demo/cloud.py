@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import psutil
@@ -19,7 +19,11 @@ from azure.storage.blob.aio import BlobServiceClient
 from demo.digits import File
 from demo.waiting import eventually
 
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+
 LANDING_CONTAINER = "landing"
+PIPELINE = "digits"
 PREFIX = "digits/"
 MARKER = "_SUCCESS"
 PARALLEL_UPLOADS = 8
@@ -40,14 +44,20 @@ class Cloud:
     """The account of the workspace's default datastore."""
 
     async def upload(
-        self, files: Sequence[File], progress: Callable[[int], None], *, whole: bool = True
+        self,
+        files: Sequence[File],
+        progress: Callable[[int], None],
+        *,
+        whole: bool = True,
+        folder: str = PREFIX,
     ) -> None:
         """Land files, several at a time, as an uploader would; the marker last, where all is there.
 
         Args:
             files: what lands.
-            progress: is told how many have landed.
+            progress: is called with the number of files that have landed.
             whole: whether the marker follows.
+            folder: where they land.
         """
         container = self.blobs.get_container_client(LANDING_CONTAINER)
         waiting = asyncio.Semaphore(PARALLEL_UPLOADS)
@@ -56,7 +66,7 @@ class Cloud:
         async def upload_one(path: str, content: bytes) -> None:
             nonlocal done
             async with waiting:
-                await container.upload_blob(PREFIX + path, content, overwrite=True)
+                await container.upload_blob(folder + path, content, overwrite=True)
             done += 1
             progress(done)
 
@@ -64,7 +74,7 @@ class Cloud:
             for path, content in files:
                 group.create_task(upload_one(path, content))
         if whole:
-            await container.upload_blob(PREFIX + MARKER, b"", overwrite=True)
+            await container.upload_blob(folder + MARKER, b"", overwrite=True)
 
     async def api(self, path: str, **query: str) -> Any:
         """GET something from the app's HTTP API."""
@@ -77,9 +87,18 @@ class Cloud:
             response.raise_for_status()
             return await response.json()
 
-    async def runs(self) -> list[Run]:
-        """All runs, oldest first."""
-        return list(reversed((await self.api("runs"))["runs"]))
+    async def runs(self, pipeline: str | None = None) -> list[Run]:
+        """The runs of a pipeline, or of all, oldest first."""
+        asked = {} if pipeline is None else {"pipeline": pipeline}
+        return list(reversed((await self.api("runs", **asked))["runs"]))
+
+    async def rollout(self, rollout: str, *states: str) -> dict[str, Any] | None:
+        """A rollout, if it is in one of the states."""
+        try:
+            found = await self.api(f"rollouts/{rollout}")
+        except aiohttp.ClientResponseError:  # it has not begun
+            return None
+        return found if found["state"] in states else None
 
     async def landing_is_over(self) -> bool:
         """Whether the landing orchestration of the digits has come to its end."""
@@ -91,7 +110,13 @@ class Cloud:
             return (await response.json())["runtimeStatus"] == "Completed"
 
     async def wait_for_runs(
-        self, known: int, new: int, timeout_seconds: float, watch: Callable[[Run], None]
+        self,
+        known: int,
+        new: int,
+        timeout_seconds: float,
+        watch: Callable[[Run], None],
+        *,
+        pipeline: str = PIPELINE,
     ) -> list[Run]:
         """Wait until `new` runs have started after the `known` first ones, and have ended.
 
@@ -100,7 +125,7 @@ class Cloud:
         """
 
         async def ended() -> list[Run] | None:
-            runs = (await self.runs())[known:]
+            runs = (await self.runs(pipeline))[known:]
             for run in runs:
                 watch(run)
             over = len(runs) >= new and all(run["state"] in ENDED for run in runs)
@@ -217,21 +242,22 @@ class Cloud:
         return await eventually(first, timeout_seconds, "checkpoint")
 
 
-def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """All versions of a model in the workspace, oldest first, with their lineage.
-
-    Blocking, and slow the first time: it loads azure.ai.ml.
-    """
-    from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and only needed at the end
+def workspace(endpoints: dict[str, Any]) -> MLClient:
+    """The workspace's SDK. Blocking, and slow the first time: it loads azure.ai.ml."""
+    from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and needs the environment
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
 
     place = endpoints["azure_ml"]
-    client = MLClient(
+    return MLClient(
         DefaultAzureCredential(),
         place["subscription_id"],
         place["resource_group"],
         place["workspace"],
     )
+
+
+def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """All versions of a model in the workspace, oldest first, with their lineage. Blocking."""
     found = [
         {
             "name": model.name,
@@ -244,7 +270,7 @@ def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 if key.startswith("metrics.")
             },
         }
-        for model in client.models.list(name=name)
+        for model in workspace(endpoints).models.list(name=name)
     ]
     return sorted(found, key=lambda model: int(model["version"]))
 

@@ -1,14 +1,16 @@
-"""The five stories. Each returns facts that were read back, and raises when one does not hold."""
+"""The six stories. Each returns facts that were read back, and raises when one does not hold."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, get_args
 
-from demo.cloud import LANDING_CONTAINER, PREFIX, Cloud, Run, kill_rank
+from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, kill_rank
 from demo.digits import File, no_images, shifted
+from demo.endpoint import Customers, read_endpoint
 from demo.receivers import Channel, Mailbox
 from demo.waiting import eventually
 
@@ -19,6 +21,10 @@ POISONED = 60
 SHIFTED = 600
 EVENT_COPIES = 3
 WANTED_ACCURACY = 0.95
+LIVE = "digits-live"
+"""A pipeline that deploys, its model and its endpoint."""
+FIRST_DAY = 400
+CUSTOMERS_IMAGES = 100
 RUN_TIMEOUT_SECONDS = 120.0
 NOTIFICATION_TIMEOUT_SECONDS = 30.0
 
@@ -53,7 +59,7 @@ class Stage:
             self.known_runs, count, RUN_TIMEOUT_SECONDS, lambda run: self.say(_progress(run))
         )
         await eventually(self.cloud.landing_is_over, RUN_TIMEOUT_SECONDS, "end of the landing")
-        runs = (await self.cloud.runs())[self.known_runs :]
+        runs = (await self.cloud.runs(PIPELINE))[self.known_runs :]
         expect(len(runs) == count, f"{len(runs)} runs, expected {count}: {runs}")
         self.known_runs += count
         return runs
@@ -101,7 +107,7 @@ async def first_batch(stage: Stage) -> Facts:
     await stage.land(stage.digits[: FIRST_BATCH // 2], whole=False)
     stage.say(f"the upload pauses for {PAUSE_SECONDS:g} s, longer than quiet_seconds")
     await asyncio.sleep(PAUSE_SECONDS)
-    runs = await stage.cloud.runs()
+    runs = await stage.cloud.runs(PIPELINE)
     expect(not runs, f"half a batch was trained on: {runs}")
     await stage.land(stage.digits[FIRST_BATCH // 2 : FIRST_BATCH])
     runs = await stage.runs_end(1)
@@ -194,7 +200,7 @@ async def killed(stage: Stage) -> Facts:
     await stage.land(shifted(stage.digits[:SHIFTED]))
 
     async def training() -> Run | None:
-        new = (await stage.cloud.runs())[stage.known_runs :]
+        new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]
         return new[0] if new and new[0]["state"] == "running" else None
 
     first = await eventually(training, RUN_TIMEOUT_SECONDS, "run in training")
@@ -223,12 +229,71 @@ async def killed(stage: Stage) -> Facts:
     }
 
 
+async def _day_lands(stage: Stage, day: str, files: list[File]) -> Run:
+    """A day's digits land, as a batch of their own; the run that registers its model."""
+    known = len(await stage.cloud.runs(LIVE))
+    await stage.cloud.upload(files, lambda _: None, folder=f"{LIVE}/date={day}/")
+    (run,) = await stage.cloud.wait_for_runs(
+        known, 1, RUN_TIMEOUT_SECONDS, lambda run: stage.say(_progress(run)), pipeline=LIVE
+    )
+    return _succeeded(run)
+
+
+async def _rolled_out(stage: Stage, run: Run, *states: str) -> dict[str, Any]:
+    """The rollout of a run's model, when it is in one of the states."""
+    rollout = f"rollout-{LIVE}-{run['model']['version']}"
+    stage.say(f"{rollout}: waiting for {' or '.join(states)}")
+    return await eventually(
+        lambda: stage.cloud.rollout(rollout, *states), RUN_TIMEOUT_SECONDS, f"{states} of {rollout}"
+    )
+
+
+async def goes_live(stage: Stage) -> Facts:
+    """A model of all digits goes live; one that only knows zeros and ones passes the gate.
+
+    On its own held-out digits it is even better. It cannot read what customers send: the guard on
+    the copies of their requests takes it back, and no customer has noticed.
+    """
+    first_day, later = stage.digits[:FIRST_DAY], stage.digits[FIRST_DAY:]
+    second_day = [file for file in later if file[0].startswith(("0/", "1/"))]
+    good = await _day_lands(stage, "2026-11-21", first_day)
+    await _rolled_out(stage, good, "baking", "live", "finished")
+    endpoint = await asyncio.to_thread(read_endpoint, stage.cloud.endpoints, LIVE)
+    customers = Customers(stage.cloud, endpoint, [image for _, image in later[-CUSTOMERS_IMAGES:]])
+    async with customers.sending():
+        live = await _rolled_out(stage, good, "finished", "rolled_back")
+        expect(live["state"] == "finished", f"the first model did not go live: {live['reason']}")
+        worse = await _day_lands(stage, "2026-11-22", second_day)
+        customers.answers.clear()
+        end = await _rolled_out(stage, worse, "finished", "rolled_back", "superseded")
+        expect(end["state"] == "rolled_back", f"the worse model is {end['state']}")
+    await stage.told(live["id"], "deployed")
+    await stage.told(end["id"], "rolledback")
+    endpoint = await asyncio.to_thread(read_endpoint, stage.cloud.endpoints, LIVE)
+    expect(endpoint.traffic == {live["deployment"]: 100}, f"traffic is {endpoint.traffic}")
+    expect(endpoint.deployments == [live["deployment"]], f"there are {endpoint.deployments}")
+    return {
+        "live_model": good["model"]["version"],
+        "worse_model": worse["model"]["version"],
+        "worse_models_held_out_accuracy": worse["metrics"]["accuracy"],
+        "live_models_on_the_same": worse["metrics"]["champion_accuracy"],
+        "rolled_back_because": end["reason"],
+        "customers_requests_meanwhile": customers.answers.total(),
+        "answered_by": sorted({each for each, _ in customers.answers if each}),
+        "answered_with_a_label": sum(
+            count for (_, status), count in customers.answers.items() if status == HTTPStatus.OK
+        ),
+    }
+
+
 @dataclass(frozen=True)
 class Story:
     """What is done, and what it has to end in."""
 
     play: Callable[[Stage], Awaitable[Facts]]
     outcome: str
+    is_beside: bool = False
+    """It has a zone and an endpoint of its own, and can be played while the others are."""
 
 
 STORIES: Mapping[str, Story] = {
@@ -241,4 +306,7 @@ STORIES: Mapping[str, Story] = {
     "the same content lands again": Story(the_same_again, "no run, and explain says why"),
     "a poisoned batch lands": Story(poisoned, "rejected, dead-lettered, alerted"),
     "a training process is killed": Story(killed, "retried, resumed from its checkpoint"),
+    "a model goes live, and a worse one after it": Story(
+        goes_live, "rolled back by its guard, before a customer met it", is_beside=True
+    ),
 }

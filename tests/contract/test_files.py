@@ -77,6 +77,7 @@ def test_the_pipelines_that_we_ship_are_valid_and_their_jobs_load() -> None:
     ).stdout
     assert dict(zip(pipelines, printed.splitlines(), strict=True)) == {
         "digits": "['champion', 'data', 'initial_model', 'manifest'] ['checkpoints', 'results']",
+        "digits-live": "['champion', 'data', 'manifest'] ['checkpoints', 'results']",
         "digits-steps": "['champion', 'data', 'manifest'] ['results']",
         "digits-sweep": "['champion', 'data', 'manifest'] ['checkpoints', 'results']",
         "smoke": "['champion', 'data', 'manifest'] ['checkpoints', 'results']",

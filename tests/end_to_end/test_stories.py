@@ -1,4 +1,4 @@
-"""The demo's five stories, told in order on one runtime; each left what it should and no more.
+"""The demo's six stories, told in order on one runtime; each left what it should and no more.
 
 Every activity that succeeds runs twice, as after a worker that was lost: each effect is counted, so
 that one that is not adopted by its name is seen. `make demo` tells the same stories without this.
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import pytest_asyncio
@@ -24,6 +25,7 @@ from demo.receivers import Channel
 from demo.stories import (
     FIRST_BATCH,
     LANDED_AGAIN,
+    LIVE,
     POISONED,
     SHIFTED,
     STORIES,
@@ -167,6 +169,29 @@ async def test_a_training_process_is_killed(performance: Performance) -> None:
     await performance.audience.was_told(second, "started", "succeeded")
 
 
+async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Performance) -> None:
+    facts, (good, worse) = await performance.play("a model goes live, and a worse one after it")
+
+    assert good["dataset_version"] != worse["dataset_version"]
+    # What the gate knows of it is better than what it knows of the live one.
+    assert facts["worse_models_held_out_accuracy"] > facts["live_models_on_the_same"]
+    assert re.fullmatch(
+        r"\d\d\.\d% of \d+ requests failed; deploy\.guards\.error_rate is 10\.0%",
+        facts["rolled_back_because"],
+    )
+    # It was found out with copies of the requests: every customer was answered by the first model.
+    live = f"model-{good['model']['version']}"
+    assert facts["answered_by"] == [live]
+    assert facts["customers_requests_meanwhile"] > 40
+    assert facts["answered_with_a_label"] > 0.9 * facts["customers_requests_meanwhile"]
+    for run, kinds in ((good, ("deploying", "deployed")), (worse, ("deploying", "rolledback"))):
+        rollout = f"rollout-{LIVE}-{run['model']['version']}"
+        received = [each for each in performance.stage.mailbox.notifications if each.run == rollout]
+        assert sorted((each.kind, each.channel) for each in received) == sorted(
+            (kind, channel) for kind in kinds for channel in get_args(Channel)
+        )
+
+
 async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> None:
     if performance.told != list(STORIES):
         pytest.skip("not every story turned out")
@@ -174,8 +199,8 @@ async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> 
     for each in performance.stage.mailbox.notifications:
         channels[each.id].append(each.channel)
     runs = await performance.stage.cloud.runs()
-    assert len(channels) == 2 * len(runs)
+    assert len(channels) == 2 * (len(runs) + 2)  # two rollouts
     assert {tuple(sorted(each)) for each in channels.values()} == {
         ("event_grid", "service_bus", "webhook")
     }
-    assert len(await performance.jobs()) == len(runs) == 5
+    assert len(await performance.jobs()) == len(runs) == 7

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 
-from demo.cloud import models
+from demo.cloud import models, workspace
 
 
 @contextlib.contextmanager
@@ -24,17 +24,7 @@ def app_settings(endpoints: dict[str, Any]) -> Generator[None]:
 
 def jobs(endpoints: dict[str, Any]) -> dict[str, Any]:
     """Name → status of every job in the workspace. Blocking."""
-    from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and needs the environment
-    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
-
-    place = endpoints["azure_ml"]
-    client = MLClient(
-        DefaultAzureCredential(),
-        place["subscription_id"],
-        place["resource_group"],
-        place["workspace"],
-    )
-    return {str(job.name): job.status for job in client.jobs.list()}
+    return {str(job.name): job.status for job in workspace(endpoints).jobs.list()}
 
 
 def models_by_dataset(endpoints: dict[str, Any]) -> dict[str, dict[str, Any]]:

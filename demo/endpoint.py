@@ -1,0 +1,79 @@
+"""The live endpoint of the sixth story, as its customers and its operators see it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import ssl
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from demo.cloud import Cloud, workspace
+
+PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A managed online endpoint, read with the SDK."""
+
+    scoring_uri: str
+    key: str = field(repr=False)
+    traffic: dict[str, int]
+    """Percent by deployment."""
+    deployments: list[str]
+
+
+def read_endpoint(endpoints: dict[str, Any], name: str) -> Endpoint:
+    """The endpoint as it is now. Blocking, and slow the first time: it loads azure.ai.ml."""
+    client = workspace(endpoints)
+    found: Any = client.online_endpoints.get(name)
+    keys: Any = client.online_endpoints.get_keys(name)
+    return Endpoint(
+        scoring_uri=found.scoring_uri,
+        key=keys.primary_key,
+        traffic={deployment: int(share) for deployment, share in found.traffic.items() if share},
+        deployments=sorted(str(each.name) for each in client.online_deployments.list(name)),
+    )
+
+
+@dataclass
+class Customers:
+    """Send images to an endpoint, one after the other, and count who answered what."""
+
+    cloud: Cloud
+    endpoint: Endpoint
+    images: Sequence[bytes]
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    """(deployment, status) → requests; the deployment is empty where none was asked."""
+
+    @contextlib.asynccontextmanager
+    async def sending(self) -> AsyncGenerator[None]:
+        """Send for as long as the context lasts."""
+        task = asyncio.create_task(self._send())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _send(self) -> None:
+        tls = ssl.create_default_context(cafile=self.cloud.endpoints["azure_ml"]["ca_bundle"])
+        for image in itertools.cycle(self.images):
+            with contextlib.suppress(aiohttp.ClientError):  # of faults on purpose
+                async with self.cloud.http.post(
+                    self.endpoint.scoring_uri,
+                    json={"image": base64.b64encode(image).decode()},
+                    headers={"Authorization": f"Bearer {self.endpoint.key}"},
+                    ssl=tls,
+                ) as response:
+                    deployment = response.headers.get("azureml-model-deployment", "")
+                    self.answers[deployment, response.status] += 1
+            await asyncio.sleep(PAUSE_SECONDS)
