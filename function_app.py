@@ -45,6 +45,7 @@ from handlers.triggers.reconciliation import reconcile as reconcile_all
 from handlers.triggers.release import release_batch
 from handlers.triggers.rollout_api import decide_rollout
 from handlers.triggers.rollout_api import get_rollout as read_rollout
+from handlers.triggers.rollout_api import list_rollouts as read_rollouts
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
@@ -132,7 +133,7 @@ async def on_rollout(
     message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
 ) -> None:
     """A model was registered for an endpoint: roll it out."""
-    await handle_rollout(clients, starter, message.get_body())
+    await handle_rollout(clients, starter, message.get_body(), now=datetime.now(UTC))
 
 
 @app.service_bus_queue_trigger(
@@ -207,6 +208,16 @@ async def cancel_run(
         body=req.get_body(),
     )
     return answer.to_response()
+
+
+@app.route("rollouts", methods=["GET"])
+@app.durable_client_input(client_name="starter")
+async def list_rollouts(
+    req: func.HttpRequest, starter: df.DurableOrchestrationClient
+) -> func.HttpResponse:
+    """Rollouts, newest first."""
+    answer = await read_rollouts(clients, starter, req.params)
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
 
 
 @app.route("rollouts/{id}", methods=["GET"])

@@ -106,7 +106,11 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
 
 async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
     """Play the stories in order, and meanwhile those that are beside them; print each in turn."""
-    aside = replace(stage, say=lambda _: None)
+
+    def say_nothing(_: str) -> None:
+        """What is printed is of the story that is told now."""
+
+    aside = replace(stage, say=say_nothing)
     results: list[StoryResult] = []
     async with asyncio.TaskGroup() as group:
         beside = {

@@ -10,6 +10,7 @@ import { ModelScreen, ModelsScreen } from "/api/ui/screens/models.js";
 import { NowScreen } from "/api/ui/screens/now.js";
 import { PipelineScreen, PipelinesScreen } from "/api/ui/screens/pipelines.js";
 import { QueuesScreen } from "/api/ui/screens/queues.js";
+import { RolloutScreen, RolloutsScreen } from "/api/ui/screens/rollouts.js";
 import { RunScreen, RunsScreen } from "/api/ui/screens/runs.js";
 
 const SCREENS = [
@@ -18,6 +19,7 @@ const SCREENS = [
   { name: "pipelines", title: "Pipelines", key: "p", list: PipelinesScreen, one: PipelineScreen },
   { name: "data", title: "Data", key: "b", list: DataScreen },
   { name: "models", title: "Models", key: "m", list: ModelsScreen, one: ModelScreen },
+  { name: "rollouts", title: "Rollouts", key: "o", list: RolloutsScreen, one: RolloutScreen },
   { name: "compute", title: "Compute", key: "c", list: QueuesScreen },
   { name: "dead-letters", title: "Dead letters", key: "d", list: DeadLettersScreen, one: DeadLetterScreen },
   { name: "actions", title: "Actions", key: "a", list: ActionsScreen },

@@ -5,9 +5,9 @@ import { post } from "/api/ui/api.js";
 import { Time } from "/api/ui/times.js";
 
 const KINDS = {
-  good: ["succeeded", "champion"],
-  bad: ["failed", "rejected", "needs-a-human", "rolled-back", "quarantined", "missing", "no-data", "no-success", "old-model", "run-waits", "credential-expires"],
-  busy: ["registering", "provisioning", "waiting_for_nodes", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing"],
+  good: ["succeeded", "champion", "live", "finished"],
+  bad: ["failed", "rejected", "needs-a-human", "rolled-back", "rolled_back", "broken", "quarantined", "missing", "no-data", "no-success", "old-model", "run-waits", "credential-expires"],
+  busy: ["registering", "provisioning", "waiting_for_nodes", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing", "deploying", "testing", "baking", "rolling_back"],
   warn: ["retrying", "ending", "cancelled", "held", "paused", "pending"],
 };
 

@@ -96,6 +96,20 @@ class RolloutDetail(RolloutStatus):
     """Whether its instance failed or was terminated, so that it decides nothing any more."""
 
 
+class RolloutSummary(RolloutDetail):
+    """A rollout in a list."""
+
+    created_at: datetime
+
+
+class RolloutList(Document):
+    """Answer of `GET /api/rollouts`, newest first."""
+
+    rollouts: list[RolloutSummary]
+    next: str | None
+    """Where the next page is, relative to the host; null on the last one."""
+
+
 class LandingDetail(Document):
     """Answer of `GET /api/runs/{id}` for a landing, such as a caller's request."""
 

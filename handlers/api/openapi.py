@@ -26,7 +26,7 @@ from handlers.triggers.explain import ExplainQuestion
 from handlers.triggers.http_api import CancelRun, Redrive, StartRun
 from handlers.triggers.problem_details import JSON_TYPE, PROBLEM_TYPE, Answer
 from handlers.triggers.release import ReleaseBatch
-from handlers.triggers.rollout_api import DecideRollout
+from handlers.triggers.rollout_api import DecideRollout, RolloutFilter
 
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -86,6 +86,14 @@ ROUTES: tuple[Route, ...] = (
         answer=documents.Accepted,
         status=202,
         body=CancelRun,
+    ),
+    Route(
+        function="list_rollouts",
+        method="get",
+        path="/api/rollouts",
+        summary="Rollouts, newest first",
+        answer=documents.RolloutList,
+        parameters=RolloutFilter,
     ),
     Route(
         function="get_rollout",

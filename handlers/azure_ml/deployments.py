@@ -15,6 +15,7 @@ from handlers.azure_ml.errors import is_refusal, reason
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.rollouts.rollout_index import record_outcome
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     DeleteDeployments,
@@ -76,10 +77,11 @@ def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
 
 @activity
 def record_rollout(clients: Clients, request: RecordRollout) -> Done:
-    """Tag the model with the outcome, and the version that serves most requests as in service.
+    """Record the outcome, tag the model with it, and the version that serves most as in service.
 
     A model that was rolled back is a challenger from then on: the next one is not compared with it.
     """
+    record_outcome(clients, request.rollout, request.outcome)
     name = request.model.name
     serving = None
     if request.serving is not None:

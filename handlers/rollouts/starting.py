@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -18,10 +19,16 @@ from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body
 from handlers.rollouts.endpoint_claims import holder_of
+from handlers.rollouts.rollout_index import index_rollout
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.rollouts import RolloutInput, RolloutRequest, StartRollout
+from orchestrations.contracts.rollouts import (
+    RolloutInput,
+    RolloutRequest,
+    RolloutStatus,
+    StartRollout,
+)
 from orchestrations.errors import InvalidRequest
-from orchestrations.names import rollout_id
+from orchestrations.names import deployment_name, rollout_id
 from orchestrations.retrying import describe
 from orchestrations.rollout import rollout
 
@@ -42,7 +49,7 @@ def start_rollout(clients: Clients, request: StartRollout) -> Done:
 
 
 async def handle_rollout(
-    clients: Clients, starter: DurableOrchestrationClient, body: bytes | str
+    clients: Clients, starter: DurableOrchestrationClient, body: bytes | str, *, now: datetime
 ) -> str | None:
     """Start the rollout that a message asks for; returns its id.
 
@@ -59,6 +66,19 @@ async def handle_rollout(
     deploy = request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
     instance = rollout_id(deploy.endpoint, request.model.version)
+    asked = RolloutStatus(
+        id=instance,
+        pipeline=request.pipeline.name,
+        run=request.run,
+        model=request.model,
+        endpoint=deploy.endpoint,
+        deployment=deployment_name(request.model.version),
+        state="waiting",
+        since=now,
+        step=0,
+        steps=len(deploy.steps),
+    )
+    await asyncio.to_thread(index_rollout, clients, asked)
     given = RolloutInput(request=request).to_dict()
     await start_once(starter, rollout.__name__, instance, given)
     holder = await asyncio.to_thread(holder_of, clients, deploy.endpoint)

@@ -1,21 +1,25 @@
-"""GET /api/rollouts/{id}, and what people decide about a rollout: promote and rollback."""
+"""GET /api/rollouts, one of them, and what people decide about it: promote and rollback."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from handlers.api.actions import caller, keep_action
-from handlers.api.documents import RolloutDetail
+from handlers.api.documents import RolloutDetail, RolloutList, RolloutSummary
+from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live, wake_up
 from handlers.durable.status_documents import parsed
 from handlers.rollouts.observing import record_decision
+from handlers.rollouts.rollout_index import list_rollouts as read_page
+from handlers.rollouts.rollout_index import recorded_end
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
 from orchestrations.rollout import rollout as rollout_orchestrator
@@ -31,6 +35,51 @@ class DecideRollout(BaseModel):
 
     by: str = Field(default="a caller of the HTTP API", max_length=200)
     reason: str = Field(default="no reason was given", max_length=300)
+
+
+class RolloutFilter(Parameters):
+    """Parameters of GET /api/rollouts."""
+
+    pipeline: Annotated[str | None, Field(max_length=40)] = None
+    after: Annotated[str | None, Field(pattern=r"^\d{13}_rollout-[A-Za-z0-9_-]{1,241}$")] = None
+    limit: Annotated[int, Field(ge=1, le=50)] = 20
+
+
+async def list_rollouts(
+    clients: Clients, starter: DurableOrchestrationClient, parameters: Mapping[str, str]
+) -> Answer:
+    """A page of rollouts, newest first."""
+    try:
+        asked = parse_parameters(RolloutFilter, parameters)
+    except Problem as problem:
+        return problem.to_answer()
+    page = await asyncio.to_thread(
+        read_page, clients, pipeline=asked.pipeline, after=asked.after, limit=asked.limit
+    )
+    listed = RolloutList(
+        rollouts=await asyncio.gather(
+            *(_summary(clients, starter, each) for each in page.rollouts)
+        ),
+        next=next_url("/api/rollouts", asked, page.following),
+    )
+    return Answer(200, listed.model_dump(mode="json"))
+
+
+async def _summary(
+    clients: Clients, starter: DurableOrchestrationClient, asked: RolloutStatus
+) -> RolloutSummary:
+    """A rollout as it is now; as it was asked for, and as it ended, where its instance is gone."""
+    instance = await starter.get_status(asked.id)
+    status, is_over = asked, False
+    if exists(instance):
+        is_over = is_broken(instance)
+        shown = parsed(instance.custom_status)
+        status = RolloutStatus.from_dict(shown) if shown else asked
+    else:
+        end = await asyncio.to_thread(recorded_end, clients, asked.id)
+        is_over = end is None
+        status = asked.model_copy(update={"state": end or asked.state})
+    return RolloutSummary(**dict(status), broken=is_over, created_at=asked.since)
 
 
 async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> Answer:

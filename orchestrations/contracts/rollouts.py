@@ -23,6 +23,7 @@ RolloutState = Literal[
     "superseded",
 ]
 RolloutEnding = Literal["rolled_back", "superseded"]
+RolloutOutcome = Literal["live", "rolled_back", "superseded"]
 Verb = Literal["promote", "rollback"]
 Traffic = dict[str, int]
 """Percent of the live requests by deployment."""
@@ -203,7 +204,7 @@ class RecordRollout(ActivityRequest[Done]):
     rollout: str
     endpoint: str
     model: Model
-    outcome: Literal["live", "rolled_back", "superseded"]
+    outcome: RolloutOutcome
     serving: str | None
     """The deployment with most of the traffic now, if there is one."""
 

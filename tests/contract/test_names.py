@@ -84,6 +84,10 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         },
         {"type": "http"},
     ],
+    "list_rollouts": [
+        {"type": "httpTrigger", "route": "rollouts", "methods": ["GET"], "authLevel": "FUNCTION"},
+        {"type": "http"},
+    ],
     "get_rollout": [
         {
             "type": "httpTrigger",
@@ -287,6 +291,7 @@ WITH_DURABLE_CLIENT = {
     "resume_pipeline",
     "list_pipelines",
     "get_pipeline",
+    "list_rollouts",
     "get_rollout",
     "promote_rollout",
     "roll_back_rollout",

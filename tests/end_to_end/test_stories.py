@@ -179,6 +179,11 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
         r"\d\d\.\d% of \d+ requests failed; deploy\.guards\.error_rate is 10\.0%",
         facts["rolled_back_because"],
     )
+    listed = (await performance.stage.cloud.api("rollouts"))["rollouts"]
+    assert [(each["run"], each["state"]) for each in listed] == [
+        (worse["id"], "rolled_back"),
+        (good["id"], "finished"),
+    ]
     # It was found out with copies of the requests: every customer was answered by the first model.
     live = f"model-{good['model']['version']}"
     assert facts["answered_by"] == [live]

@@ -38,6 +38,7 @@ SCREENS = (
     "data",
     "models",
     "models/batches",
+    "rollouts",
     "compute",
     "dead-letters",
     "actions",

@@ -158,12 +158,22 @@ class Container:
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
+        self.metadata: dict[str, dict[str, str]] = {}
         self.staged: dict[tuple[str, str], bytes] = {}
         self.exists = True
 
-    def upload_blob(self, name: str, data: str | bytes, *, overwrite: bool, **_: Any) -> None:
+    def upload_blob(
+        self,
+        name: str,
+        data: str | bytes,
+        *,
+        overwrite: bool,
+        metadata: dict[str, str] | None = None,
+        **_: Any,
+    ) -> None:
         if name in self.blobs and not overwrite:
             raise refusal(409, "BlobAlreadyExists")
+        self.metadata[name] = metadata or {}
         self.blobs[name] = data.encode() if isinstance(data, str) else data
 
     def download_blob(self, name: str) -> Any:
@@ -177,6 +187,13 @@ class Container:
 
     def list_blob_names(self, *, name_starts_with: str) -> list[str]:
         return [name for name in self.blobs if name.startswith(name_starts_with)]
+
+    def list_blobs(self, *, name_starts_with: str, **_: Any) -> list[Any]:
+        return [
+            SimpleNamespace(name=name, metadata=self.metadata[name])
+            for name in sorted(self.blobs)
+            if name.startswith(name_starts_with)
+        ]
 
     def delete_blob(self, name: str) -> None:
         if self.blobs.pop(name, None) is None:

@@ -71,6 +71,35 @@ def model_registered(
     return _event(topic, f"models/{name}:{version}", "ModelRegistered", data, at)
 
 
+def model_deployed(
+    *,
+    topic: str,
+    service: str,
+    models: Sequence[str],
+    tags: dict[str, Any],
+    properties: dict[str, Any],
+    at: float,
+) -> dict[str, Any]:
+    """ModelDeployed: a deployment of an endpoint was provisioned.
+
+    Args:
+        topic: ARM id of the workspace.
+        service: the endpoint's name.
+        models: `name:version` of each.
+        tags: the deployment's.
+        properties: the deployment's.
+        at: epoch seconds.
+    """
+    data = {
+        "ServiceName": service,
+        "ServiceComputeType": "Managed",
+        "ModelIds": ",".join(models),
+        "ServiceTags": tags,
+        "ServiceProperties": properties,
+    }
+    return _event(topic, f"endpoints/{service}", "ModelDeployed", data, at)
+
+
 def _event(topic: str, subject: str, kind: str, data: dict[str, Any], at: float) -> dict[str, Any]:
     return {
         "topic": topic,

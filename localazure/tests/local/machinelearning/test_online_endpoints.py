@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +51,17 @@ def run(data):
     if asked.get("fail"):
         raise RuntimeError("no score for this")
     return {"score": asked["x"] * weight, "name": os.environ["NAME"], "pid": os.getpid()}
+"""
+
+WEIGHING_MODEL = """
+import sys
+import mlflow.pyfunc
+
+class Weigh(mlflow.pyfunc.PythonModel):
+    def predict(self, context, model_input, params=None):
+        return [3 * x for x in model_input["x"]]
+
+mlflow.pyfunc.save_model(sys.argv[1], python_model=Weigh(), pip_requirements=["mlflow-skinny"])
 """
 
 
@@ -197,6 +210,79 @@ def test_failures_of_the_model_have_azures_statuses_and_are_counted(endpoint: En
     assert by_status.keys() >= {"200", "424", "408", "429"}
     assert (by_status["424"], by_status["408"]) == (1, 1)
     assert endpoint.metrics("RequestLatency_P95", "deployment eq '*'")["green"] > 900
+
+
+def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: Path) -> None:
+    program = tmp_path / "weigh.py"
+    program.write_text(WEIGHING_MODEL)
+    subprocess.run([sys.executable, str(program), str(tmp_path / "weighed")], check=True)
+    model = Model(name="weighed", version="1", path=str(tmp_path / "weighed"), type="mlflow_model")
+    endpoint.ml.models.create_or_update(model)
+    endpoint.ml.online_deployments.begin_create_or_update(
+        ManagedOnlineDeployment(
+            name="plain",
+            endpoint_name=endpoint.name,
+            model="azureml:weighed:1",
+            instance_type="Standard_DS3_v2",
+            instance_count=1,
+        )
+    ).result()
+
+    def ask(document: Any) -> requests.Response:
+        return requests.post(
+            endpoint.uri,
+            json=document,
+            headers={
+                "Authorization": f"Bearer {endpoint.key}",
+                "azureml-model-deployment": "plain",
+            },
+            timeout=30,
+            verify=endpoint.ca,
+        )
+
+    table = ask({"input_data": {"columns": ["x"], "index": [0, 1], "data": [[2.0], [3.0]]}})
+    assert (table.status_code, table.json()) == (200, [6.0, 9.0])
+    refused = ask({"x": 2})
+    assert (refused.status_code, refused.headers["ms-azureml-model-error-statuscode"]) == (
+        424,
+        "500",
+    )
+    assert "top level key named 'input_data'" in refused.text
+
+
+def test_a_deployment_without_code_or_mlflow_model_fails(endpoint: Endpoint) -> None:
+    with pytest.raises(HttpResponseError, match="only a model of type mlflow_model is served"):
+        endpoint.ml.online_deployments.begin_create_or_update(
+            ManagedOnlineDeployment(
+                name="bare",
+                endpoint_name=endpoint.name,
+                model=endpoint.model("7", 1),
+                instance_type="Standard_DS3_v2",
+                instance_count=1,
+            )
+        ).result()
+
+
+def test_a_provisioned_deployment_is_one_event(endpoint: Endpoint) -> None:
+    endpoint.deploy("blue", endpoint.model("1", 3.0), tags={"colour": "blue"})
+
+    def deployed() -> list[dict[str, Any]]:
+        kind = "Microsoft.MachineLearningServices.ModelDeployed"
+        return [
+            each
+            for each in endpoint.local.topic.events
+            if each["eventType"] == kind and each["subject"] == f"endpoints/{endpoint.name}"
+        ]
+
+    until(deployed)
+    (event,) = deployed()
+    assert event["data"] == {
+        "ServiceName": endpoint.name,
+        "ServiceComputeType": "Managed",
+        "ModelIds": f"{endpoint.name}:1",
+        "ServiceTags": {"colour": "blue"},
+        "ServiceProperties": event["data"]["ServiceProperties"],
+    }
 
 
 def test_traffic_is_split_and_mirrored(endpoint: Endpoint) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 import aiohttp
@@ -21,6 +22,7 @@ from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.blobs import is_transient
 from localazure.machinelearning.downloads import SourceNotFoundError
 from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.events import enqueue, model_deployed
 from localazure.machinelearning.job_resolution import locate
 from localazure.machinelearning.serving.instances import (
     SERVER_LOG,
@@ -34,13 +36,17 @@ from localazure.machinelearning.serving.tables import (
     Deployment,
     DeploymentState,
     finish_provisioning,
+    get_deployment,
     list_deployments,
 )
-from localazure.machinelearning.store import Query
+from localazure.machinelearning.store import Query, get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.sqlite.database import Database
 
 READY_SECONDS = 300.0
+MLFLOW_MODEL = "mlflow_model"
+# Not imported: mlflow is needed by the deployments of such models only.
+MLFLOW_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_score.py"
 RESTART_PAUSES_SECONDS = (0.2, 1.0, 5.0, 10.0)
 STORAGE_RETRY_SECONDS = 1.0
 LOG_LINES_IN_ERROR = 15
@@ -137,7 +143,26 @@ class Deployments:
         )
 
     async def _finish(self, deployment: Deployment, error: tuple[str, str] | None) -> None:
+        """Set the result. Its event comes first: after a crash in between, it is sent again."""
         now = self._workspace.clock()
+        current = get_deployment(self._database.read, deployment.endpoint, deployment.name)
+        is_new = deployment.state is not DeploymentState.SUCCEEDED
+        if (
+            error is None
+            and is_new
+            and current is not None
+            and current.generation == deployment.generation
+        ):
+            event = model_deployed(
+                topic=self._workspace.id,
+                service=deployment.endpoint,
+                models=deployed_models(deployment),
+                tags=deployment.document.get("tags") or {},
+                properties=deployment.properties.get("properties") or {},
+                at=now,
+            )
+            await self._workspace.database.write(lambda connection: enqueue(connection, event))
+            self._workspace.events.filled.set()
         await self._database.write(
             lambda connection: finish_provisioning(connection, deployment, error=error, now=now)
         )
@@ -197,6 +222,7 @@ class Deployments:
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)
             else:
                 break
+        # Absolute where it is none of the deployment's files.
         if not (folder.code / source.scoring_script).is_file():
             raise _Failed(
                 "BadArgument", f"the code has no scoring script {source.scoring_script!r}"
@@ -226,6 +252,15 @@ class Deployments:
                 await instance.end()
 
 
+def deployed_models(deployment: Deployment) -> list[str]:
+    """`name:version` of the deployment's model; empty where it has none."""
+    model = deployment.properties.get("model")
+    if model is None:
+        return []
+    asset = parse_asset(model, kind="models")
+    return [f"{asset.name}:{asset.version}"]
+
+
 def resolve_source(query: Query, deployment: Deployment) -> Source:
     """Where the code and the model of a deployment are.
 
@@ -233,16 +268,16 @@ def resolve_source(query: Query, deployment: Deployment) -> Source:
         ArmError: something is missing, not there, or not covered.
     """
     properties = deployment.properties
-    label = f"deployment {deployment.name!r}"
-    code = properties.get("codeConfiguration") or {}
-    if not code.get("codeId") or not code.get("scoringScript"):
+    code, model = properties.get("codeConfiguration") or {}, properties.get("model")
+    asset = None if model is None else parse_asset(model, kind="models")
+    files = None if asset is None else locate(query, asset)
+    if code.get("codeId") and code.get("scoringScript"):
+        code_files = locate(query, parse_asset(code["codeId"], kind="codes"))
+        return Source(code=code_files, scoring_script=code["scoringScript"], model=files)
+    found = None if asset is None else get_resource(query, asset.kind, asset.name, asset.version)
+    if found is None or found.properties.get("modelType") != MLFLOW_MODEL:
         raise invalid(
-            f"{label} has no code_configuration: the local workspace serves scoring scripts; "
-            "MLflow models without one are not covered"
+            f"deployment {deployment.name!r} has no code_configuration: only a model of type "
+            "mlflow_model is served without one"
         )
-    model = properties.get("model")
-    return Source(
-        code=locate(query, parse_asset(code["codeId"], kind="codes")),
-        scoring_script=code["scoringScript"],
-        model=None if model is None else locate(query, parse_asset(model, kind="models")),
-    )
+    return Source(code=None, scoring_script=str(MLFLOW_SCRIPT), model=files)

@@ -37,9 +37,10 @@ class InstanceEndedError(RuntimeError):
 class Source:
     """Where a deployment's files are."""
 
-    code: BlobPath
+    code: BlobPath | None
+    """None: the scoring script is one of localazure."""
     scoring_script: str
-    """Relative to the code folder."""
+    """Relative to the code folder; absolute where it is one of localazure."""
     model: BlobPath | None
 
 
@@ -85,8 +86,11 @@ class DeploymentFolder:
         try:
             cache = BlobCache(self._cache, store)
             with self.log(STORAGE_LOG).open("a") as log:
-                count = cache.materialize(source.code, self.code, is_mount=False)
-                log.write(f"code: {count} files\n")
+                if source.code is None:
+                    self.code.mkdir(parents=True)
+                else:
+                    count = cache.materialize(source.code, self.code, is_mount=False)
+                    log.write(f"code: {count} files\n")
                 self.model.mkdir(parents=True)
                 if source.model is not None:
                     files = list(store.list(source.model))
@@ -185,7 +189,7 @@ async def start_instance(
             str(script),
             "--port",
             str(port),
-            cwd=script.parent,
+            cwd=folder.code if source.code is None else script.parent,
             env=environment,
             stdout=log,
             stderr=STDOUT,

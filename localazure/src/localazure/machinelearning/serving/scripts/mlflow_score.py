@@ -1,0 +1,55 @@
+"""The scoring script of MLflow models that have none.
+
+Request: `{"input_data": …}`, a table as `{"columns", "index"?, "data"}`, an array as a list, or
+arrays by name. Answer: the predictions.
+https://learn.microsoft.com/azure/machine-learning/how-to-deploy-mlflow-models#input-data-types
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from mlflow.pyfunc import PyFuncModel, load_model
+from mlflow.pyfunc.scoring_server import infer_and_parse_data, predictions_to_json
+
+MODEL_FILE = "MLmodel"
+INPUT = "input_data"
+
+_loaded: list[PyFuncModel] = []
+
+
+def init() -> None:
+    """Load the model.
+
+    Raises:
+        FileNotFoundError: it is no MLflow model.
+    """
+    folder = Path(os.environ["AZUREML_MODEL_DIR"])
+    found = sorted(folder.rglob(MODEL_FILE))
+    if not found:
+        raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is no MLflow model")
+    _loaded[:] = [load_model(str(found[0].parent))]
+
+
+def run(data: str) -> Any:
+    """The model's predictions.
+
+    Raises:
+        ValueError: the request has no `input_data`.
+        MlflowException: the data does not fit the model's signature.
+    """
+    (model,) = _loaded
+    asked = json.loads(data)
+    if not isinstance(asked, dict) or INPUT not in asked:
+        raise ValueError(f"Request must contain a top level key named '{INPUT}'")
+    given = cast("dict[str, Any]", asked)[INPUT]
+    is_table = isinstance(given, dict) and {"columns", "data"} <= given.keys()
+    schema: Any = model.metadata.get_input_schema()
+    parsed: Any = infer_and_parse_data({"dataframe_split" if is_table else "inputs": given}, schema)
+    answer = io.StringIO()
+    predictions_to_json(model.predict(parsed), answer)
+    return json.loads(answer.getvalue())["predictions"]

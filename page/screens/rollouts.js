@@ -1,0 +1,66 @@
+// Rollouts: models on their way to an endpoint, what they get of its traffic, and what people decide.
+
+import { html } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { ModelLink } from "/api/ui/screens/models.js";
+import { Sentence, Time } from "/api/ui/times.js";
+
+const ENDED = ["finished", "rolled_back", "superseded"];
+const shares = (of) => Object.entries(of ?? {}).map(([name, share]) => `${name} ${share} %`).join(", ") || "–";
+const percent = (rate) => (rate === null ? "–" : `${number(rate * 100)} %`);
+
+export function RolloutsScreen({ filters }) {
+  const rollouts = useResource(`/api/rollouts${filters.after ? `?after=${filters.after}` : ""}`);
+  return html`
+    <h1>Rollouts</h1>
+    <${Loaded} of=${rollouts}>${(data) => html`
+      <${Table} caption="Rollouts" empty="No model was rolled out yet: a pipeline with deploy does it." columns=${["State", "Rollout", "Model", "Traffic", "Began", "Why"]}
+        rows=${data.rollouts.map((each) => [
+          html`<${Badge} state=${each.broken ? "broken" : each.state} />`,
+          html`<a class="mono" href=${href(`rollouts/${each.id}`)}>${each.id}</a>`,
+          html`<${ModelLink} pipeline=${each.pipeline} version=${each.model.version} />`,
+          shares(each.traffic),
+          html`<${Time} at=${each.created_at} />`,
+          html`<${Sentence} text=${each.reason ?? ""} />`,
+        ])} />
+      <p class="pages">
+        ${filters.after && html`<a href=${href("rollouts")}>newest</a>`}
+        ${data.next && html`<a href=${href("rollouts", { after: new URL(data.next, location).searchParams.get("after") })}>older</a>`}
+      </p>
+    `}</>
+  `;
+}
+
+export function RolloutScreen({ id }) {
+  const rollout = useResource(`/api/rollouts/${encodeURIComponent(id)}`);
+  return html`<${Loaded} of=${rollout}>${(data) => html`
+    <p class="path"><a href=${href("rollouts")}>Rollouts</a></p>
+    <h1>${data.id} <${Badge} state=${data.broken ? "broken" : data.state} /></h1>
+    ${data.reason && html`<p class="note"><${Sentence} text=${data.reason} /></p>`}
+    <p class="actions"><${RolloutActions} rollout=${data} /></p>
+    <dl class="facts">
+      <dt>Pipeline</dt><dd><${PipelineLink} name=${data.pipeline} /></dd>
+      <dt>Run</dt><dd><${RunLink} id=${data.run} /></dd>
+      <dt>Model</dt><dd><${ModelLink} pipeline=${data.pipeline} version=${data.model.version} /></dd>
+      <dt>Endpoint</dt><dd class="mono">${data.endpoint}</dd>
+      <dt>Deployment</dt><dd class="mono">${data.deployment}</dd>
+      <dt>In this state</dt><dd>since <${Time} at=${data.since} /></dd>
+      <dt>Step</dt><dd>${Math.min(data.step + 1, data.steps)} of ${data.steps}</dd>
+      <dt>Traffic</dt><dd>${shares(data.traffic)}</dd>
+      <dt>Copies</dt><dd>${shares(data.mirror)}</dd>
+      <dt>Requests in the step</dt><dd>${data.requests === null ? "–" : number(data.requests)}</dd>
+      <dt>Failed</dt><dd>${percent(data.error_rate)}</dd>
+      <dt>p95 latency</dt><dd>${data.latency_p95_ms === null ? "–" : `${number(data.latency_p95_ms)} ms`}</dd>
+    </dl>
+  `}</>`;
+}
+
+function RolloutActions({ rollout }) {
+  if (rollout.broken || ENDED.includes(rollout.state)) return null;
+  const path = `/api/rollouts/${encodeURIComponent(rollout.id)}`;
+  return html`<${Action} label="Promote" needsReason disabled=${!["baking", "live"].includes(rollout.state)} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
+      explains="The next step begins at once. Of a model that is live, the previous deployments are deleted." />
+    <${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.id} back?`} path=${`${path}/rollback`}
+      explains="The endpoint gets the traffic of before, and the new deployment is deleted." />`;
+}
