@@ -16,6 +16,7 @@ from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import JobLife
 from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
+from tests.simulation.outcome_checker import INVARIANTS_OF_OUTCOMES, SERVICE_ERRORS
 from tests.simulation.scheduler import START
 from tests.simulation.story import DAY, CallFault, LoseEvent, Terminate, TerminateAfter
 from tests.simulation.world import CALL_LIMIT, Snapshot, World
@@ -27,13 +28,6 @@ HISTORY_LIMIT_EVENTS = 1_500
 NOTICED_AFTER_SECONDS = 2.5 * DAY
 # A poll at least every five minutes, and what a step takes.
 SUPERVISION_SECONDS = 300.0 + 240.0
-SERVICE_ERRORS = (
-    "HttpResponseError",
-    "ServiceResponseError",
-    "ServiceBusError",
-    "TimeoutError",
-    "no result within",  # an activity's limit: the service hangs
-)
 # What one failed call can delay a step by: its retries.
 FAULT_SECONDS = 200.0
 
@@ -333,6 +327,7 @@ def _excused(evidence: Evidence, began: float, ended: float) -> float:
 INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_INPUTS,
     *INVARIANTS_OF_CAPACITY,
+    *INVARIANTS_OF_OUTCOMES,
     only_services_fail,
     nothing_waits_for_ever,
     cost_is_bounded,

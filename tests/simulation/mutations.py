@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.azure_ml import compute_clusters, jobs, model_registry
+from handlers.azure_ml import compute_clusters, job_outputs, jobs, model_registry
 from handlers.capacity import requesting_nodes, returning_nodes
 from handlers.configuration import configurations
 from handlers.configuration.clients import Clients
@@ -16,19 +17,22 @@ from handlers.configuration.settings import Settings
 from handlers.durable import activity_adapter
 from handlers.landing_zone import copies
 from handlers.messaging import redrive, retry_queue
+from handlers.notifications import delivery
 from handlers.triggers import job_state_changed, reconciliation
-from orchestrations import landing, run_progress, supervising
+from orchestrations import landing, retraining, run_progress, supervising
 from orchestrations.capacity.queues import Queues
 from orchestrations.capacity.reasons import Reasons
 from orchestrations.capacity.room import Room
-from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.base import Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
-from orchestrations.contracts.jobs import Job, SubmitJob
+from orchestrations.contracts.jobs import Job, ReadResults, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.errors import LandfallError, PermanentError, TransientError
 from orchestrations.interruptible_timer import WAKE_UP
+from orchestrations.retrying import describe
 from orchestrations.settling import Whole
 from tests.simulation.world import PIPELINES_FOLDER
 
@@ -47,6 +51,18 @@ def _body(name: str, body: Callable[[Clients, Any], Contract]) -> Mutation:
 
 def _keep_nodes(_clients: Clients, _request: ReturnNodes) -> NodesReturned:
     return NodesReturned(returned=True)
+
+
+def _read_transiently(clients: Clients, request: ReadResults) -> Contract:
+    try:
+        return job_outputs.read_results(clients, request)
+    except PermanentError as error:
+        raise TransientError(str(error)) from error
+
+
+def _describe_with_stack(error: LandfallError) -> Failure:
+    text = "".join(traceback.format_exception(error))
+    return describe(error).model_copy(update={"message": text})
 
 
 @contextmanager
@@ -170,6 +186,13 @@ MUTATIONS: Mapping[str, Mutation] = {
     "why a run waits is not said": lambda: mock.patch.object(Reasons, "of", return_value=""),
     "operators are not alerted to long waits": lambda: mock.patch.object(
         requesting_nodes, "send_in_background"
+    ),
+    "verdicts are alerted as errors": lambda: mock.patch.dict(
+        delivery.SEVERITIES, not_promoted="error"
+    ),
+    "useless results are transient": _body("read_results", _read_transiently),
+    "errors have their stacks": lambda: mock.patch.object(
+        retraining, "describe", _describe_with_stack
     ),
     "events are not given back": lambda: mock.patch.object(
         reconciliation, "give_back", return_value=0

@@ -167,6 +167,19 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "long_waits_are_alerted",
         [first_job("never ends"), CancelRun(at=UPLOADED_AT + 2.5 * HOUR), *TWO_BATCHES],
     ),
+    "verdicts are alerted as errors": (
+        "verdicts_are_no_failures",
+        [
+            UPLOAD,
+            Upload(at=DAY, path="1.png", content="two"),
+            JobFate(number=2, end="is worse"),
+        ],
+    ),
+    "useless results are transient": (
+        "mistakes_are_paid_for_once",
+        [UPLOAD, first_job("leaves a null metric")],
+    ),
+    "errors have their stacks": ("messages_carry_no_stacks", [UPLOAD, first_job("loses a node")]),
     "events are not given back": (
         "every_event_is_decided",
         [UPLOAD, Outage(service="blobs", at=UPLOADED_AT - 100, seconds=2 * HOUR)],

@@ -170,7 +170,9 @@ class ContainerClient:
         asked = dict(parse_qsl(urlsplit(request.url).query))
         assert "delimiter" not in asked, "no zone of the simulation is large"
         page = list_blobs_page(self._list(asked.get("prefix", "")))
-        response = SimpleNamespace(status_code=200, headers={}, read=lambda: page)
+        response = SimpleNamespace(
+            status_code=200, headers={}, iter_bytes=lambda: iter([page]), close=lambda: None
+        )
         return SimpleNamespace(http_response=response)
 
     def get_blob_client(self, blob: str) -> BlobClient:

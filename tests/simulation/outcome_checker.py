@@ -1,0 +1,64 @@
+"""What must hold of how runs end: a verdict is no failure, and a mistake is paid for once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tests.simulation.evidence import Evidence
+from tests.simulation.story import JobEnd
+
+# Ends that no operator has to do anything about.
+VERDICTS = frozenset({"succeeded", "not_promoted", "superseded"})
+# What a job does that it would do again: another attempt costs as much and changes nothing.
+MISTAKES: frozenset[JobEnd] = frozenset({"leaves no metrics", "leaves a null metric"})
+SERVICE_ERRORS = (
+    "HttpResponseError",
+    "ServiceResponseError",
+    "ServiceBusError",
+    "TimeoutError",
+    "no result within",  # an activity's limit: the service hangs
+)
+"""How the text of a failure shows that a service was out."""
+STACK = "Traceback (most recent call last)"
+
+
+def verdicts_are_no_failures(evidence: Evidence) -> Iterator[str]:
+    """They are alerted as information, and nothing is dead-lettered that redrive would train."""
+    for run in evidence.runs.values():
+        if run.state in VERDICTS and evidence.letters[run.id]:
+            yield f"{run.id} ended as {run.state}, and is dead-lettered"
+    for alert in evidence.alerts:
+        severity = alert.application_properties[b"severity"]
+        if alert.subject in VERDICTS and severity != b"information":
+            yield f"alert {alert.message_id} has severity {severity}"
+
+
+def mistakes_are_paid_for_once(evidence: Evidence) -> Iterator[str]:
+    """A job's mistake that it would make again is not tried again."""
+    for life in evidence.world.cluster.lives.values():
+        run = evidence.runs.get(life.name)
+        if run is None or life.end not in MISTAKES or life.states[-1][1] != "Completed":
+            continue
+        status = json.loads(run.instance.custom_status or "null")
+        message: str = ((status or {}).get("error") or {}).get("message", "")
+        if run.state == "retrying" and not any(name in message for name in SERVICE_ERRORS):
+            yield f"{run.id} {life.end}, and is tried again: {message}"
+
+
+def messages_carry_no_stacks(evidence: Evidence) -> Iterator[str]:
+    """People read them: statuses, alerts, dead letters."""
+    for instance in evidence.world.hub.instances.values():
+        if any(STACK in status for status in instance.custom_statuses):
+            yield f"the status of {instance.id} has a stack"
+    letters = evidence.world.broker.dead_letters("rejected-runs").messages
+    for message in [*evidence.alerts, *letters]:
+        if STACK.encode() in message.content:
+            yield f"message {message.message_id} has a stack"
+
+
+INVARIANTS_OF_OUTCOMES = (
+    verdicts_are_no_failures,
+    mistakes_are_paid_for_once,
+    messages_carry_no_stacks,
+)
