@@ -64,7 +64,7 @@ def examine(durable: str, functions: str, wheel: Path, folder: Path) -> Result:
         without_pins=("azure-functions", "azure-functions-durable"),
     )
     requires = installed.metadata(
-        "print(*(f\"{m['Requires-Python']}\" for m in map(metadata.metadata, "
+        "print(*(m['Requires-Python'] or 'any' for m in map(metadata.metadata, "
         "['azure-functions-durable', 'azure-functions'])), sep=', ')"
     )
     compared = subprocess.run(
