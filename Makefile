@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | simulate | gpu | dist | package | conformance. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | package | conformance. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -8,7 +8,7 @@ REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requireme
   landfall_cli/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash simulate gpu dist package conformance constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist package conformance constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -92,6 +92,11 @@ conformance: setup
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+
+# Kills the Service Bus part under load. ROUNDS=10 for fewer, SEED=7 to draw the same ones again.
+crash-servicebus: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m servicebus_crash \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
 
 # Weeks of the app under a virtual clock, each drawn from a seed. SEEDS=10000 for many from FIRST=1 on,
 # SEED=7 for one of them, told in full.

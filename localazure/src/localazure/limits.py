@@ -16,6 +16,9 @@ _FUNCTIONS_DOCS: Final = "https://learn.microsoft.com/azure/azure-functions"
 _SERVICE_BUS_QUOTAS: Final = (
     "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"
 )
+_SERVICE_BUS_TROUBLESHOOTING: Final = (
+    "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot"
+)
 _STORAGE_DOCS: Final = "https://learn.microsoft.com/azure/storage"
 _ARM_LIMITS: Final = (
     "https://learn.microsoft.com/azure/azure-resource-manager/management/"
@@ -181,6 +184,24 @@ SERVICE_BUS_PROPERTIES: Final = Limit(
     source=_SERVICE_BUS_QUOTAS,
     enforced_in="localazure.servicebus.contents",
     test="unit/servicebus/test_contents.py::test_ids_and_properties_have_limits",
+)
+SERVICE_BUS_LINK_IDLE: Final = Limit(
+    service="Service Bus",
+    subject="time that a link of a sender or receiver may be unused; `amqp:link:detach-forced`",
+    value=10,
+    unit="minutes",
+    source=_SERVICE_BUS_TROUBLESHOOTING,
+    enforced_in="localazure.servicebus.server",
+    test="unit/servicebus/test_server.py::test_a_link_that_nobody_uses_is_detached",
+)
+SERVICE_BUS_CONNECTION_IDLE: Final = Limit(
+    service="Service Bus",
+    subject="time that a connection may have no links; `amqp:connection:forced`",
+    value=5,
+    unit="minutes",
+    source=_SERVICE_BUS_TROUBLESHOOTING,
+    enforced_in="localazure.servicebus.server",
+    test="unit/servicebus/test_server.py::test_a_connection_without_links_is_closed",
 )
 SERVICE_BUS_CREDITS: Final = Limit(
     service="Service Bus",

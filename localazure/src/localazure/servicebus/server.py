@@ -19,6 +19,7 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.connection import Closed, Connection, Event, Opened
 from localazure.servicebus.amqp.errors import (
     CONNECTION_FORCED,
+    DETACH_FORCED,
     INTERNAL_ERROR,
     UNAUTHORIZED_ACCESS,
 )
@@ -38,6 +39,10 @@ MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 # The standard tier of Azure Service Bus: one message, or one batch of them.
 MAX_MESSAGE_SIZE = limits.SERVICE_BUS_MESSAGE.value
 MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
+# A client that has not opened its connection by then is cut off, be it slow or silent.
+HANDSHAKE_SECONDS = 60.0
+LINK_IDLE_MS = limits.SERVICE_BUS_LINK_IDLE.value * 60_000
+CONNECTION_IDLE_MS = limits.SERVICE_BUS_CONNECTION_IDLE.value * 60_000
 # Time for clients to answer the close of their connection before their sockets are closed.
 CLOSE_TIMEOUT_SECONDS = 1.0
 
@@ -65,6 +70,8 @@ class ClientProtocol(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
+        self._handshake: asyncio.TimerHandle | None = None
+        self._without_links_ms = 0
         self._is_flush_due = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             Opened: self._on_opened,
@@ -79,10 +86,11 @@ class ClientProtocol(asyncio.Protocol):
     # --- the socket -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the timer of heartbeats."""
+        """Start the timers."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._clients.add(self)
+        self._handshake = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self.abort)
         self._tick_later()
 
     def data_received(self, data: bytes) -> None:
@@ -90,13 +98,24 @@ class ClientProtocol(asyncio.Protocol):
         self._handle(self._connection.receive(data))
         self._flush()
 
+    def pause_writing(self) -> None:
+        """Read no more from a client that does not read its answers: they are in memory."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has read them."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the links. Locks of their messages last until they expire."""
         del exc
         self._transport = None
         self._clients.discard(self)
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for timer in (self._ticker, self._handshake):
+            if timer is not None:
+                timer.cancel()
         for link in list(self._connection.links()):
             _release(link)
 
@@ -156,13 +175,19 @@ class ClientProtocol(asyncio.Protocol):
         )
 
     def tick(self, elapsed_ms: int) -> None:
-        """Keep the connection alive, and detach links whose token has expired."""
+        """Keep the connection alive; detach links that are idle or whose token has expired."""
         self._handle(self._connection.tick(elapsed_ms))
         for link in list(self._connection.links()):
             is_refused = link.node is None
             if not is_refused and not attaching.is_allowed(self, link, attaching.address_of(link)):
                 _release(link)
                 link.detach(p.Error(UNAUTHORIZED_ACCESS, "the token or a role has ended", {}))
+            elif isinstance(link.node, nodes.SendNode | nodes.ReceiveNode) and (
+                link.idle_ms(elapsed_ms) >= LINK_IDLE_MS
+            ):
+                _release(link)
+                link.detach(_idle_error(link))
+        self._close_without_links(elapsed_ms)
         self._flush()
         self._tick_later()
 
@@ -170,7 +195,19 @@ class ClientProtocol(asyncio.Protocol):
         for event in events:
             self._handlers[type(event)](event)
 
+    def _close_without_links(self, elapsed_ms: int) -> None:
+        has_links = any(True for _ in self._connection.links())
+        self._without_links_ms = 0 if has_links else self._without_links_ms + elapsed_ms
+        if self._without_links_ms >= CONNECTION_IDLE_MS:
+            reason = (
+                "The connection was inactive for more than the allowed "
+                f"{CONNECTION_IDLE_MS} milliseconds and is closed by container 'LinkTracker'."
+            )
+            self._handle(self._connection.close(p.Error(CONNECTION_FORCED, reason, {})))
+
     def _on_opened(self, _event: Opened) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
         self._tick_later()  # the peer has announced its idle timeout
 
     def _on_attached(self, event: LinkAttached) -> None:
@@ -205,6 +242,19 @@ class ClientProtocol(asyncio.Protocol):
             logger.info(
                 "a connection was closed: %s %s", event.error.condition, event.error.description
             )
+
+
+def _idle_error(link: Link) -> p.Error:
+    """In the service's words."""
+    role = "consumer" if link.is_sender else "publisher"
+    timer = "AmqpMessageConsumer" if link.is_sender else "AmqpMessagePublisher"
+    return p.Error(
+        DETACH_FORCED,
+        f"The link {link.attach.name!r} is force detached by the broker due to errors occurred in "
+        f"{role}(link{link.handle}). Detach origin: {timer}.IdleTimerExpired: Idle timeout: "
+        f"00:{limits.SERVICE_BUS_LINK_IDLE.value}:00.",
+        {},
+    )
 
 
 def _release(link: Link) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
-from localazure.servicebus import contents, store
+from localazure.servicebus import contents, server, store
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
@@ -252,6 +252,63 @@ async def test_the_first_heartbeat_comes_within_the_peers_idle_timeout(client: S
             await asyncio.sleep(0.01)
     assert asyncio.get_running_loop().time() - started < 0.3
     peer.protocol.connection_lost(None)
+
+
+MINUTE_MS = 60_000
+
+
+async def test_a_link_that_nobody_uses_is_detached(client: Session, clock: list[int]) -> None:
+    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
+    client.attaches("q", receives=True)
+    client.attaches("q", receives=False, handle=1)
+    clock[0] += MINUTE_MS
+    client.protocol.tick(MINUTE_MS)
+    for _ in range(9):
+        client.protocol.tick(MINUTE_MS)
+        client.sends(frames.encode_frame(p.Flow(FIRST_OUTGOING_ID, 9, 0, 9, 0, 0, 0)))
+    client.wire.performatives()
+    client.protocol.tick(MINUTE_MS)
+    (detach,) = [each for each in client.wire.performatives() if isinstance(each, p.Detach)]
+    assert (detach.handle, detach.closed) == (1, True)
+    assert detach.error.condition == "amqp:link:detach-forced"
+    assert "AmqpMessagePublisher.IdleTimerExpired: Idle timeout: 00:10:00" in (
+        detach.error.description
+    )
+
+
+async def test_a_connection_without_links_is_closed(client: Session) -> None:
+    for _ in range(4):
+        client.protocol.tick(MINUTE_MS)
+    assert not any(isinstance(each, p.Close) for each in client.wire.performatives())
+    client.protocol.tick(MINUTE_MS)
+    *_, close = client.wire.performatives()
+    assert close.error.condition == "amqp:connection:forced"
+    assert "300000 milliseconds" in close.error.description
+
+
+async def test_a_client_that_does_not_read_is_not_read_from(client: Session) -> None:
+    calls: list[str] = []
+    client.wire.pause_reading = lambda: calls.append("pause")
+    client.wire.resume_reading = lambda: calls.append("resume")
+    client.protocol.pause_writing()
+    client.protocol.resume_writing()
+    assert calls == ["pause", "resume"]
+
+
+async def test_a_client_that_never_opens_is_cut_off(
+    client: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.02)
+    broker = client.protocol.broker
+    injector = Injector(Path("/nowhere"), Part.SERVICE_BUS)
+    silent, aborted = Wire(), asyncio.Event()
+    silent.abort = aborted.set
+    protocol = ClientProtocol(broker, SharedKey("k", "v"), set(), injector)
+    protocol.connection_made(silent)
+    protocol.data_received(frames.AMQP_HEADER)
+    async with asyncio.timeout(10):
+        await aborted.wait()
+    protocol.connection_lost(None)
 
 
 async def test_garbage_is_answered_with_a_close_and_the_end_of_the_socket(client: Session) -> None:

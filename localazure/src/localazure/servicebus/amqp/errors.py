@@ -14,6 +14,7 @@ NOT_IMPLEMENTED = "amqp:not-implemented"
 ILLEGAL_STATE = "amqp:illegal-state"
 CONNECTION_FORCED = "amqp:connection:forced"
 FRAMING_ERROR = "amqp:connection:framing-error"
+DETACH_FORCED = "amqp:link:detach-forced"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 
 

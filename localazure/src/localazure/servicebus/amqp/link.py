@@ -100,6 +100,8 @@ class Link:
         self._unanswered = 0
         self._max_message_size: int | None = None  # known once the link is accepted
         self._incoming: _Incoming | None = None
+        self._is_used = True
+        self._idle_ms = 0
 
     @property
     def is_sender(self) -> bool:
@@ -110,6 +112,16 @@ class Link:
     def handle(self) -> int:
         """The peer's handle, which this end uses as its own as well."""
         return self.attach.handle
+
+    def idle_ms(self, elapsed_ms: int) -> int:
+        """For how long neither end has used it.
+
+        Args:
+            elapsed_ms: since the call before this one.
+        """
+        self._idle_ms = 0 if self._is_used else self._idle_ms + elapsed_ms
+        self._is_used = False
+        return self._idle_ms
 
     # --- calls of the application ---------------------------------------------------------------
 
@@ -135,6 +147,7 @@ class Link:
 
     def deliver(self, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
         """Send a message for one credit."""
+        self._is_used = True
         self.credit -= 1
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
         self._transport.send_message(self, tag=tag, payload=payload, is_settled=is_settled)
@@ -168,6 +181,7 @@ class Link:
 
     def on_flow(self, flow: p.Flow) -> None:
         """Take over the credit, which counts from the peer's own delivery count."""
+        self._is_used = True
         if self.is_sender and flow.link_credit is not None:
             limit = (flow.delivery_count or 0) + flow.link_credit
             self.credit = max(0, signed_difference(limit, self._delivery_count))
@@ -187,6 +201,7 @@ class Link:
         """
         if self.state is LinkState.DETACHING:
             return
+        self._is_used = True
         if self.is_sender or self._max_message_size is None:
             raise IllegalStateError(f"no transfer is allowed on the link with handle {self.handle}")
         if transfer.aborted:
@@ -227,6 +242,7 @@ class Link:
         self, delivery_id: int, tag: bytes, state: p.Composite, *, is_settled: bool
     ) -> None:
         """Report the outcome of a message that this end sent."""
+        self._is_used = True
         self._transport.emit(Disposed(self, delivery_id, tag, state, is_settled))
 
     # --- internals ------------------------------------------------------------------------------
