@@ -56,6 +56,8 @@ class Acts:
         self._world = world
         self.redrives = 0
         """Of all dead letters; each allows every run of the week one more attempt."""
+        self.cancelled: dict[str, float] = {}
+        """Run → the second at which its cancellation was accepted."""
         self.changed: dict[str, Change] = {}
         """Run → with what change it was sent again."""
         self.redriven: dict[str, str] = {}
@@ -160,7 +162,11 @@ class Acts:
         run = self._newest(retraining.__name__)
         if run is not None:
             body = b'{"by": "ada", "reason": "a wrong upload"}'
-            await http_api.cancel_run(host.clients, host.starter, run=run.id, headers={}, body=body)
+            answer = await http_api.cancel_run(
+                host.clients, host.starter, run=run.id, headers={}, body=body
+            )
+            if answer.status == 202:
+                self.cancelled.setdefault(run.id, self._world.scheduler.time())
 
     async def _redrive(self, _: Redrive) -> None:
         answer = await http_api.redrive(

@@ -297,6 +297,22 @@ def jobs_are_ended_within_their_limits(evidence: Evidence) -> Iterator[str]:
                     yield f"job {life.name} was {status} for {ended - began:.0f} s"
 
 
+def cancellations_hold(evidence: Evidence) -> Iterator[str]:
+    """A cancellation that was accepted reaches the job, also while Service Bus hangs."""
+    for name, at in evidence.world.acts.cancelled.items():
+        life, run = evidence.world.cluster.lives.get(name), evidence.runs[name]
+        if life is None or run.is_broken:
+            continue
+        reached = evidence.world.scheduler.time()
+        if life.cancelled_at is not None:
+            reached = life.cancelled_at
+        elif life.has_ended:
+            reached = life.states[-1][0]
+        began = max(at, life.states[0][0])
+        if reached - began - SUPERVISION_SECONDS > _excused(evidence, began, reached):
+            yield f"job {name} was cancelled at {at:.0f} s, and went on until {reached:.0f} s"
+
+
 def _spans(life: JobLife, status: str, end: float) -> Iterator[tuple[float, float]]:
     for number, (began, each) in enumerate(life.states):
         following = life.states[number + 1][0] if number + 1 < len(life.states) else end
@@ -345,4 +361,5 @@ INVARIANTS: tuple[Invariant, ...] = (
     every_whole_batch_is_accounted_for,
     every_event_is_decided,
     jobs_are_ended_within_their_limits,
+    cancellations_hold,
 )

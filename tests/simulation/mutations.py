@@ -26,7 +26,7 @@ from orchestrations.capacity.room import Room
 from orchestrations.contracts.base import Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
-from orchestrations.contracts.jobs import Job, ReadResults, SubmitJob
+from orchestrations.contracts.jobs import GetJob, Job, ReadResults, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.runs import RunRequest, RunStatus
@@ -51,6 +51,10 @@ def _body(name: str, body: Callable[[Clients, Any], Contract]) -> Mutation:
 
 def _keep_nodes(_clients: Clients, _request: ReturnNodes) -> NodesReturned:
     return NodesReturned(returned=True)
+
+
+def _without_cancellation(clients: Clients, request: GetJob) -> Contract:
+    return jobs.get_job(clients, request).model_copy(update={"cancel": None})
 
 
 def _read_transiently(clients: Clients, request: ReadResults) -> Contract:
@@ -187,6 +191,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "operators are not alerted to long waits": lambda: mock.patch.object(
         requesting_nodes, "send_in_background"
     ),
+    "cancellations are not seen": _body("get_job", _without_cancellation),
     "verdicts are alerted as errors": lambda: mock.patch.dict(
         delivery.SEVERITIES, not_promoted="error"
     ),

@@ -167,6 +167,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "long_waits_are_alerted",
         [first_job("never ends"), CancelRun(at=UPLOADED_AT + 2.5 * HOUR), *TWO_BATCHES],
     ),
+    "cancellations are not seen": (
+        "cancellations_hold",
+        [UPLOAD, first_job("never ends"), CancelRun(at=UPLOADED_AT + HOUR)],
+    ),
     "verdicts are alerted as errors": (
         "verdicts_are_no_failures",
         [

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.drawing import draw
 from tests.simulation.story import (
     HOUR,
+    CancelRun,
     EveryActivityTwice,
     JobFate,
     Outage,
@@ -24,6 +25,27 @@ from tests.simulation.world import World
 
 # Name → a story that found something; docs/simulation.md tells what.
 KEPT = {
+    "a cancellation while Service Bus hangs": Story(
+        seed=1,
+        zone="quiet",
+        reconcile_every=4 * HOUR,
+        items=(
+            Upload(at=HOUR, path="1.png", content="one"),
+            JobFate(number=1, end="never ends"),
+            Outage(service="service_bus", at=HOUR + 200, seconds=8 * HOUR, hangs=True),
+            CancelRun(at=2 * HOUR),
+        ),
+    ),
+    "a deadline while Service Bus hangs": Story(
+        seed=1,
+        zone="quiet",
+        reconcile_every=4 * HOUR,
+        items=(
+            Upload(at=HOUR, path="1.png", content="one"),
+            JobFate(number=1, end="never ends"),
+            Outage(service="service_bus", at=HOUR + 200, seconds=8 * HOUR, hangs=True),
+        ),
+    ),
     "events that Service Bus gave up on": Story(
         seed=34,
         zone="quiet",
