@@ -117,7 +117,7 @@ async def on_job_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
     """Jobs of Azure ML changed their states: wake the runs that wait for them."""
-    await handle_job_events(clients, starter, events, now=datetime.now(UTC))
+    await handle_job_events(clients, pipelines, starter, events, now=datetime.now(UTC))
 
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="retries", connection="ServiceBus")

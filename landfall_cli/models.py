@@ -78,6 +78,7 @@ def get_model(context: typer.Context, pipeline: Pipeline, version: Version) -> N
                 else f"{dataset['version']}, {dataset['blobs']} blobs, frozen "
                 f"{output.ago(dataset['frozen_at'])}",
                 "job": model["job"],
+                "asked for because": model["reason"],
                 "rolls back to": model["rolls_back_to"],
             }
         )

@@ -327,6 +327,7 @@ class _Batch:
             attempt=1,
             callback_url=self.request.callback_url,
             configuration=configuration.hash,
+            reason=self.request.reason,
         )
 
     def train(self, dataset: Dataset) -> Generator[Any, Any, bool]:

@@ -218,6 +218,7 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
                 gain=verdict.gain,
                 challenger=not verdict.promoted,
                 configuration=request.configuration,
+                reason=request.reason,
                 redrive=request.redrive,
             ),
         )

@@ -317,6 +317,8 @@ class ModelDetail(ModelSummary):
     code: str | None
     results: str | None
     """The record with everything that the job left."""
+    reason: str | None
+    """Why its run was asked for, such as a monitor's signal; null: data landed."""
     configuration: str | None
     redriven_from: str | None
     rolls_back_to: str | None

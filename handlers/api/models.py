@@ -326,6 +326,7 @@ class _Versions:
             job=properties.get("landfall.job"),
             code=properties.get("landfall.code") or None,
             results=properties.get("landfall.results"),
+            reason=properties.get("landfall.reason"),
             configuration=tags_of(model).get(tags.CONFIGURATION),
             redriven_from=tags_of(model).get(tags.REDRIVEN_FROM),
             rolls_back_to=None if previous is None else str(previous.version),

@@ -131,6 +131,8 @@ def _describe(
         "landfall.frozen-at": dataset.frozen_at.isoformat(),
         "landfall.results": request.results,
     }
+    if request.reason is not None:
+        lineage["landfall.reason"] = request.reason
     optional = {
         tags.CHAMPION: request.champion,
         tags.GAIN: None if request.gain is None else repr(request.gain),

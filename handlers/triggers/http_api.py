@@ -31,6 +31,7 @@ from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, pa
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance
@@ -58,6 +59,7 @@ class StartRun(Body):
     """Body of POST /api/pipelines/{name}/runs; all of it may be left out."""
 
     callback_url: str | None = None
+    reason: str | None = Field(default=None, min_length=1, max_length=START_REASON_LIMIT_CHARACTERS)
     idempotency_key: str | None = Field(
         default=None, min_length=1, max_length=IDEMPOTENCY_KEY_LIMIT_CHARACTERS
     )
@@ -162,6 +164,7 @@ def parse_start_run(
         opened_by="request",
         settled=True,
         callback_url=asked.callback_url,
+        reason=asked.reason,
     )
 
 

@@ -1,10 +1,10 @@
-"""Events of Azure ML wake the runs that wait for their jobs."""
+"""Events of Azure ML wake the runs that wait for their jobs, and bring what monitors find."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -13,38 +13,46 @@ from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
 from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
 from handlers.triggers.job_events import check_workspace, parse_job_event
+from handlers.triggers.monitor_signals import MonitorSignal, parse_signal, start_retraining
 from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
 from orchestrations.errors import InvalidEvent
+from orchestrations.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 
 
 async def handle_job_events(
     clients: Clients,
+    pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
     events: Sequence[Delivered],
     *,
     now: datetime,
 ) -> int:
-    """Wake the runs that events are about; how many were woken.
+    """Wake the runs that events are about, start those that monitors ask for; how many were woken.
 
     An event that cannot be understood is kept and counted, and not raised: to deliver it again
     could not help, and the run's next poll finds its job. Operators are alerted to each cause.
 
     Args:
         clients: for the settings that name the workspace.
+        pipelines: by name.
         starter: the durable client.
         events: messages of the queue `job-events`, or what Event Grid itself delivers.
         now: in UTC.
     """
     runs: set[str] = set()
+    signals: set[MonitorSignal] = set()
     rejected: list[RejectedEvent] = []
     for event in events:
         subject = ""
         try:
             envelope = parse_event(event, now=now)
             subject = envelope.subject
-            runs.add(parse(clients, envelope))
+            run = parse(clients, envelope)
+            runs.add(run)
+            signal = parse_signal(run, envelope.data, pipelines)
+            signals |= set() if signal is None else {signal}
         except InvalidEvent as error:
             logger.warning("event of Azure ML rejected: %s", error)
             rejected.append(
@@ -55,6 +63,8 @@ async def handle_job_events(
                     reason=str(error),
                 )
             )
+    for signal in sorted(signals, key=lambda each: each.run):
+        await start_retraining(starter, pipelines[signal.pipeline], signal)
     woken = sum([await _wake(starter, run) for run in sorted(runs)])
     if rejected:
         await asyncio.to_thread(keep_rejected, clients.records, rejected, at=now)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from orchestrations.contracts.base import ActivityRequest, Contract, Done
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
 from orchestrations.pipeline import Pipeline
 
 OpenedBy = Literal["event", "request", "reconciliation", "release"]
@@ -29,6 +31,12 @@ class LandingRequest(Contract):
     settled: bool = False
     """The caller says that the batch is whole: freeze at once."""
     callback_url: str | None = None
+    reason: str | None = Field(
+        default=None,
+        max_length=START_REASON_LIMIT_CHARACTERS,
+        exclude_if=lambda it: it is None,
+    )
+    """Why it was asked for, such as a monitor's signal; the model that is made keeps it."""
     opened_at: datetime | None = None
     """Set when the landing goes on in a new generation before it has settled."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from orchestrations.contracts.base import ActivityRequest, Contract
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
@@ -31,4 +33,6 @@ class RegisterModel(ActivityRequest[Model]):
     challenger: bool = False
     """Registered for people to compare: it was not promoted, and never becomes the champion."""
     configuration: str | None = None
+    reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why the run was asked for; None: data landed."""
     redrive: Redrive | None = None

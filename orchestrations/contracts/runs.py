@@ -34,6 +34,9 @@ RunState = Literal[
 ]
 
 
+START_REASON_LIMIT_CHARACTERS = 300
+
+
 class RunRequest(Contract):
     """Input of the orchestrator `retraining`, and the body of a message on the queue `retries`."""
 
@@ -44,6 +47,12 @@ class RunRequest(Contract):
     configuration: str | None = None
     """Hash of the `pipeline.yml` and `job.yml` that were in force when the batch was frozen; their
     text is kept under it. None: `job.yml` as it is deployed."""
+    reason: str | None = Field(
+        default=None,
+        max_length=START_REASON_LIMIT_CHARACTERS,
+        exclude_if=lambda it: it is None,
+    )
+    """Why it was asked for, such as a monitor's signal; None: data landed."""
     redrive: Redrive | None = None
     """Set when a person changed something; `pipeline` and `dataset` have the changes already."""
 

@@ -112,6 +112,7 @@ function Version({ pipeline, version, filters }) {
       <section><h2>Facts</h2><dl class="facts">
         <dt>Registered</dt><dd><${Time} at=${data.registered_at} /></dd>
         <dt>Run</dt><dd><${RunLink} id=${data.run} /></dd>
+        ${data.reason && html`<dt>Asked for because</dt><dd>${data.reason}</dd>`}
         <dt>Compared with</dt><dd>${data.compared_with ? html`<${ModelLink} pipeline=${pipeline} version=${data.compared_with} />` : "nothing: it was the first"}</dd>
         <dt>Gain</dt><dd>${data.gain === null ? "–" : number(data.gain)}</dd>
         <dt>Rolls back to</dt><dd>${data.rolls_back_to ? html`<${ModelLink} pipeline=${pipeline} version=${data.rolls_back_to} />` : "none"}</dd>

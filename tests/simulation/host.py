@@ -207,7 +207,9 @@ class Host:
 
     async def _on_job_events(self, messages: list[Message]) -> None:
         events: Any = messages
-        await handle_job_events(self.clients, self.starter, events, now=self._scheduler.now)
+        await handle_job_events(
+            self.clients, self.pipelines, self.starter, events, now=self._scheduler.now
+        )
 
     async def _on_retry(self, messages: list[Message]) -> None:
         await handle_retry(self.clients, self.starter, messages[0].get_body())

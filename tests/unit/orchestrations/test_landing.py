@@ -85,6 +85,7 @@ class Zone:
     held: list[HoldBatch] = field(default_factory=list)
     alerts: list[AlertOperators] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list[str | None])
     configurations: list[str | None] = field(default_factory=list)
     ends_with: dict[str, str] = field(default_factory=dict)
     """Dataset version → type of the error that its run ends with."""
@@ -236,6 +237,7 @@ class Zone:
         version = request.dataset.version
         self.trained.append(version)
         self.configurations.append(request.configuration)
+        self.reasons.append(request.reason)
         yield context.create_timer(
             context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
         )
@@ -635,12 +637,15 @@ def test_without_the_rule_each_late_event_reopens_the_landing(
 def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> None:
     zone = Zone()
     zone.put("1.png", "x", event_after=None)
-    request = LandingRequest(pipeline=zone.pipeline, opened_by="request", settled=True)
+    request = LandingRequest(
+        pipeline=zone.pipeline, opened_by="request", settled=True, reason="digits_drift"
+    )
     instance = zone.driver.start("landing", "request-digits-1", request.to_dict())
     zone.driver.run()
     assert LandingResult.from_dict(instance.output).outcome == "started"
     assert zone.listings == 1
     assert len(zone.trained) == 1
+    assert zone.reasons == ["digits_drift"]
 
 
 def test_an_empty_zone_ends_without_a_claim() -> None:

@@ -174,6 +174,16 @@ def test_a_good_run_registers_its_model_and_tells() -> None:
     assert (registered.run, registered.dataset.version) == (status.id, DATASET.version)
 
 
+def test_the_model_of_a_run_that_was_asked_for_says_why() -> None:
+    cluster = Cluster(QUICK)
+    request = run_request(1).model_copy(update={"reason": "digits_drift has failed"})
+    given = RunInput(request=request).to_dict()
+    cluster.driver.start("retraining", run_id("digits", DATASET.version, 1), given)
+    cluster.driver.run()
+    (registered,) = cluster.requests("register_model")
+    assert registered.reason == "digits_drift has failed"
+
+
 def test_the_states_that_people_see_come_in_order() -> None:
     instance = Cluster(QUICK).start()
     states: list[str] = []

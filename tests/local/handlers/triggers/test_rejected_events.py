@@ -111,7 +111,7 @@ async def test_events_of_another_workspace_are_kept_and_one_alert(
     )
     starter: Any = TaskHub()
     events = [queued(body), queued(body)]
-    assert await handle_job_events(world.clients, starter, events, now=NOW) == 0
+    assert await handle_job_events(world.clients, {}, starter, events, now=NOW) == 0
     found = await alerts(world, namespace, NOW + HOUR)
     assert {cause: each["count"] for cause, each in found.items()} == {"other-workspace": 2}
     subject = "experiments/digits/runs/digits-1-1"

@@ -65,7 +65,7 @@ def check_problem(answer: Answer, status: int, kind: str, *words: str) -> None:
 
 async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
     hub = TaskHub()
-    answer = await start(hub, b'{"callback_url": "https://a.example/hook"}')
+    answer = await start(hub, b'{"callback_url": "https://a.example/hook", "reason": "new labels"}')
     instance = request_instance("digits", "m-1")
     url = f"/api/runs/{instance}"
     assert answer.status == 202
@@ -77,6 +77,7 @@ async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
         opened_by="request",
         settled=True,
         callback_url="https://a.example/hook",
+        reason="new labels",
     )
 
 

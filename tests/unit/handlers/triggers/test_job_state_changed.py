@@ -13,6 +13,7 @@ from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.rejected_events import RejectedEvent
 from orchestrations.errors import InvalidSetting
 from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import PIPELINE
 
 RUN = "digits-0123456789abcdef-1"
 SETTINGS = {
@@ -41,7 +42,8 @@ async def handle(
 ) -> bool:
     starter: Any = hub
     clients = Clients(Settings(SETTINGS if settings is None else settings))
-    return await handle_job_events(clients, starter, [event], now=datetime.now(UTC)) == 1
+    pipelines = {"digits": PIPELINE}
+    return await handle_job_events(clients, pipelines, starter, [event], now=datetime.now(UTC)) == 1
 
 
 @pytest.fixture
@@ -55,6 +57,17 @@ async def test_the_run_of_the_job_is_woken(hub: TaskHub) -> None:
     assert await handle(hub, an_event())
     assert await handle(hub, an_event(topic=None))
     assert hub.raised == [(RUN, "wake_up")] * 2
+
+
+async def test_a_monitors_signal_starts_a_landing(hub: TaskHub) -> None:
+    tags = {"azureml_modelmonitor_threshold_breached": "digits_drift has failed"}
+    event = an_event(
+        event_type="Microsoft.MachineLearningServices.RunStatusChanged",
+        data={"runId": "monitor-1", "runTags": tags, "runStatus": "Failed"},
+    )
+    assert not await handle(hub, event), "no run was woken"
+    (instance,) = hub.started
+    assert hub.documents[instance]["input"]["reason"] == "digits_drift has failed"
 
 
 @pytest.mark.parametrize(

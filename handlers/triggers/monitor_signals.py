@@ -1,0 +1,82 @@
+"""A broken threshold of Azure ML's monitors starts a retraining, as a request to the API does.
+
+A monitor tags its run when a signal breaks a threshold, and Event Grid brings that run's change of
+status. The tag's text names the signal; a signal's name begins with the name of its pipeline.
+https://learn.microsoft.com/azure/machine-learning/how-to-monitor-model-performance
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.durable.instances import is_live
+from handlers.durable.starting import start_once
+from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
+from orchestrations.errors import shorten
+from orchestrations.landing import landing
+from orchestrations.names import landing_instance, request_instance
+from orchestrations.pipeline import Pipeline
+
+THRESHOLD_TAG = "azureml_modelmonitor_threshold_breached"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MonitorSignal:
+    """What a run of a monitor found."""
+
+    run: str
+    pipeline: str
+    reason: str
+    """The tag's text."""
+
+
+def parse_signal(run: str, data: object, pipelines: Iterable[str]) -> MonitorSignal | None:
+    """The signal that a run's event brings; None where it brings none, or none of a pipeline. Pure.
+
+    Args:
+        run: that the event is about.
+        data: of the event; its keys are compared without case.
+        pipelines: names of those that there are.
+    """
+    text = _lower(_lower(data).get("runtags")).get(THRESHOLD_TAG)
+    if not isinstance(text, str) or not text:
+        return None
+    # The longest name first: `digits-live_drift` is of digits-live, and not of digits.
+    for pipeline in sorted(pipelines, key=len, reverse=True):
+        if re.search(rf"(?<![\w-]){re.escape(pipeline)}(?=$|_|[^\w-])", text):
+            return MonitorSignal(run, pipeline, shorten(text, START_REASON_LIMIT_CHARACTERS))
+    logger.warning("run %s: the signal names no pipeline of ours: %s", run, shorten(text))
+    return None
+
+
+async def start_retraining(
+    starter: DurableOrchestrationClient, pipeline: Pipeline, signal: MonitorSignal
+) -> bool:
+    """Freeze what is in the zone and train on it, once for a monitor's run; whether it was started.
+
+    Where a batch is settling or trained on, nothing is started: that training is the answer. And
+    content that was trained on before is not trained on again.
+    """
+    zone = await starter.get_status(landing_instance(pipeline.name))
+    if is_live(zone):
+        logger.info("%s: a batch of %s is under way: %s", signal.run, pipeline.name, signal.reason)
+        return False
+    request = LandingRequest(
+        pipeline=pipeline, opened_by="request", settled=True, reason=signal.reason
+    )
+    instance = request_instance(pipeline.name, f"monitor {signal.run}")
+    return await start_once(starter, landing.__name__, instance, request.to_dict())
+
+
+def _lower(fields: object) -> Mapping[str, Any]:
+    given = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    return {name.lower(): value for name, value in given.items()}
