@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent
+
+ONE_WORKER = ("tests/local/operators",)
+"""Folders whose tests share one app that takes most of a minute to be ready."""
 
 # How long an example takes is the machine's matter, and it may be busy.
 settings.register_profile(
@@ -24,3 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.disable_socket)
         else:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "localhost", "::1"]))
+
+
+class FileScheduling(LoadFileScheduling):
+    """Each file goes to one worker, and all files of a folder in `ONE_WORKER` to the same."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return next((folder for folder in ONE_WORKER if path.startswith(f"{folder}/")), path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:
+    """The scheduler of `--dist loadfile`."""
+    return FileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
