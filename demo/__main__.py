@@ -27,6 +27,8 @@ from localazure.faults.force import put_in_force, take_out
 from localazure.faults.injector import FILE as FAULTS_FILE
 from localazure.faults.plan import moderate
 
+# A message whose connection was cut off comes again after its lock of a minute.
+PATIENCE_WITH_FAULTS = 4.0
 DEFAULT_STATE = laptop.APP / "build" / "demo"
 
 
@@ -85,7 +87,8 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
                 put_in_force(state, moderate(chaos))
                 console.print(f"faults on purpose, drawn from seed {chaos}: {state / FAULTS_FILE}")
             with console.status("") as status:
-                stage = Stage(cloud, mailbox, status.update, digits)
+                patience = 1.0 if chaos is None else PATIENCE_WITH_FAULTS
+                stage = Stage(cloud, mailbox, status.update, digits, patience)
                 results = await _tell_all(stage, console)
                 take_out(state)
                 status.update("reading back what was registered")

@@ -43,6 +43,8 @@ class Stage:
     mailbox: Mailbox
     say: Callable[[str], None]
     digits: list[File]
+    patience: float = 1.0
+    """Factor of all times to wait: with faults on purpose, what was lost comes after a while."""
     known_runs: int = 0
 
     async def land(self, files: list[File], *, whole: bool = True) -> None:
@@ -53,12 +55,22 @@ class Stage:
             whole=whole,
         )
 
+    @property
+    def run_seconds(self) -> float:
+        """How long a run may take."""
+        return self.patience * RUN_TIMEOUT_SECONDS
+
+    @property
+    def notification_seconds(self) -> float:
+        """How long a notification may take."""
+        return self.patience * NOTIFICATION_TIMEOUT_SECONDS
+
     async def runs_end(self, count: int) -> list[Run]:
         """Wait for that many new runs to end, then for the zone to settle; exactly that many."""
         await self.cloud.wait_for_runs(
-            self.known_runs, count, RUN_TIMEOUT_SECONDS, lambda run: self.say(_progress(run))
+            self.known_runs, count, self.run_seconds, lambda run: self.say(_progress(run))
         )
-        await eventually(self.cloud.landing_is_over, RUN_TIMEOUT_SECONDS, "end of the landing")
+        await eventually(self.cloud.landing_is_over, self.run_seconds, "end of the landing")
         runs = (await self.cloud.runs(PIPELINE))[self.known_runs :]
         expect(len(runs) == count, f"{len(runs)} runs, expected {count}: {runs}")
         self.known_runs += count
@@ -69,7 +81,7 @@ class Stage:
         received = {
             channel: await eventually(
                 lambda channel=channel: self.mailbox.on(channel, kind, run),
-                NOTIFICATION_TIMEOUT_SECONDS,
+                self.notification_seconds,
                 f"{kind} notification of {run} on {channel}",
             )
             for channel in get_args(Channel)
@@ -135,7 +147,7 @@ async def the_rest(stage: Stage) -> Facts:
         return events if len(events) >= len(rest) else None
 
     events = await eventually(
-        delivered, NOTIFICATION_TIMEOUT_SECONDS, "delivery of every BlobCreated event"
+        delivered, stage.notification_seconds, "delivery of every BlobCreated event"
     )
     flood = await stage.cloud.publish_again(events, EVENT_COPIES)
     runs = await stage.runs_end(1)
@@ -164,7 +176,7 @@ async def the_same_again(stage: Stage) -> Facts:
         found = await stage.cloud.explain(files[-1][0])
         return found if found["state"] == "duplicate" else None
 
-    found = await eventually(explained, RUN_TIMEOUT_SECONDS, "explanation of the duplicate")
+    found = await eventually(explained, stage.run_seconds, "explanation of the duplicate")
     runs = await stage.runs_end(0)
     return {
         "files": len(files),
@@ -203,11 +215,9 @@ async def killed(stage: Stage) -> Facts:
         new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]
         return new[0] if new and new[0]["state"] == "running" else None
 
-    first = await eventually(training, RUN_TIMEOUT_SECONDS, "run in training")
+    first = await eventually(training, stage.run_seconds, "run in training")
     stage.say(f"run {first['id']}: waiting for a checkpoint")
-    checkpoint = await stage.cloud.wait_for_checkpoint(
-        first["dataset_version"], RUN_TIMEOUT_SECONDS
-    )
+    checkpoint = await stage.cloud.wait_for_checkpoint(first["dataset_version"], stage.run_seconds)
     pid = kill_rank(first["job"], 1)
     expect(pid is not None, f"job {first['job']} has no process of rank 1")
     stage.say(f"killed process {pid}, rank 1 of job {first['job']}")
@@ -234,7 +244,7 @@ async def _day_lands(stage: Stage, day: str, files: list[File]) -> Run:
     known = len(await stage.cloud.runs(LIVE))
     await stage.cloud.upload(files, lambda _: None, folder=f"{LIVE}/date={day}/")
     (run,) = await stage.cloud.wait_for_runs(
-        known, 1, RUN_TIMEOUT_SECONDS, lambda run: stage.say(_progress(run)), pipeline=LIVE
+        known, 1, stage.run_seconds, lambda run: stage.say(_progress(run)), pipeline=LIVE
     )
     return _succeeded(run)
 
@@ -244,7 +254,7 @@ async def _rolled_out(stage: Stage, run: Run, *states: str) -> dict[str, Any]:
     rollout = f"rollout-{LIVE}-{run['model']['version']}"
     stage.say(f"{rollout}: waiting for {' or '.join(states)}")
     return await eventually(
-        lambda: stage.cloud.rollout(rollout, *states), RUN_TIMEOUT_SECONDS, f"{states} of {rollout}"
+        lambda: stage.cloud.rollout(rollout, *states), stage.run_seconds, f"{states} of {rollout}"
     )
 
 

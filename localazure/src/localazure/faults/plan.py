@@ -139,7 +139,8 @@ def moderate(seed: int) -> Plan:
             rule(Part.STORAGE, Fault.LATENCY, 0.05, seconds=0.3),
             rule(Part.STORAGE, Fault.LOST_ANSWER, 0.01),
             rule(Part.SERVICE_BUS, Fault.LATENCY, 0.05, seconds=0.3),
-            rule(Part.SERVICE_BUS, Fault.LOST_ANSWER, 0.02),
+            # Each costs what its connection had locked a wait for the end of the locks.
+            rule(Part.SERVICE_BUS, Fault.LOST_ANSWER, 0.002),
             rule(Part.SERVICE_BUS, Fault.ERROR, 0.02, operation="send/*"),
             rule(Part.EVENT_GRID, Fault.DUPLICATE, 0.10, operation="deliver/*"),
             rule(Part.EVENT_GRID, Fault.LATENCY, 0.10, operation="deliver/*", seconds=1.0),

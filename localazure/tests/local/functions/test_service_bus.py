@@ -68,7 +68,7 @@ async def until_empty(environment: Environment, queue: str) -> None:
         sender(environment) as client,
         client.get_queue_receiver(queue) as receiver,
     ):
-        while await receiver.peek_messages(1):
+        while await receiver.peek_messages(1, sequence_number=1):
             await asyncio.sleep(0.02)
 
 

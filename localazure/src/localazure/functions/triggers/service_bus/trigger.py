@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import ServiceBusError
 
 from localazure.functions import logs
@@ -24,23 +24,18 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.configuration.connections import (
     DEFAULT_SERVICE_BUS,
     check_service_bus,
-    service_bus_client,
 )
 from localazure.functions.configuration.host_json import ServiceBusOptions
 from localazure.functions.triggers.service_bus import message as service_bus_message
+from localazure.functions.triggers.service_bus.link import POLL_SECONDS, Link
 from localazure.functions.worker.invocation import Invoker, TriggerData
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
 
-# How long one wait for a message lasts, hence how long a stop may take with nothing to do.
-POLL_SECONDS: Final = 1.0
-SDK_RETRY_SECONDS: Final = 0.1
 FIRST_RETRY_SECONDS: Final = 0.5
 LONGEST_RETRY_SECONDS: Final = 15.0
 # To settle what is done, and then to close: the SDK takes up to a second for each of its links.
 CLOSE_SECONDS: Final = 5.0
-# A link whose connection broke at the wrong moment may never answer: it is given up after this.
-HUNG_SECONDS: Final = 10.0
 
 
 class ServiceBusTrigger:
@@ -112,7 +107,7 @@ class ServiceBusTrigger:
         free = asyncio.Semaphore(self._options.max_concurrent_calls)
         delay_seconds = 0.0
         while not self._stopping.is_set():
-            link = _Link()
+            link = Link()
             try:
                 await link.open(self._connection, self._settings, self._options, self._receiver)
                 await self._receive(link, free)
@@ -142,7 +137,7 @@ class ServiceBusTrigger:
             str(self._topic), str(self._subscription), prefetch_count=prefetch_count
         )
 
-    async def _receive(self, link: _Link, free: asyncio.Semaphore) -> None:
+    async def _receive(self, link: Link, free: asyncio.Semaphore) -> None:
         most = self._options.max_message_batch_size if self._is_batched else 1
         while not self._stopping.is_set():
             await free.acquire()
@@ -150,10 +145,7 @@ class ServiceBusTrigger:
                 return
             messages: list[ServiceBusReceivedMessage] = []
             try:
-                async with asyncio.timeout(POLL_SECONDS + HUNG_SECONDS):
-                    messages = await link.receiver.receive_messages(
-                        most, max_wait_time=POLL_SECONDS
-                    )
+                messages = await link.receive(most)
             finally:
                 if not messages:
                     free.release()
@@ -172,7 +164,7 @@ class ServiceBusTrigger:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    async def _handle(self, link: _Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    async def _handle(self, link: Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         receiver = link.receiver
         if self._options.max_auto_lock_renewal_duration:
             for message in messages:
@@ -191,15 +183,16 @@ class ServiceBusTrigger:
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
         for message in messages:
-            await self._settle(settle, message)
+            await self._settle(link, settle, message)
 
     async def _settle(
         self,
+        link: Link,
         settle: Callable[[ServiceBusReceivedMessage], Awaitable[None]],
         message: ServiceBusReceivedMessage,
     ) -> None:
         try:
-            await settle(message)
+            await link.settle(settle, message)
         except (ServiceBusError, OSError, ValueError) as error:
             # Its lock ends, and the broker delivers it again: at least once.
             _LOG.warning(
@@ -212,41 +205,3 @@ class ServiceBusTrigger:
 
 def _only(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
     return service_bus_message.one(messages[0])
-
-
-class _Link:
-    """One receiver with all that it needs, and the messages at work that came by it."""
-
-    receiver: ServiceBusReceiver
-    renewer: AutoLockRenewer
-
-    def __init__(self) -> None:
-        self.running: set[asyncio.Task[None]] = set()
-        self.has_received = False
-        """Whether the broker has ever answered, be it that there is nothing."""
-        self._resources = contextlib.AsyncExitStack()
-
-    async def open(
-        self,
-        connection: str,
-        settings: Mapping[str, str],
-        options: ServiceBusOptions,
-        get_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
-    ) -> None:
-        enter = self._resources.enter_async_context
-        client = await enter(
-            # The trigger itself retries, and says so; the SDK's retries are to be short.
-            service_bus_client(connection, settings, retry_backoff_factor=SDK_RETRY_SECONDS)
-        )
-        self.receiver = await enter(get_receiver(client))
-        seconds = options.max_auto_lock_renewal_duration.total_seconds()
-        self.renewer = AutoLockRenewer(max_lock_renewal_duration=seconds)
-        self._resources.push_async_callback(self.renewer.close)
-
-    async def close(self) -> None:
-        """Wait for what is at work, then close."""
-        await asyncio.gather(*self.running, return_exceptions=True)
-        try:
-            await self._resources.aclose()
-        except (ServiceBusError, OSError, ValueError) as error:
-            _LOG.debug("closing a link: %s", error)
