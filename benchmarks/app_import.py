@@ -1,17 +1,22 @@
-"""What importing the function app costs, which every cold start on Azure pays."""
+"""What the deployed package weighs, and what each cold start on Azure pays to import it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import tempfile
+import zipfile
+from functools import partial
+from pathlib import Path
 
 from benchmarks.harness import Bench, Contender, Sample
-from benchmarks.host_process import REPOSITORY
+from tests.unit.deployment.package import ROOT, build_package, packaged_files, repository_files
 
 # Time and memory of the imports alone: the interpreter is up before the clock starts.
 PROGRAM = """
-import json, time
+import json, sys, time
+sys.path.insert(0, ".")
 began = time.perf_counter()
 {imports}
 seconds = time.perf_counter() - began
@@ -21,27 +26,45 @@ print(json.dumps([seconds, psutil.Process().memory_info().rss / 2**20]))
 
 
 def measure(bench: Bench) -> None:
-    """`import function_app` against the import of its two SDKs alone: `make bench NAME=import`.
+    """The package that azd deploys, its size and its import: `make bench NAME=import`.
 
-    A new interpreter for each turn, the files in the page cache. Seconds of the import, and the
-    process's resident set after it in MiB.
+    1. Files, MiB and zipped MiB of the package, against the whole repository's. Azure installs
+       requirements.txt beside it; that is not counted.
+    2. `import function_app` in the package's folder against the import of its two SDKs alone. A new
+       interpreter for each turn, the files in the page cache; seconds of the import, and the
+       process's resident set after it in MiB.
     """
-    contenders = [
-        Contender("import function_app", lambda: _turn("import function_app")),
-        Contender(
-            "import azure.functions, azure.durable_functions",
-            lambda: _turn("import azure.functions, azure.durable_functions"),
-        ),
-    ]
-    for contender in contenders:  # writes byte code, fills the page cache
-        contender.measure()
-    bench.compare(contenders, bench.rounds(9, 2))
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder)
+        build_package(package)
+        sizes = [
+            Contender("package", lambda: _size(packaged_files(), package / "package.zip")),
+            Contender("repository", lambda: _size(repository_files(), package / "all.zip")),
+        ]
+        bench.compare(sizes, 1)
+        imports = ("import function_app", "import azure.functions, azure.durable_functions")
+        contenders = [Contender(each, partial(_turn, each, package)) for each in imports]
+        for contender in contenders:  # writes byte code, fills the page cache
+            contender.measure()
+        bench.compare(contenders, bench.rounds(9, 2))
 
 
-def _turn(imports: str) -> Sample:
+def _size(files: list[str], archive: Path) -> Sample:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
+        for each in files:
+            written.write(ROOT / each, each)
+    total = sum((ROOT / each).stat().st_size for each in files)
+    return {
+        "files": float(len(files)),
+        "MiB": total / 2**20,
+        "zipped MiB": archive.stat().st_size / 2**20,
+    }
+
+
+def _turn(imports: str, package: Path) -> Sample:
     answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(imports=imports)],
-        cwd=REPOSITORY,
+        [sys.executable, "-P", "-c", PROGRAM.format(imports=imports)],
+        cwd=package,
         check=True,
         stdout=subprocess.PIPE,
     )

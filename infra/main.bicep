@@ -77,8 +77,10 @@ param alertWebhook string = ''
 param hoursWithoutSuccess int = 0
 @description('Monthly budget of the resource group in the currency of the subscription; 0: no budget.')
 param monthlyBudget int = 200
-@description('First day of the month from which the budget counts.')
-param budgetStart string = utcNow('yyyy-MM-01')
+@description('First day of the month from which the budget counts, which Azure lets nobody change; empty: this month.')
+param budgetStart string = ''
+@description('This month. Never set it.')
+param thisMonth string = utcNow('yyyy-MM-01')
 
 var names = {
   group: empty(resourceGroupName) ? 'rg-${environmentName}' : resourceGroupName
@@ -98,6 +100,7 @@ var workspace = empty(workspaceName) ? 'mlw-${names.token}' : workspaceName
 var workspaceGroup = empty(workspaceResourceGroupName) ? names.group : workspaceResourceGroupName
 var workspaceAccount = empty(workspaceName) ? 'stml${names.token}' : workspaceAccountName
 var registry = empty(workspaceName) ? 'cr${names.token}' : workspaceRegistryName
+var budgetFrom = empty(budgetStart) ? thisMonth : budgetStart
 var vault = 'kv-${names.token}'
 var serviceBusName = 'sb-${names.token}'
 var eventTopic = 'evgt-${names.token}'
@@ -406,7 +409,7 @@ module budget 'budget.bicep' = if (monthlyBudget > 0) {
   scope: group
   params: {
     amount: monthlyBudget
-    startDate: budgetStart
+    startDate: budgetFrom
     actionGroupId: monitoring.outputs.actionGroupId
     alertEmail: alertEmail
   }
@@ -416,6 +419,8 @@ module budget 'budget.bicep' = if (monthlyBudget > 0) {
 output AZURE_LOCATION string = location
 output AZURE_RESOURCE_GROUP string = group.name
 output AZURE_TENANT_ID string = tenant().tenantId
+// Provisioning in a later month gives the budget the same start again.
+output LANDFALL_BUDGET_START string = budgetFrom
 output LANDFALL_APP_NAME string = functionApp.outputs.name
 output LANDFALL_URL string = functionApp.outputs.url
 output LANDFALL_DATA_URL string = 'https://${dataAccount}.blob.${environment().suffixes.storage}'

@@ -1,5 +1,6 @@
 // The virtual network of `network=private`: a subnet for the app, one for the clusters, one for the
-// private endpoints, and the zones that resolve to them.
+// private endpoints, the zones that resolve to them, and one way out. New networks have none by default,
+// and the app calls Azure Resource Manager and webhooks; nodes fetch base images and packages.
 param location string
 param tags object
 param token string
@@ -17,6 +18,22 @@ var zones = [
   { key: 'notebooks', name: 'privatelink.notebooks.azure.net' }
 ]
 
+resource address 'Microsoft.Network/publicIPAddresses@2024-07-01' = {
+  name: 'pip-${token}'
+  location: location
+  tags: tags
+  sku: { name: 'Standard' }
+  properties: { publicIPAllocationMethod: 'Static' }
+}
+
+resource wayOut 'Microsoft.Network/natGateways@2024-07-01' = {
+  name: 'ng-${token}'
+  location: location
+  tags: tags
+  sku: { name: 'Standard' }
+  properties: { publicIpAddresses: [{ id: address.id }] }
+}
+
 resource network 'Microsoft.Network/virtualNetworks@2024-07-01' = {
   name: 'vnet-${token}'
   location: location
@@ -29,11 +46,12 @@ resource network 'Microsoft.Network/virtualNetworks@2024-07-01' = {
         name: 'app'
         properties: {
           addressPrefix: '10.0.2.0/24'
+          natGateway: { id: wayOut.id }
           // Flex Consumption's instances; provider Microsoft.App must be registered.
           delegations: [{ name: 'flex-consumption', properties: { serviceName: 'Microsoft.App/environments' } }]
         }
       }
-      { name: 'clusters', properties: { addressPrefix: '10.0.4.0/22' } }
+      { name: 'clusters', properties: { addressPrefix: '10.0.4.0/22', natGateway: { id: wayOut.id } } }
     ]
   }
 }

@@ -21,7 +21,7 @@ from infra_check.azd import PARAMETERS
 
 REFERENCE = re.compile(r"\$\{(\w+)(?:=([^}]*))?\}")
 # Bicep's default of this one is a function of the time: a snapshot must be the same tomorrow.
-FIXED = {"budgetStart": "2026-01-01"}
+FIXED = {"thisMonth": "2026-01-01"}
 
 
 def bicepparam(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> str:

@@ -11,13 +11,17 @@ import pathspec
 ROOT = Path(__file__).parents[3]
 
 
-def packaged_files() -> list[str]:
-    """Paths of the package. Files that git ignores, such as virtual environments, are no part."""
+def repository_files() -> list[str]:
+    """Paths of the repository, without files that git ignores, such as virtual environments."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
+    return sorted(each for each in listed.split("\0") if each and (ROOT / each).is_file())
+
+
+def packaged_files() -> list[str]:
+    """Paths of the package."""
     ignored = pathspec.GitIgnoreSpec.from_lines((ROOT / ".funcignore").read_text().splitlines())
-    files = (each for each in listed.split("\0") if each and (ROOT / each).is_file())
-    return sorted(each for each in files if not ignored.match_file(each))
+    return [each for each in repository_files() if not ignored.match_file(each)]
 
 
 def build_package(folder: Path) -> None:

@@ -35,7 +35,7 @@ def test_what_json_cannot_hold_without_a_fraction_is_refused() -> None:
 def test_the_file_names_its_module_and_every_parameter() -> None:
     text = bicepparam({"network": "${N=public}"}, {})
     assert (
-        text == "using 'main.bicep'\n\nparam network = 'public'\nparam budgetStart = '2026-01-01'\n"
+        text == "using 'main.bicep'\n\nparam network = 'public'\nparam thisMonth = '2026-01-01'\n"
     )
 
 
