@@ -93,7 +93,7 @@ def check_azure_yaml(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Pro
 
 
 def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
-    """Every parameter is one of main.bicep, and each that has no default is given."""
+    """Parameters are those of main.bicep, each without a default is given, clusters fit."""
     try:
         given = json.loads((root / "infra" / PARAMETERS).read_text("utf-8"))["parameters"]
     except (OSError, ValueError, KeyError) as error:
@@ -104,12 +104,13 @@ def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
     for name, parameter in main.parameters.items():
         if parameter.default is None and name not in given:
             yield Problem(PARAMETERS, 1, f"parameter {name} has no default and no value")
+    if "clusters" in given:
+        yield from _check_clusters(root, given)
 
 
-def check_clusters(root: Path) -> Iterator[Problem]:
+def _check_clusters(root: Path, given: Any) -> Iterator[Problem]:
     """Every cluster of a pipeline is made, with an identity, as the pipeline wants it."""
-    parameters: Any = json.loads((root / "infra" / PARAMETERS).read_text("utf-8"))["parameters"]
-    clusters = {each["name"]: each for each in parameters["clusters"]["value"]}
+    clusters = {each["name"]: each for each in given["clusters"]["value"]}
     for file in sorted((root / "pipelines").glob("*/pipeline.yml")):
         for option in yaml.safe_load(file.read_text("utf-8"))["compute"]:
             name = f"{file.parent.name}: cluster {option['cluster']}"

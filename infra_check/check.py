@@ -28,5 +28,4 @@ def check(root: Path) -> list[Problem]:
     found += app_settings.check(root, named["function-app.bicep"])
     found += azd.check_azure_yaml(root, named)
     found += azd.check_parameters(root, named["main.bicep"])
-    found += azd.check_clusters(root)
     return sorted(found)

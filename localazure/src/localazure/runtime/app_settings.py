@@ -43,6 +43,8 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
     "workspace": lambda env: env.workspace,
 }
 _PLACEHOLDERS_WITH_ARGUMENT: dict[str, Callable[[Environment, str], str]] = {
+    "blob_tls_endpoint": Environment.blob_tls_endpoint,
+    "topic_tls_endpoint": Environment.topic_tls_endpoint,
     "topic_endpoint": Environment.topic_endpoint,
     "storage_connection_string": _storage_connection_string,
 }

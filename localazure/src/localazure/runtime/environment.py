@@ -223,6 +223,14 @@ class Environment:
             "UseDevelopmentEmulator=true;"
         )
 
+    def blob_tls_endpoint(self, account: str) -> str:
+        """Blob service of an account for tokens, which are sent over TLS only."""
+        return f"https://localhost:{self.ports.blob_tls}/{account}"
+
+    def topic_tls_endpoint(self, topic: str) -> str:
+        """Publish URL of an Event Grid topic for tokens."""
+        return f"https://localhost:{self.ports.event_grid_tls}/topics/{topic}/api/events"
+
     def topic_endpoint(self, topic: str) -> str:
         """Publish URL of an Event Grid topic, as EventGridPublisherClient takes it."""
         return f"http://{LOOPBACK}:{self.ports.event_grid}/topics/{topic}/api/events"

@@ -35,6 +35,8 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
         "ServiceBus": "{service_bus_connection_string}",
         "Topic__endpoint": "{topic_endpoint:landfall}",
         "Topic__key": "{event_grid_key}",
+        "Data__blobServiceUri": "{blob_tls_endpoint:data}",
+        "ByIdentity__endpoint": "{topic_tls_endpoint:landfall}",
         "Id": "/subscriptions/{subscription_id}/resourceGroups/{resource_group}/{workspace}",
         "Landing": "{blob_url}/landing",
         "Binding": "%schedule% {queueTrigger}",
@@ -47,6 +49,10 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
         "ServiceBus": environment.service_bus_connection_string,
         "Topic__endpoint": "http://127.0.0.1:7100/topics/landfall/api/events",
         "Topic__key": environment.keys.event_grid,
+        "Data__blobServiceUri": f"https://localhost:{environment.ports.blob_tls}/data",
+        "ByIdentity__endpoint": (
+            f"https://localhost:{environment.ports.event_grid_tls}/topics/landfall/api/events"
+        ),
         "Id": "/subscriptions/00000000-0000-0000-0000-00000000a2e5/resourceGroups/local/local",
         "Landing": "http://127.0.0.1:7080/devstoreaccount1/landing",
         "Binding": "%schedule% {queueTrigger}",
