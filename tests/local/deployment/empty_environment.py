@@ -1,6 +1,6 @@
 """`make package`: the package that azd deploys, with nothing but its own requirements.
 
-1. Build the package as azd does: git's files without what .funcignore names.
+1. Build the package as azd does: the folder without what .funcignore names.
 2. Make an empty environment and install the package's requirements.txt, as Azure's build does.
 3. Import the app and the SDKs that it imports only when it needs them. localazure is not there yet.
 4. Install localazure's wheel beside, start the package, and compare the functions.

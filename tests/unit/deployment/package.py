@@ -1,7 +1,8 @@
-"""The folder that azd deploys: git's files without what .funcignore names."""
+"""The folder that azd deploys: its files without what .funcignore names."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,9 +20,19 @@ def repository_files() -> list[str]:
 
 
 def packaged_files() -> list[str]:
-    """Paths of the package."""
+    """Paths of the package: files in the folder, known to git or not.
+
+    As azd does, a folder that .funcignore names is not entered.
+    https://github.com/Azure/azure-dev/blob/main/cli/azd/pkg/project/project_utils.go
+    """
     ignored = pathspec.GitIgnoreSpec.from_lines((ROOT / ".funcignore").read_text().splitlines())
-    return [each for each in repository_files() if not ignored.match_file(each)]
+    found: list[str] = []
+    for folder, folders, files in os.walk(ROOT):
+        parent = Path(folder).relative_to(ROOT)
+        folders[:] = [each for each in folders if not ignored.match_file(f"{parent / each}/")]
+        paths = ((parent / each).as_posix() for each in files)
+        found += [each for each in paths if not ignored.match_file(each)]
+    return sorted(found)
 
 
 def build_package(folder: Path) -> None:

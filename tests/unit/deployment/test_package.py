@@ -9,11 +9,12 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pathspec
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from tests.unit.deployment.package import ROOT, build_package, packaged_files
+from tests.unit.deployment.package import ROOT, build_package, packaged_files, repository_files
 
 ROOT_ENTRIES = {
     "constraints.txt",
@@ -33,6 +34,18 @@ def test_the_package_holds_the_app_and_nothing_else() -> None:
     files = packaged_files()
     assert {each.partition("/")[0] for each in files} == ROOT_ENTRIES
     assert sum((ROOT / each).stat().st_size for each in files) < LIMIT_BYTES
+
+
+def test_nothing_that_git_ignores_is_in_the_package() -> None:
+    """What a developer's folder holds besides is named by .funcignore, too."""
+    assert set(packaged_files()) - set(repository_files()) == set()
+
+
+@pytest.mark.parametrize("pattern", [*filter(None, (ROOT / ".gitignore").read_text().split("\n"))])
+def test_what_git_ignores_is_left_out_when_it_is_there(pattern: str) -> None:
+    ignored = pathspec.GitIgnoreSpec.from_lines((ROOT / ".funcignore").read_text().splitlines())
+    path = pattern.strip("/").replace("*", "x") + ("/file" if pattern.endswith("/") else "")
+    assert ignored.match_file(path), path
 
 
 def test_what_requirements_name_is_there() -> None:
