@@ -72,6 +72,8 @@ def measure(bench: Bench) -> None:
     * upload s: the marker included.
     * marker to manifest s: events that wait in the queue included.
     * freezing s: the listing and the manifest, from the freeze's begin to the claim of its dataset.
+    * settled to submitted s: from the freeze's begin until Azure ML has the job; the first time it
+      includes loading azure.ai.ml.
     * app CPU s: of the functions host and its worker, from the first upload to the manifest.
     * each later step of the run by its own name, from its timeline.
     """
@@ -143,11 +145,14 @@ class _Zone:
             raise WrongOutcome(f"{batch['dataset']['blobs']} blobs were frozen, not {blobs}")
         created_at = datetime.fromisoformat(run["created_at"])
         frozen_from = datetime.fromisoformat(batch["dataset"]["frozen_at"])
+        queued_at = next(each["began_at"] for each in run["timeline"] if each["state"] == "queued")
+        submitted_at = datetime.fromisoformat(queued_at)
         steps = [each for each in run["timeline"] if each["ended_at"]] if to_the_end else []
         return {
             "upload s": uploaded - began,
             "marker to manifest s": (created_at - marker_at).total_seconds(),
             "freezing s": (created_at - frozen_from).total_seconds(),
+            "settled to submitted s": (submitted_at - frozen_from).total_seconds(),
             "app CPU s": cpu_seconds,
             **{f"{each['state']} s": _seconds(each) for each in steps},
             "all s": time.monotonic() - began,

@@ -6,7 +6,6 @@ listing in memory or takes longer than a minute or two.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -22,6 +21,7 @@ from handlers.landing_zone.manifest_parts import (
     Collected,
     Link,
     discard,
+    hash_link,
     list_parts,
     parts_folder,
     read_in_order,
@@ -57,7 +57,6 @@ PAGES_AT_ONCE = 100
 # 50,000 blobs: 7 MB of manifest, and 3 s on Azure.
 PAGES_PER_PART = 10
 PLAN_FILE = "plan.json"
-_SIZE = re.compile(rb', "size": (\d+), "md5": ')
 
 
 @activity
@@ -121,7 +120,7 @@ def _begin(
     is_copied = request.pipeline.dataset.freeze == "copy"
     if not ranges and not (is_copied and listing.collected.blobs):
         lines = [listing.collected.to_lines()]
-        progress = _hash(None, Link(lines))
+        progress = hash_link(None, Link(lines))
         newest = listing.collected.newest
         step = _write(clients, request, progress, Link(lines), newest, listing.quarantined)
         return FreezeStart(dataset=step.dataset)
@@ -196,7 +195,7 @@ def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
     progress = request.progress
     if progress is None or not progress.is_hashed:
         is_first = progress is None
-        progress = _hash(progress, link_after(None if progress is None else progress.after))
+        progress = hash_link(progress, link_after(None if progress is None else progress.after))
         if not (is_first and progress.is_hashed):
             return CommitStep(progress=progress)
     newest = max((part.newest for part in parts), default=None)
@@ -209,22 +208,6 @@ def discard_parts(clients: Clients, request: DiscardParts) -> Done:
     """Delete the parts of a freeze. Its manifest is written, and its outcome recorded."""
     discard(clients.records, parts_folder(request.pipeline, request.freeze))
     return Done()
-
-
-def _hash(progress: CommitProgress | None, link: Link) -> CommitProgress:
-    """Hash the next link."""
-    version = DatasetVersion(None if progress is None else progress.link)
-    size = 0
-    for chunk in link:
-        version.update(chunk)
-        size += sum(map(int, _SIZE.findall(chunk)))
-    return CommitProgress(
-        blobs=link.lines + (0 if progress is None else progress.blobs),
-        bytes=size + (0 if progress is None else progress.bytes),
-        link=version.link,
-        is_hashed=link.is_last,
-        after=None if link.is_last else link.last_path,
-    )
 
 
 def _write(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,15 @@ from urllib.parse import quote, unquote
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.landing_zone.blob_pages import ListedBlob
+from orchestrations.contracts.datasets import CommitProgress
 from orchestrations.errors import TransientError
-from orchestrations.manifest import encode_line, path_of, split_lines
+from orchestrations.manifest import DatasetVersion, encode_line, path_of, split_lines
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 NAME_HEX_DIGITS = 24
+_SIZE = re.compile(rb', "size": (\d+), "md5": ')
 
 
 class Collected:
@@ -209,6 +212,22 @@ class Link:
     def last_path(self) -> str:
         """The path of the last line that was given."""
         return path_of(self._latest[self._latest.rfind(b"\n", 0, -1) + 1 :])
+
+
+def hash_link(progress: CommitProgress | None, link: Link) -> CommitProgress:
+    """Count and hash the lines of the next link; `progress`: of the links before it."""
+    version = DatasetVersion(None if progress is None else progress.link)
+    size = 0
+    for chunk in link:
+        version.update(chunk)
+        size += sum(map(int, _SIZE.findall(chunk)))
+    return CommitProgress(
+        blobs=link.lines + (0 if progress is None else progress.blobs),
+        bytes=size + (0 if progress is None else progress.bytes),
+        link=version.link,
+        is_hashed=link.is_last,
+        after=None if link.is_last else link.last_path,
+    )
 
 
 def read_part(records: ContainerClient, folder: str, name: str) -> Sequence[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ BLOCK_BYTES = 8 * 1024 * 1024
 # A line is at most 7 KB: a path of 1,024 characters, each six bytes when escaped.
 LONGEST_LINE_BYTES = 8 * 1024
 SCANNED_BYTES = 64 * 1024
+CHUNK_BYTES = 1024 * 1024
 
 
 def manifest_folder(pipeline: str, version: str) -> str:
@@ -107,6 +108,21 @@ def read_manifest(clients: Clients, dataset: Dataset) -> Iterator[ManifestLine]:
     return decode_manifest(_lines(_manifest_blob(clients, dataset)))
 
 
+def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
+    """The encoded lines of a frozen manifest, in chunks of whole lines."""
+    return _chunks(_manifest_blob(clients, dataset))
+
+
+def read_lines_of(
+    clients: Clients, dataset: Dataset, paths: Collection[str]
+) -> Iterator[ManifestLine]:
+    """The lines of some paths, in order of path; the others are not parsed."""
+    for chunk in read_chunks(clients, dataset):
+        for line in chunk.splitlines():
+            if path_of(line) in paths:
+                yield decode_line(line)
+
+
 def read_manifest_from(clients: Clients, dataset: Dataset, path: str) -> Iterator[ManifestLine]:
     """The lines of a frozen manifest whose path is `path` or comes after it."""
     blob = _manifest_blob(clients, dataset)
@@ -160,9 +176,16 @@ def _read(blob: BlobClient, offset: int, length: int) -> bytes:
 
 
 def _lines(blob: BlobClient, *, offset: int = 0) -> Iterator[bytes]:
+    for chunk in _chunks(blob, offset=offset):
+        yield from chunk.splitlines()
+
+
+def _chunks(blob: BlobClient, *, offset: int = 0) -> Iterator[bytes]:
+    """Whole lines, about `CHUNK_BYTES` at a time: the SDK gives 32 MiB first."""
     rest = b""
-    for chunk in blob.download_blob(offset=offset or None).chunks():
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
+    for given in blob.download_blob(offset=offset or None).chunks():
+        for begin in range(0, len(given), CHUNK_BYTES):
+            lines, newline, rest = (rest + given[begin : begin + CHUNK_BYTES]).rpartition(b"\n")
+            yield lines + newline
     if rest:
         yield rest

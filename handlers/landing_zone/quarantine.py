@@ -6,7 +6,7 @@ from handlers.azure_ml.job_outputs import read_bad_files
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.landing_zone.manifests import read_manifest
+from handlers.landing_zone.manifests import read_lines_of
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import QuarantineFiles
 
@@ -25,8 +25,7 @@ def quarantine_files(clients: Clients, request: QuarantineFiles) -> Done:
             "reason": reasons[line.path],
             "run": request.run,
         }
-        for line in read_manifest(clients, request.dataset)
-        if line.path in reasons
+        for line in read_lines_of(clients, request.dataset, reasons)
     ]
     record_store.replace(
         clients.records, f"quarantine/{request.pipeline}/{request.run}.json", entries

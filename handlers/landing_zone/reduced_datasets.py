@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.landing_zone.manifest_parts import Link, hash_link
 from handlers.landing_zone.manifests import (
     MANIFEST_FILE,
     ManifestWriter,
     manifest_folder,
-    read_manifest,
+    read_chunks,
+    read_lines_of,
 )
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.errors import InvalidRequest
-from orchestrations.manifest import DatasetVersion, ManifestLine, encode_line
+from orchestrations.manifest import VERSION_HEX_DIGITS, path_of
 
 NAMED_LIMIT = 3
 
@@ -39,15 +41,7 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
     """
     left_out = frozenset(paths)
     found: set[str] = set()
-    version = DatasetVersion()
-    blobs = size = 0
-    for line in read_manifest(clients, dataset):
-        if line.path in left_out:
-            found.add(line.path)
-            continue
-        version.update(_encode(line))
-        blobs += 1
-        size += line.size
+    kept = hash_link(None, Link(_without(read_chunks(clients, dataset), left_out, found)))
     unknown = sorted(left_out - found)
     if unknown:
         named = ", ".join(repr(path) for path in unknown[:NAMED_LIMIT])
@@ -57,27 +51,36 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
             + f": give paths as {dataset.manifest_path}/{MANIFEST_FILE} has them, relative to the "
             "pipeline's prefix"
         )
-    if not blobs:
+    if not kept.blobs:
         raise FilesUnknown(f"nothing would be left of dataset version {dataset.version}")
-    folder = manifest_folder(pipeline, str(version))
+    version = kept.link[:VERSION_HEX_DIGITS]
+    folder = manifest_folder(pipeline, version)
     # The version names the blocks, too: all that reduce to it write the same lines.
-    writer = ManifestWriter(clients.records, folder, str(version))
+    writer = ManifestWriter(clients.records, folder, version)
     if not writer.is_written:
-        kept = (line for line in read_manifest(clients, dataset) if line.path not in left_out)
-        writer.commit(writer.stage(map(_encode, kept)))
+        writer.commit(writer.stage(_without(read_chunks(clients, dataset), left_out, found)))
     return dataset.model_copy(
         update={
-            "version": str(version),
-            "blobs": blobs,
-            "bytes": size,
+            "version": version,
+            "blobs": kept.blobs,
+            "bytes": kept.bytes,
             "quarantined": dataset.quarantined + len(left_out),
             "manifest_path": folder,
         }
     )
 
 
-def _encode(line: ManifestLine) -> bytes:
-    return encode_line(line.path, line.size, line.md5, line.etag, line.file).encode()
+def _without(chunks: Iterable[bytes], paths: Collection[str], found: set[str]) -> Iterator[bytes]:
+    """The lines of the other paths; adds those of `paths` that have a line to `found`."""
+    for chunk in chunks:
+        lines: list[bytes] = []
+        for line in chunk.splitlines(keepends=True):
+            path = path_of(line)
+            if path in paths:
+                found.add(path)
+            else:
+                lines.append(line)
+        yield b"".join(lines)
 
 
 def quarantine_left_out(
@@ -93,11 +96,9 @@ def quarantine_left_out(
         paths: of the files.
         reason: who left them out, and why.
     """
-    left_out = frozenset(paths)
     entries = [
         {"path": line.path, "etag": line.etag or line.md5, "reason": reason, "run": run}
-        for line in read_manifest(clients, dataset)
-        if line.path in left_out
+        for line in read_lines_of(clients, dataset, frozenset(paths))
     ]
     # Beside what the run's trainer refused, which has the run's own name.
     record_store.replace(clients.records, f"quarantine/{pipeline}/{run}_left-out.json", entries)

@@ -9,6 +9,10 @@
 // snapshot that already contains it changes nothing. A save starts a new journal at the moment it
 // serializes, and deletes the older ones when the snapshot has its final name.
 //
+// A snapshot costs time for every document there is, and nothing is answered meanwhile. So Azurite's
+// own timer saves only when the journals have grown as large as the snapshot: a change then costs the
+// same however many documents there are.
+//
 // The journal is written but not fsynced (neither are Azurite's contents): it survives the death of
 // the process, not of the machine.
 "use strict";
@@ -18,17 +22,19 @@ const path = require("path");
 // Azurite's own: the script to run is in its installation, this file is not.
 const Loki = require(require.resolve("lokijs", { paths: [process.argv[1]] }));
 
+const SMALLEST_SAVED_BYTES = 4 * 1024 * 1024;
 const journals = new Map(); // file name of a database -> its open Journal
 const databaseOf = new WeakMap(); // collection -> the Loki it belongs to
 
 class Journal {
   constructor(database, number) {
     this.number = number;
+    this.bytes = 0;
     this.descriptor = fs.openSync(`${database}.journal-${number}`, "a");
   }
 
   append(record) {
-    fs.writeSync(this.descriptor, JSON.stringify(record) + "\n");
+    this.bytes += fs.writeSync(this.descriptor, JSON.stringify(record) + "\n");
   }
 
   close() {
@@ -119,6 +125,14 @@ wrap(Loki.prototype, "saveDatabaseInternal", (original) => function (callback) {
     if (callback) callback(error);
     else if (error) throw error;
   });
+});
+
+wrap(Loki.prototype, "autosaveDirty", (original) => function () {
+  const journal = journals.get(this.filename);
+  // Without a journal there was no save yet. `close` asks, too, and has stopped the timer before.
+  if (!journal || !this.autosaveHandle) return original.call(this);
+  const saved = fs.statSync(this.filename, { throwIfNoEntry: false });
+  return journal.bytes >= Math.max(SMALLEST_SAVED_BYTES, saved ? saved.size : 0);
 });
 
 wrap(Loki.prototype, "addCollection", (original) => function (name, options) {
