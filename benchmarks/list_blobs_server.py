@@ -70,12 +70,15 @@ class ListedZone:
     page_blobs: int = PAGE_BLOBS
     metadata: Callable[[str], Mapping[str, str]] | None = None
     """Of the blob of a name."""
+    knows_start_from: bool = True
+    """Azurite does not: it lists from the beginning."""
 
     def answer(self, asked: Mapping[str, str]) -> str:
         """The body of the answer to one request's parameters."""
         prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter")
         page_blobs = min(self.page_blobs, int(asked.get("maxresults", PAGE_BLOBS)))
-        first = bisect_left(self.names, max(prefix, asked.get("startFrom", "")))
+        start = asked.get("startFrom", "") if self.knows_start_from else ""
+        first = bisect_left(self.names, max(prefix, start))
         end = bisect_left(self.names, prefix + _LAST) if prefix else len(self.names)
         index = max(first, int(asked.get("marker", "0")))
         entries: list[str] = []

@@ -69,9 +69,12 @@ def cut(
         after: the last name that has been listed.
         marker: where the service goes on after it.
         is_hierarchical: the account lists folder by folder, not in order of name: one range then.
+
+    One range, too, where the service lists from the beginning whatever it is asked for, as Azurite
+    does: each range would cost a listing of all before it.
     """
     folders: Sequence[str] = []
-    if not is_hierarchical:
+    if not is_hierarchical and _starts_from(container, prefix, after):
         folders = _find_folders(container, prefix)
     # ASCII sorts alike for all: services compare UTF-16, Python compares code points.
     usable = sorted(name for name in set(folders) if name > after and name.isascii())
@@ -83,6 +86,11 @@ def cut(
         NameRange(prefix, start, end, marker if start is None else None)
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def _starts_from(container: ContainerClient, prefix: str, name: str) -> bool:
+    page = list_page(container, prefix, start_from=name)
+    return all(blob.name >= name for blob in page.blobs[:1])
 
 
 def _find_folders(container: ContainerClient, prefix: str) -> Sequence[str]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential
@@ -22,6 +23,7 @@ from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import freezing, name_ranges
 from handlers.landing_zone.blob_pages import BlobPage, ListedBlob
+from handlers.landing_zone.listing import list_page
 from handlers.landing_zone.manifest_parts import (
     Collected,
     list_parts,
@@ -72,10 +74,13 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def listed_from(zone: Zone, paths: Sequence[str], page_blobs: int = 2) -> Generator[Clients]:
+def listed_from(
+    zone: Zone, paths: Sequence[str], page_blobs: int = 2, *, knows_start_from: bool = True
+) -> Generator[Clients]:
     """Clients whose zone holds `paths`, of which a page shows `page_blobs`."""
     names = sorted(map(zone.blob, paths))
-    with ListBlobsServer(ListedZone(names, page_blobs)) as server:
+    listed_zone = ListedZone(names, page_blobs, knows_start_from=knows_start_from)
+    with ListBlobsServer(listed_zone) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         clients = Clients(zone.clients.settings)
@@ -213,6 +218,22 @@ def test_a_zone_is_cut_at_its_folders(zone: Zone) -> None:
             container, prefix, after=zone.blob(paths[7]), marker="8", is_hierarchical=True
         )
         assert (one.start, one.end) == (None, None)
+
+
+def test_where_the_service_lists_from_the_beginning_nothing_is_listed_twice(zone: Zone) -> None:
+    paths = [f"{kind}/{number}" for kind in range(10) for number in range(10)]
+    listings: list[str | None] = []
+
+    def count(*arguments: Any, **options: Any) -> BlobPage:
+        listings.append(options.get("marker"))
+        return list_page(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (freezing, name_ranges):
+            patch.setattr(module, "list_page", count)
+        with listed_from(zone, paths, page_blobs=10, knows_start_from=False) as clients:
+            assert freeze(clients, pipeline_of(zone)).blobs == len(paths)
+    assert len(listings) == len(paths) / 10 + 1  # and one to find out
 
 
 def listed(name: str) -> ListedBlob:
