@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -148,6 +149,25 @@ def test_a_lost_acknowledgement_leaves_the_message(
         receiver.complete_message(kept)
 
 
+# The SDK forgets the socket of a connection that was cut off.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_sdk_sends_twice_after_a_lost_acknowledgement(
+    force: Force, running: Environment
+) -> None:
+    once = {"fault": "lostAnswer", "firstTimes": 1}
+    force({"part": "servicebus", "operation": "send/work", **once})
+    connection = running.service_bus_connection_string
+    with ServiceBusClient.from_connection_string(connection) as client:
+        with client.get_queue_sender("work") as sender:
+            sender.send_messages(ServiceBusMessage("doubled"))
+        found: list[str] = []
+        with client.get_queue_receiver("work", receive_mode="receiveanddelete") as receiver:
+            while len(found) < 2:
+                found += [str(message) for message in receiver.receive_messages(5, 20)]
+    gc.collect()  # here, not during another test
+    assert found == ["doubled", "doubled"]
+
+
 def publish(running: Environment) -> str:
     """Publish an event; returns its data."""
     key = AzureKeyCredential(running.keys.event_grid)
@@ -185,6 +205,23 @@ def test_an_event_comes_doubled_or_never(
         second = publish(running)
         (last,) = receiver.receive_messages(max_message_count=5, max_wait_time=20)
         assert second in str(last)  # nothing of the first event came in between
+
+
+def test_a_delayed_event_comes_after_a_later_one(force: Force, running: Environment) -> None:
+    once = {"fault": "latency", "seconds": 1.5, "firstTimes": 1}
+    force({"part": "eventgrid", "operation": "deliver/sub", **once})
+    earlier, later = publish(running), publish(running)
+    connection = running.service_bus_connection_string
+    found: list[str] = []
+    with (
+        ServiceBusClient.from_connection_string(connection) as client,
+        client.get_queue_receiver("events", receive_mode="receiveanddelete") as receiver,
+    ):
+        while len(found) < 2:
+            found += [
+                json.loads(str(message))["data"] for message in receiver.receive_messages(5, 20)
+            ]
+    assert found == [later, earlier]
 
 
 def test_latency_delays_one_request_and_not_the_next(force: Force, running: Environment) -> None:
