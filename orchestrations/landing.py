@@ -14,6 +14,7 @@ from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchOutcome,
+    BatchTrace,
     ClaimDataset,
     CompareBatch,
     CountDataChanged,
@@ -45,6 +46,7 @@ from orchestrations.settling import (
     is_marked,
     overtaken,
 )
+from orchestrations.trace_context import batch_context
 
 RETRAINING = "retraining"
 # Eight history events a wake-up: a generation stays under 500 also when data trickles in for days.
@@ -101,7 +103,10 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     more = yield from batch.close(settled)
     if more or retry:
         follow_up = LandingRequest(
-            pipeline=request.pipeline, partition=request.partition, opened_by=request.opened_by
+            pipeline=request.pipeline,
+            partition=request.partition,
+            opened_by=request.opened_by,
+            trace=None if batch.traceparent is None else BatchTrace(follows=batch.traceparent),
         )
         context.continue_as_new(follow_up.to_dict())
         return None
@@ -117,6 +122,8 @@ class _Batch:
         self.request = request.model_copy(update={"opened_at": self.opened_at})
         self.pipeline = request.pipeline
         self.id = batch_id(context.instance_id, self.opened_at)
+        span = batch_context(self.id, request.trace)
+        self.traceparent = None if span is None else span.header
         self.timer = InterruptibleTimer(context)
         self.activity = ZoneActivity(newest_event_at=None, marker_at=None)
         self.overtaken = False
@@ -131,6 +138,7 @@ class _Batch:
             partition=self.request.partition,
             opened_at=self.opened_at,
             run=run,
+            traceparent=self.traceparent,
         )
         self.context.set_custom_status(status.to_dict())
 
@@ -221,6 +229,7 @@ class _Batch:
                     "marker_at": None if since is None else since.isoformat(),
                     "maximum_wait_seconds": self.pipeline.settle.maximum_wait_seconds,
                 },
+                traceparent=self.traceparent,
             ),
         )
 
@@ -239,6 +248,7 @@ class _Batch:
                 pipeline=self.pipeline.name,
                 at=self.context.current_utc_datetime,
                 details={"landing": self.context.instance_id, "message": str(error)},
+                traceparent=self.traceparent,
             ),
         )
 
@@ -268,6 +278,8 @@ class _Batch:
                 dataset=dataset,
                 marker_at=self.marker_of(dataset),
                 result=result,
+                trace=self.request.trace,
+                concluded_at=self.context.current_utc_datetime if self.traceparent else None,
             ),
         )
         return result
@@ -303,6 +315,7 @@ class _Batch:
                     "blobs": dataset.blobs + dataset.quarantined,
                     "last_trained_blobs": last_trained_blobs,
                 },
+                traceparent=self.traceparent,
             ),
         )
 
@@ -328,6 +341,7 @@ class _Batch:
             callback_url=self.request.callback_url,
             configuration=configuration.hash,
             reason=self.request.reason,
+            traceparent=self.traceparent,
         )
 
     def train(self, dataset: Dataset) -> Generator[Any, Any, bool]:

@@ -193,7 +193,9 @@ def _start_rollout(run: RunProgress, model: Model) -> Generator[Any, Any, None]:
     deploy = run.request.pipeline.deploy
     if deploy is None:
         return
-    request = RolloutRequest(pipeline=run.request.pipeline, model=model, run=run.id)
+    request = RolloutRequest(
+        pipeline=run.request.pipeline, model=model, run=run.id, traceparent=run.traceparent
+    )
     rollout = rollout_id(deploy.endpoint, model.version)
     yield from call(run.context, StartRollout(rollout=rollout, request=request))
 
@@ -220,6 +222,7 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
                 configuration=request.configuration,
                 reason=request.reason,
                 redrive=request.redrive,
+                traceparent=run.traceparent,
             ),
         )
     )

@@ -179,6 +179,7 @@ class _Rollout:
             kind=kind,
             at=self.context.current_utc_datetime,
             status=self.status,
+            traceparent=self.request.traceparent,
         )
         request = PublishNotification(pipeline=self.request.pipeline, notification=notification)
         with contextlib.suppress(LandfallError):

@@ -24,6 +24,7 @@ from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.errors import LandfallError, shorten
 from orchestrations.names import notification_id, run_id
 from orchestrations.replay_logger import ReplayLogger
+from orchestrations.trace_context import run_header
 from orchestrations.transitions import FIRST_STATE, RunEvent, follow
 
 # Azure's limit is 16 KB of UTF-16.
@@ -39,6 +40,7 @@ class RunProgress:
         self.context = context
         self.request = request
         self.id = run_id(request.pipeline.name, request.dataset.version, request.attempt)
+        self.traceparent = run_header(request.traceparent, self.id)
         self.log = ReplayLogger(context)
         self.nodes_returned = False
         """The nodes that the run held in its queue are given back."""
@@ -63,6 +65,7 @@ class RunProgress:
             steps=(RunStep(state=self.status.state, began_at=self.status.since),),
             blobs=request.dataset.blobs,
             bytes=request.dataset.bytes,
+            traceparent=request.traceparent,
         )
         """What this generation knows; the run's record is merged from all of them."""
         self._show()
@@ -112,6 +115,7 @@ class RunProgress:
             status=self.status,
             diagnosis=self.known.diagnosis,
             callback_url=self.request.callback_url,
+            traceparent=self.traceparent,
         )
         request = PublishNotification(pipeline=self.request.pipeline, notification=notification)
         return (yield from call(self.context, request))

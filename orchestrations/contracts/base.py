@@ -7,9 +7,13 @@ that a history written by an older release is either understood or refused by na
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Traceparent = Annotated[str | None, Field(exclude_if=lambda it: it is None)]
+"""The span that something happens below, as `orchestrations.trace_context` has it; None where
+nothing is traced."""
 
 
 class Contract(BaseModel):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
 from orchestrations.pipeline import Pipeline
@@ -19,6 +19,15 @@ BatchOutcome = Literal[
 ]
 HoldReason = Literal["shrunk", "data-changed", "paused"]
 LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held"]
+
+
+class BatchTrace(Contract):
+    """A batch is traced, and this is what its span is connected to: one of the two, or nothing."""
+
+    parent: Traceparent = None
+    """What opened the batch."""
+    follows: Traceparent = None
+    """The batch before."""
 
 
 class LandingRequest(Contract):
@@ -39,6 +48,7 @@ class LandingRequest(Contract):
     """Why it was asked for, such as a monitor's signal; the model that is made keeps it."""
     opened_at: datetime | None = None
     """Set when the landing goes on in a new generation before it has settled."""
+    trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
 
 
 class LandingStatus(Contract):
@@ -49,6 +59,8 @@ class LandingStatus(Contract):
     partition: str | None = None
     opened_at: datetime
     run: str | None = None
+    traceparent: Traceparent = None
+    """The batch's own span: what opens it, and what joins it, is shown in its trace."""
 
 
 class LandingResult(Contract):
@@ -116,6 +128,7 @@ class AlertOperators(ActivityRequest[Done]):
     pipeline: str
     at: datetime
     details: dict[str, str | int | float | None]
+    traceparent: Traceparent = None
 
 
 class DatasetClaim(Contract):
@@ -144,6 +157,9 @@ class RecordBatch(ActivityRequest[Done]):
     marker_at: datetime | None = None
     """When the marker was written that made the batch whole; None where none did."""
     result: LandingResult
+    trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
+    concluded_at: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
+    """By the orchestrator's clock; of batches that are traced."""
 
 
 class CountDataChanged(ActivityRequest[Done]):

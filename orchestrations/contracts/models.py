@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract
+from orchestrations.contracts.base import ActivityRequest, Contract, Traceparent
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.pipeline import Pipeline
@@ -36,3 +36,5 @@ class RegisterModel(ActivityRequest[Model]):
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why the run was asked for; None: data landed."""
     redrive: Redrive | None = None
+    traceparent: Traceparent = None
+    """The run."""

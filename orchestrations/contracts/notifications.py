@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus
@@ -34,6 +34,8 @@ class Notification(Contract):
     diagnosis: JobDiagnosis | None = None
     """Why the job failed, if it did."""
     callback_url: str | None = None
+    traceparent: Traceparent = None
+    """The run."""
 
 
 class PublishNotification(ActivityRequest[Done]):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.models import Model
 from orchestrations.pipeline import Pipeline
 
@@ -37,6 +37,8 @@ class RolloutRequest(Contract):
     model: Model
     run: str
     """The run that registered the model."""
+    traceparent: Traceparent = None
+    """The same run."""
 
 
 class EndpointTraffic(Contract):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.runs import RunState, RunStatus
@@ -50,6 +50,8 @@ class RunRecord(Contract):
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None
     """When the next attempt is started, if one is scheduled."""
+    traceparent: Traceparent = None
+    """The batch."""
 
 
 class RecordRun(ActivityRequest[Done]):

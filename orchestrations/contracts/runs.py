@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure, Traceparent
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
@@ -55,6 +55,8 @@ class RunRequest(Contract):
     """Why it was asked for, such as a monitor's signal; None: data landed."""
     redrive: Redrive | None = None
     """Set when a person changed something; `pipeline` and `dataset` have the changes already."""
+    traceparent: Traceparent = None
+    """The batch."""
 
     @property
     def retry(self) -> Retry:
