@@ -94,7 +94,10 @@ async def land_held_zones(
     """Have a landing under way for each zone that held a batch for a pause that is over."""
     zones = await asyncio.to_thread(zones_to_resume, clients, pipeline.name)
     for partition in zones:
-        await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True)
+        trace = clients.telemetry.new_trace()
+        await ensure_landing(
+            starter, pipeline, partition, opened_by="release", wake=True, trace=trace
+        )
     return [landing_instance(pipeline.name, partition) for partition in zones]
 
 

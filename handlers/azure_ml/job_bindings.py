@@ -6,12 +6,12 @@ See "Inputs and outputs of a training job" in docs/architecture.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from handlers.azure_ml.champions import Champion
 from handlers.azure_ml.job_outputs import results_folder
-from handlers.configuration.job_files import PIPELINE, SWEEP, declared, job_type
+from handlers.configuration.job_files import COMMAND, PIPELINE, SWEEP, declared, job_type
 from orchestrations.contracts.jobs import SubmitJob
 
 NO_CHAMPION = "none"
@@ -25,6 +25,8 @@ class Bindings:
     champion: Champion | None
     default_datastore: str
     records_datastore: str
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables of the programs; those that the job file sets itself stay as they are there."""
 
     def overrides(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The changes of a job file, in the form of `az ml job create --set`.
@@ -35,6 +37,7 @@ class Bindings:
         common = [
             {"name": self.request.run},
             {"experiment_name": self.request.request.pipeline.name},
+            *self._variables(document),
         ]
         match job_type(document):
             case "pipeline":
@@ -50,6 +53,31 @@ class Bindings:
                 cluster = f"azureml:{self.request.capacity.cluster}"
                 bindings = [{key: value} for key, value in bound.items()]
                 return [*common, {"compute": cluster}, *bindings]
+
+    def _variables(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Of the job's program, of a sweep's trial, or of each command of a pipeline.
+
+        A trial that is the name of a file has none: there is nothing to put them into.
+        """
+        match job_type(document):
+            case "pipeline":
+                steps: Mapping[str, Any] = document.get("jobs") or {}
+                programs = {
+                    f"jobs.{name}.": step
+                    for name, step in steps.items()
+                    if step.get("type", COMMAND) == COMMAND
+                }
+            case kind if kind == SWEEP:
+                programs = {"trial.": document.get("trial")}
+            case _:
+                programs = {"": document}
+        return [
+            {f"{path}environment_variables.{name}": value}
+            for path, program in programs.items()
+            if isinstance(program, Mapping)
+            for name, value in self.environment.items()
+            if name not in (program.get("environment_variables") or {})
+        ]
 
     def _pipeline(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Only what the job declares is bound: Azure ML refuses an output that no step writes."""

@@ -29,6 +29,7 @@ from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
+from orchestrations.trace_context import run_header
 from orchestrations.waiting import ENDED
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     from azure.ai.ml.entities import JobResourceConfiguration  # noqa: PLC0415 - likewise
 
     pipeline = request.request.pipeline
+    traceparent = run_header(request.request.traceparent, request.run)
     file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
     configuration = request.request.job_configuration
     text = (
@@ -155,6 +157,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         champion=champion,
         default_datastore=str(clients.default_datastore.name),
         records_datastore=clients.settings.records_datastore,
+        environment=_trace_variables(clients, traceparent),
     )
     try:
         document: Any = yaml.safe_load(text)
@@ -181,23 +184,41 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         command = cast("Command", job)
         command.resources = command.resources or JobResourceConfiguration()
         command.resources.instance_count = request.capacity.nodes
+    job.tags = tags_of(job) | _tags(clients, request, champion, traceparent)
+    return job
+
+
+def _tags(
+    clients: Clients, request: SubmitJob, champion: Champion | None, traceparent: str | None
+) -> dict[str, str]:
+    run, configuration = request.request, request.request.job_configuration
     ours = {
         tags.RUN: request.run,
-        tags.PIPELINE: pipeline.name,
-        tags.DATASET_VERSION: request.request.dataset.version,
-        tags.ATTEMPT: str(request.request.attempt),
+        tags.PIPELINE: run.pipeline.name,
+        tags.DATASET_VERSION: run.dataset.version,
+        tags.ATTEMPT: str(run.attempt),
         tags.RESULTS_CONTAINER: str(clients.default_datastore.container_name),
     }
     if configuration is not None:
         ours[tags.CONFIGURATION] = configuration
-    if request.request.redrive is not None:
-        ours[tags.REDRIVEN_FROM] = request.request.redrive.run
+    if traceparent is not None:
+        ours[tags.TRACEPARENT] = traceparent
+    if run.redrive is not None:
+        ours[tags.REDRIVEN_FROM] = run.redrive.run
     if champion is not None:
         # On the job, so that an execution that adopts it judges by the champion that it was given.
         ours[tags.CHAMPION] = champion.version
         ours[tags.CHAMPION_LEAD] = repr(champion.lead)
-    job.tags = tags_of(job) | ours
-    return job
+    return ours
+
+
+def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str]:
+    """What a program needs to put its spans below the run's."""
+    if traceparent is None:
+        return {}
+    endpoint = clients.settings.otlp_endpoint
+    receiver = {} if endpoint is None else {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+    return {"TRACEPARENT": traceparent, **receiver}
 
 
 def _within(file: Path) -> str:

@@ -139,6 +139,7 @@ def _describe(
         tags.ROLE: tags.CHALLENGER if request.challenger else None,
         tags.CONFIGURATION: request.configuration,
         tags.REDRIVEN_FROM: None if request.redrive is None else request.redrive.run,
+        tags.TRACEPARENT: request.traceparent,
     }
     if request.redrive is not None:
         # Each change as a property of its own: people look for them in the studio.

@@ -22,6 +22,7 @@ REDRIVEN_FROM = "landfall.redriven-from"
 ROLLOUT = "landfall.rollout"
 ROLLOUT_OUTCOME = "landfall.rollout-outcome"
 MODEL = "landfall.model"
+TRACEPARENT = "landfall.traceparent"
 RESULTS_CONTAINER = "landfall.results-container"
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from handlers.configuration.background_thread import BackgroundThread
     from handlers.notifications.event_grid import EventGridTopic
+    from handlers.telemetry.exporting import Telemetry
 
 # A call of Azure ML ends within a minute, its retries included. The SDK's own limits are 300 s for
 # each try and a week for all of them.
@@ -50,6 +51,13 @@ class Clients:
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - see the module
 
         return DefaultAzureCredential()
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """Where spans and metrics go, if the settings say so."""
+        from handlers.telemetry.exporting import Telemetry  # noqa: PLC0415 - see the module
+
+        return Telemetry(self.settings)
 
     @cached_property
     def blobs(self) -> BlobServiceClient:

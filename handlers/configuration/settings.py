@@ -115,6 +115,25 @@ class Settings:
         ).rstrip("/")
 
     @property
+    def otlp_endpoint(self) -> str | None:
+        """An OTLP receiver (http/protobuf), without a trailing slash; None: there is none.
+
+        `OTEL_EXPORTER_OTLP_ENDPOINT`, which OpenTelemetry names so.
+        """
+        return self.values.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/") or None
+
+    @property
+    def sends_telemetry(self) -> bool:
+        """Whether the app's own spans and metrics go anywhere."""
+        return bool(self.otlp_endpoint or self.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"))
+
+    @property
+    def service_name(self) -> str:
+        """The name that spans and metrics are sent under: the function app's, on Azure."""
+        named = self.values.get("OTEL_SERVICE_NAME") or self.values.get("WEBSITE_SITE_NAME")
+        return named or "landfall"
+
+    @property
     def webhook_networks(self) -> tuple[Network, ...]:
         """Networks beside the public internet that webhooks may be sent to, also by plain http.
 

@@ -13,7 +13,13 @@ from typing import Any, Literal
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.service_bus import OPS_ALERTS, Message, fit_message_id, message_queues
+from handlers.messaging.service_bus import (
+    OPS_ALERTS,
+    Message,
+    fit_message_id,
+    message_queues,
+    traced,
+)
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import AlertOperators
 
@@ -45,6 +51,7 @@ def alert_operators(clients: Clients, request: AlertOperators) -> Done:
         severity="warning",
         document=trouble_document(request.kind, at=request.at, **request.details),
         pipeline=request.pipeline,
+        traceparent=request.traceparent,
     )
     send_in_background(clients, OPS_ALERTS, message)
     return Done()
@@ -59,6 +66,7 @@ def publish_alert(
     document: dict[str, Any],
     pipeline: str | None = None,
     run: str | None = None,
+    traceparent: str | None = None,
 ) -> None:
     """Send one alert; the arguments are those of `alert_message`.
 
@@ -72,6 +80,7 @@ def publish_alert(
         document=document,
         pipeline=pipeline,
         run=run,
+        traceparent=traceparent,
     )
     message_queues(clients).publish(OPS_ALERTS, message)
 
@@ -84,6 +93,7 @@ def alert_message(
     document: dict[str, Any],
     pipeline: str | None = None,
     run: str | None = None,
+    traceparent: str | None = None,
 ) -> Message:
     """One alert; the same `alert_id` again is dropped by the topic's duplicate detection.
 
@@ -94,8 +104,9 @@ def alert_message(
         document: the body: `{"type", "timestamp", "data"}`.
         pipeline: whose, if it is known.
         run: which run's, if it is known.
+        traceparent: header of the span that it is sent below, if it is traced.
     """
-    properties: dict[str, str | int] = {"kind": kind, "severity": severity}
+    properties: dict[str, str | int] = {"kind": kind, "severity": severity, **traced(traceparent)}
     if pipeline is not None:
         properties["pipeline"] = pipeline
     if run is not None:

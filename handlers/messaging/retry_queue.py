@@ -13,7 +13,8 @@ from handlers.durable.activity_adapter import activity
 from handlers.durable.starting import start_once
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.service_bus import RETRIES, Message, parse_body
+from handlers.messaging.service_bus import RETRIES, Message, parse_body, traced
+from handlers.telemetry.current_span import below
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, ScheduleRetry
@@ -35,7 +36,7 @@ def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) ->
     return Message(
         message_id=run_of(request),
         subject=request.pipeline.name,
-        properties={"run": run_of(request)},
+        properties={"run": run_of(request), **traced(request.traceparent)},
         body=request.model_dump_json(),
         enqueue_at=enqueue_at,
     )
@@ -64,9 +65,9 @@ def parse_retry(body: bytes | str) -> RunRequest:
 
 async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest) -> bool:
     """Start the run that `request` asks for, unless it was started before; whether it did."""
-    return await start_once(
-        starter, retraining.__name__, run_of(request), RunInput(request=request).to_dict()
-    )
+    given = RunInput(request=request).to_dict()
+    with below(request.traceparent):
+        return await start_once(starter, retraining.__name__, run_of(request), given)
 
 
 async def handle_retry(

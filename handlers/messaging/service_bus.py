@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from orchestrations.contracts.base import Contract
 from orchestrations.errors import InvalidRequest
+from orchestrations.trace_context import HEADER
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
@@ -48,6 +49,11 @@ def fit_message_id(text: str) -> str:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     return f"{text[: MESSAGE_ID_LIMIT_CHARACTERS - len(digest) - 1]}:{digest}"
+
+
+def traced(traceparent: str | None) -> dict[str, str]:
+    """The application property in which a message carries its trace, as Azure's SDKs name it."""
+    return {} if traceparent is None else {HEADER: traceparent}
 
 
 def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Parsed:

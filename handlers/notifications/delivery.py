@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from handlers.messaging.ops_alerts import Severity, publish_alert, trouble_docum
 from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     message_queues,
+    traced,
 )
 from handlers.notifications.outbox import (
     Delivery,
@@ -32,13 +34,14 @@ from handlers.notifications.outbox import (
 )
 from handlers.notifications.webhook_client import BODY_LIMIT_BYTES, parse_retry_after, post
 from handlers.notifications.webhook_signature import parse_secrets, sign
+from handlers.telemetry.spans import Span
 from orchestrations.contracts.notifications import (
-    Notification,
     NotificationKind,
 )
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS
 from orchestrations.retrying import describe
+from orchestrations.trace_context import TraceContext
 
 logger = logging.getLogger("landfall")
 
@@ -108,7 +111,10 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
     except InvalidRequest as error:
         reject_message(clients, body, describe(error))
         return Undeliverable(str(error))
+    began = time.monotonic()
     outcome = deliver(clients, delivery, now)
+    ended_at = now + timedelta(seconds=time.monotonic() - began)
+    clients.telemetry.send(of_delivery(delivery, outcome, began_at=now, ended_at=ended_at))
     match outcome:
         case Delivered():
             logger.info("%s: delivered", delivery.id)
@@ -136,7 +142,7 @@ def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
             case "event_grid":
                 return _to_event_grid(clients, delivery, now)
             case "service_bus":
-                return _to_ops_alerts(clients, delivery.notification)
+                return _to_ops_alerts(clients, delivery)
             case "webhook" | "callback":
                 return _to_webhook(clients, delivery, now)
     except PermanentError as error:
@@ -161,6 +167,32 @@ def after_failed_delivery(
     return Later(max(DELIVERY_DELAYS_SECONDS[attempt - 1], asked), reason)
 
 
+def of_delivery(
+    delivery: Delivery, outcome: Outcome, *, began_at: datetime, ended_at: datetime
+) -> list[Span]:
+    """The span of one try to deliver; none where it is not traced."""
+    context = TraceContext.parse(delivery.traceparent)
+    if context is None:
+        return []
+    return [
+        Span(
+            context=context,
+            parent=TraceContext.parse(delivery.notification.traceparent),
+            name=f"deliver {delivery.receiver}",
+            kind="client" if delivery.channel in ("webhook", "callback") else "producer",
+            began_at=began_at,
+            ended_at=ended_at,
+            attributes={
+                "landfall.notification.kind": delivery.notification.kind,
+                "landfall.delivery.attempt": delivery.attempt,
+                "landfall.delivery.outcome": type(outcome).__name__.lower(),
+                "messaging.message.id": delivery.notification.id,
+            },
+            error=type(outcome).__name__ if isinstance(outcome, Later | Undeliverable) else None,
+        )
+    ]
+
+
 def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     notification = delivery.notification
     content = document(notification)
@@ -172,6 +204,8 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
         time=notification.at,
         datacontenttype="application/json",
         data=content["data"],
+        # https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/distributed-tracing.md
+        extensions=traced(delivery.traceparent),
     )
     try:
         clients.event_grid.publish(event)
@@ -192,7 +226,8 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
     return Delivered()
 
 
-def _to_ops_alerts(clients: Clients, notification: Notification) -> Outcome:
+def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
+    notification = delivery.notification
     publish_alert(
         clients,
         alert_id=notification.id,
@@ -201,6 +236,7 @@ def _to_ops_alerts(clients: Clients, notification: Notification) -> Outcome:
         document=document(notification),
         pipeline=notification.status.pipeline,
         run=notification.status.id,
+        traceparent=delivery.traceparent,
     )
     return Delivered()
 
@@ -217,7 +253,8 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     body = webhook_body(delivery.notification, BODY_LIMIT_BYTES)
     answer = post(
         url,
-        headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body),
+        headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body)
+        | traced(delivery.traceparent),
         body=body,
         networks=clients.settings.webhook_networks,
         now=now,

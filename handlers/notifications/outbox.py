@@ -21,12 +21,14 @@ from handlers.messaging.service_bus import (
     Message,
     fit_message_id,
     parse_body,
+    traced,
 )
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline, Webhook
 from orchestrations.run_progress import fit_status
+from orchestrations.trace_context import child_header
 
 
 class Delivery(Contract):
@@ -49,6 +51,11 @@ class Delivery(Contract):
         suffix = "" if self.attempt == 1 else f":{self.attempt}"
         return fit_message_id(f"{self.notification.id}:{self.receiver}{suffix}")
 
+    @property
+    def traceparent(self) -> str | None:
+        """Header of the delivery's own span, which the receiver gets; None: it is not traced."""
+        return child_header(self.notification.traceparent, "deliver", self.id)
+
     def following(self) -> Delivery:
         """The next attempt."""
         return self.model_copy(update={"attempt": self.attempt + 1})
@@ -58,7 +65,10 @@ class Delivery(Contract):
         return Message(
             message_id=self.id,
             subject=self.receiver,
-            properties={"run": self.notification.status.id},
+            properties={
+                "run": self.notification.status.id,
+                **traced(self.notification.traceparent),
+            },
             body=self.model_dump_json(),
             enqueue_at=enqueue_at,
         )

@@ -17,9 +17,10 @@ from handlers.durable.instances import wake_up
 from handlers.durable.starting import start_once
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body
+from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
 from handlers.rollouts.endpoint_claims import holder_of
 from handlers.rollouts.rollout_index import index_rollout
+from handlers.telemetry.current_span import below
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     RolloutInput,
@@ -41,7 +42,7 @@ def start_rollout(clients: Clients, request: StartRollout) -> Done:
     message = Message(
         message_id=fit_message_id(request.rollout),
         subject=request.rollout,
-        properties={"run": request.request.run},
+        properties={"run": request.request.run, **traced(request.request.traceparent)},
         body=request.request.model_dump_json(),
     )
     send_in_background(clients, ROLLOUTS, message)
@@ -80,7 +81,8 @@ async def handle_rollout(
     )
     await asyncio.to_thread(index_rollout, clients, asked)
     given = RolloutInput(request=request).to_dict()
-    await start_once(starter, rollout.__name__, instance, given)
+    with below(request.traceparent):
+        await start_once(starter, rollout.__name__, instance, given)
     holder = await asyncio.to_thread(holder_of, clients, deploy.endpoint)
     if holder not in (None, instance):
         await wake_up(starter, holder)

@@ -16,6 +16,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.durable.status_documents import run_status
 from handlers.runs.run_index import index_run
+from handlers.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
 from orchestrations.transitions import TERMINAL_RUN_STATES
@@ -30,6 +31,8 @@ def record_run(clients: Clients, request: RecordRun) -> Done:
 
 def add_to_record(clients: Clients, added: RunRecord) -> None:
     """Add to the record of a run, then write what the record says into the index.
+
+    When the run has ended, its spans are sent.
 
     If the process dies in between, the caller is run again. If another caller adds meanwhile, the
     index is written again: the caller who is last has read the newest record.
@@ -47,6 +50,8 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
         assert record is not None, f"{name} was written a moment ago"
         index_run(clients.records, record)
         indexed = record
+    if indexed is not None:
+        clients.telemetry.send(of_run(indexed))
 
 
 def read_run_record(clients: Clients, run: str) -> RunRecord | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -21,10 +22,12 @@ from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.directory_stubs import is_stub_name
 from handlers.landing_zone.event_log import Decision, Entry
 from handlers.landing_zone.newest_events import advance_newest_event
+from handlers.telemetry.current_span import below
+from handlers.telemetry.spans import TracedEvent, accepted_events, opening_context
 from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
 from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
 from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
-from orchestrations.contracts.landing import LandingRequest, LandingStatus, OpenedBy
+from orchestrations.contracts.landing import BatchTrace, LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
 from orchestrations.landing import landing
 from orchestrations.names import landing_instance
@@ -175,18 +178,41 @@ class _Intake:
         await asyncio.to_thread(
             advance_newest_event, self._clients, zone.pipeline, zone.partition, newest
         )
+        began = time.monotonic()
+        instance = landing_instance(zone.pipeline, zone.partition)
+        traced = [
+            TracedEvent(id=event.event_id, time=event.time, traceparent=event.traceparent)
+            for event in news
+        ]
+        trace = self._trace(instance, traced)
         prefix = pipeline.source.prefix
         has_marker = any(
             pipeline.source.is_marker(event.blob.removeprefix(prefix)) for event in news
         )
-        opened = await ensure_landing(
-            starter, pipeline, zone.partition, opened_by="event", wake=has_marker
+        landing = await ensure_landing(
+            starter, pipeline, zone.partition, opened_by="event", wake=has_marker, trace=trace
         )
-        instance = landing_instance(zone.pipeline, zone.partition)
+        if landing.opened or landing.batch is not None:
+            accepted = accepted_events(
+                zone.pipeline,
+                instance,
+                traced,
+                batch=landing.batch,
+                began_at=self._now,
+                ended_at=self._now + timedelta(seconds=time.monotonic() - began),
+            )
+            await asyncio.to_thread(self._clients.telemetry.send, [accepted])
         for number, event in enumerate(news):
-            is_first = opened and number == 0
+            is_first = landing.opened and number == 0
             why = f"opened {instance}" if is_first else f"{instance} was under way"
             self._keep(zone.pipeline, event, "opened" if is_first else "merged", why)
+
+    def _trace(self, instance: str, events: Sequence[TracedEvent]) -> BatchTrace | None:
+        """Nothing is traced where neither the sender nor this app sends spans."""
+        context = opening_context(instance, events)
+        if not self._clients.telemetry.is_on and not any(each.traceparent for each in events):
+            return None
+        return BatchTrace(parent=context.header)
 
     def _keep(self, pipeline: str, event: BlobEvent, decision: Decision, reason: str) -> None:
         self._entries[pipeline].append(
@@ -223,6 +249,16 @@ def reason_to_filter(pipeline: Pipeline, event: BlobEvent) -> str | None:
     return reason
 
 
+@dataclass(frozen=True)
+class UnderWay:
+    """A landing that will read the newest event's time."""
+
+    opened: bool
+    """This call started it."""
+    batch: str | None = None
+    """Header of the span of the batch that it lands, if it was under way and is traced."""
+
+
 async def ensure_landing(
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
@@ -230,7 +266,8 @@ async def ensure_landing(
     *,
     opened_by: OpenedBy,
     wake: bool = False,
-) -> bool:
+    trace: BatchTrace | None = None,
+) -> UnderWay:
     """Have a landing under way that will read the newest event's time after now.
 
     Args:
@@ -239,9 +276,7 @@ async def ensure_landing(
         partition: which partition, where each is a batch.
         opened_by: who asks, for the record.
         wake: cut the landing's wait short (a marker has landed).
-
-    Returns:
-        Whether this call started it.
+        trace: of the batch, if this call opens it.
 
     A live landing outside of phase `closing` still has to read the newest event's time, so that a
     burst of events costs a read of the status per block, not an entry each in the landing's
@@ -253,29 +288,40 @@ async def ensure_landing(
     for _ in range(MAX_ROUNDS):
         status = await starter.get_status(instance)
         if is_live(status):
+            shown = _shown(status.custom_status)
+            known = UnderWay(opened=False, batch=shown and shown.traceparent)
             if not wake and _reads_again(status.custom_status):
-                return False
+                return known
             taken = await wake_up(starter, instance)
             if taken and is_live(await starter.get_status(instance)):
-                return False
+                return known
             continue
-        request = LandingRequest(pipeline=pipeline, partition=partition, opened_by=opened_by)
+        request = LandingRequest(
+            pipeline=pipeline, partition=partition, opened_by=opened_by, trace=trace
+        )
         try:
-            await starter.start_new(landing.__name__, instance, request.to_dict())
+            with below(trace and trace.parent):
+                await starter.start_new(landing.__name__, instance, request.to_dict())
         except Exception:
             # Started by another trigger meanwhile: the SDK raises a bare Exception for that.
             if not is_live(await starter.get_status(instance)):
                 raise
             continue
-        return True
+        return UnderWay(opened=True)
     raise RuntimeError(f"{instance} would neither start nor stay")
 
 
 def _reads_again(custom_status: Any) -> bool:
-    document = parsed(custom_status)
-    if not document:
+    if not parsed(custom_status):
         return True  # it has only begun
+    shown = _shown(custom_status)
+    # Of another release; one wake-up too many does no harm.
+    return shown is not None and shown.phase != "closing"
+
+
+def _shown(custom_status: Any) -> LandingStatus | None:
+    """A landing's status; None where it has none yet, or one of another release."""
     try:
-        return LandingStatus.from_dict(document).phase != "closing"
+        return LandingStatus.from_dict(parsed(custom_status))
     except ValidationError:
-        return False  # of another release; one wake-up too many does no harm
+        return None

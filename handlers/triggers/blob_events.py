@@ -48,6 +48,8 @@ class BlobEvent:
     """Bytes; 0 where the event has no size."""
     time: datetime
     """When it happened, by the storage service's clock; UTC."""
+    traceparent: str | None = None
+    """Of an event whose sender traces."""
 
 
 def normal_etag(etag: str) -> str:
@@ -102,6 +104,7 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
         etag=normal_etag(etag) if isinstance(etag, str) else "",
         size=size if isinstance(size, int) else 0,
         time=event.time,
+        traceparent=event.traceparent,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 from azure.functions import EventGridEvent, ServiceBusMessage
 
 from orchestrations.errors import InvalidEvent
+from orchestrations.trace_context import HEADER, TraceContext
 
 Delivered = EventGridEvent | ServiceBusMessage
 
@@ -31,6 +32,8 @@ class EventEnvelope:
     time: datetime
     """UTC."""
     data: object
+    traceparent: str | None = None
+    """Of a CloudEvent whose sender traces."""
 
 
 def parse_event(event: Delivered, *, now: datetime) -> EventEnvelope:
@@ -96,6 +99,8 @@ def from_message(body: bytes) -> EventEnvelope:
         subject=_text(fields, "subject", event_id),
         time=_time(fields, "time" if is_cloud_event else "eventTime", event_id),
         data=fields.get("data"),
+        # https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/distributed-tracing.md
+        traceparent=fields.get(HEADER) if TraceContext.parse(fields.get(HEADER)) else None,
     )
 
 

@@ -28,15 +28,17 @@ from handlers.messaging.redrive import redrive as redrive_letters
 from handlers.messaging.redrive_changes import Changes, RedriveRefused
 from handlers.notifications.receiver_addresses import ReceiverRefused, check_literal, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
+from handlers.telemetry.current_span import below
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.jobs import CancelRequest
-from orchestrations.contracts.landing import LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
+from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from orchestrations.trace_context import HEADER, TraceContext
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +112,8 @@ async def start_run(
     except Problem as problem:
         return problem.to_answer()
     instance = request_instance(name, key)
-    started = await start_once(starter, landing.__name__, instance, request.to_dict())
+    with below(request.trace and request.trace.parent):
+        started = await start_once(starter, landing.__name__, instance, request.to_dict())
     logger.info("%s: %s", instance, "started" if started else "was started before")
     return _accepted(instance)
 
@@ -165,7 +168,15 @@ def parse_start_run(
         settled=True,
         callback_url=asked.callback_url,
         reason=asked.reason,
+        trace=_trace(settings, fields.get(HEADER)),
     )
+
+
+def _trace(settings: Settings, caller: str | None) -> BatchTrace | None:
+    """In the caller's trace, if there is one."""
+    if TraceContext.parse(caller) is not None:
+        return BatchTrace(parent=caller)
+    return BatchTrace() if settings.sends_telemetry else None
 
 
 async def cancel_run(

@@ -249,7 +249,14 @@ class _Reconciler:
             partitions_to_land, self.clients, pipeline, records, now=self.now
         )
         for partition in due:
-            if await ensure_landing(self.starter, pipeline, partition, opened_by="reconciliation"):
+            landing = await ensure_landing(
+                self.starter,
+                pipeline,
+                partition,
+                opened_by="reconciliation",
+                trace=self.clients.telemetry.new_trace(),
+            )
+            if landing.opened:
                 self.summary.landings_started.append(landing_instance(pipeline.name, partition))
 
     async def check_claims(self, pipeline: Pipeline) -> None:

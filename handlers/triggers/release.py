@@ -76,7 +76,8 @@ async def release_batch(
         outcome=f"dataset version {version} is released",
     )
     partition = held.dataset.partition
-    await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True)
+    trace = clients.telemetry.new_trace()
+    await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True, trace=trace)
     landing = landing_instance(name, partition)
     logger.info("%s: dataset version %s is released", landing, request.dataset_version)
     return Answer(202, {"id": landing, "status_url": f"/api/runs/{landing}"})

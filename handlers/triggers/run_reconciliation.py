@@ -25,6 +25,7 @@ from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import DeadLetter, RunRequest
 from orchestrations.errors import TransientError
 from orchestrations.names import notification_id
+from orchestrations.trace_context import run_header
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 
 
@@ -127,6 +128,7 @@ def _notify_end(
         at=now,
         status=status,
         callback_url=request.callback_url,
+        traceparent=run_header(request.traceparent, status.id),
     )
     publish_notification(
         clients, PublishNotification(pipeline=request.pipeline, notification=notification)

@@ -1,0 +1,157 @@
+"""Sends spans to where the app settings say: an OTLP receiver, Application Insights, or both.
+
+Without such a setting nothing is imported, and nothing sent. The SDK's thread sends a second later:
+no caller waits, and what a dying process had not sent is lost.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from handlers.configuration.settings import Settings
+from handlers.telemetry.spans import Span
+from orchestrations.contracts.landing import BatchTrace
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import SpanContext
+
+    from orchestrations.trace_context import TraceContext
+
+SCOPE = "landfall"
+SEND_AFTER_MILLISECONDS = 1_000
+# A receiver that hangs must not hold up the end of the process.
+SEND_LIMIT_SECONDS = 5.0
+
+
+class Telemetry:
+    """What the app sends of its work.
+
+    Args:
+        settings: say where to.
+        exporters: in the place of those that the settings ask for.
+    """
+
+    def __init__(self, settings: Settings, exporters: Sequence[SpanExporter] = ()) -> None:
+        self._settings = settings
+        self._exporters = exporters
+        self._lock = threading.Lock()
+        self._provider: TracerProvider | None = None
+        self._context: contextvars.ContextVar[TraceContext] = contextvars.ContextVar("span")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is sent."""
+        return bool(self._exporters) or self._settings.sends_telemetry
+
+    def new_trace(self) -> BatchTrace | None:
+        """Of a batch that no event opens; None when nothing is sent."""
+        return BatchTrace() if self.is_on else None
+
+    def send(self, spans: Sequence[Span]) -> None:
+        """Have spans sent, those whose trace is sampled; returns at once."""
+        sampled = [span for span in spans if span.context.sampled]
+        if not self.is_on or not sampled:
+            return
+        with self._lock:
+            self._provider = self._provider or self._make_provider()
+        for span in sampled:
+            self._send(self._provider, span)
+
+    def flush(self) -> None:
+        """Send what waits."""
+        if self._provider is not None:
+            self._provider.force_flush(int(SEND_LIMIT_SECONDS * 1000))
+
+    def _send(self, provider: TracerProvider, span: Span) -> None:
+        from opentelemetry import trace  # noqa: PLC0415 - only where it is used
+
+        above = trace.INVALID_SPAN if span.parent is None else _not_recording(span.parent)
+        token = self._context.set(span.context)
+        try:
+            sent = provider.get_tracer(SCOPE).start_span(
+                span.name,
+                context=trace.set_span_in_context(above),
+                kind=trace.SpanKind[span.kind.upper()],
+                attributes=dict(span.attributes),
+                links=[trace.Link(_span_context(each)) for each in span.links],
+                start_time=_nanoseconds(span.began_at),
+            )
+        finally:
+            self._context.reset(token)
+        if span.error is not None:
+            sent.set_attribute("error.type", span.error)
+            sent.set_status(trace.StatusCode.ERROR, span.error)
+        sent.end(_nanoseconds(span.ended_at))
+
+    def _make_provider(self) -> TracerProvider:
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - likewise
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - likewise
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - likewise
+        from opentelemetry.sdk.trace.id_generator import IdGenerator  # noqa: PLC0415 - likewise
+
+        context = self._context
+
+        class DerivedIds(IdGenerator):
+            """The ids of the span that is being sent."""
+
+            def generate_span_id(self) -> int:
+                return int(context.get().span_id, 16)
+
+            def generate_trace_id(self) -> int:
+                return int(context.get().trace_id, 16)
+
+        provider = TracerProvider(
+            resource=Resource.create({SERVICE_NAME: self._settings.service_name}),
+            id_generator=DerivedIds(),
+        )
+        for exporter in self._exporters or self._exporters_of_settings():
+            provider.add_span_processor(
+                BatchSpanProcessor(exporter, schedule_delay_millis=SEND_AFTER_MILLISECONDS)
+            )
+        return provider
+
+    def _exporters_of_settings(self) -> list[SpanExporter]:
+        found: list[SpanExporter] = []
+        if endpoint := self._settings.otlp_endpoint:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - likewise
+                OTLPSpanExporter,
+            )
+
+            # Its headers it reads from OTEL_EXPORTER_OTLP_HEADERS.
+            url = f"{endpoint}/v1/traces"
+            found.append(OTLPSpanExporter(endpoint=url, timeout=SEND_LIMIT_SECONDS))
+        if connection := self._settings.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):
+            from azure.monitor.opentelemetry.exporter import (  # noqa: PLC0415 - likewise
+                AzureMonitorTraceExporter,
+            )
+
+            # The identity it reads from APPLICATIONINSIGHTS_AUTHENTICATION_STRING.
+            found.append(AzureMonitorTraceExporter(connection_string=connection))
+        return found
+
+
+def _not_recording(context: TraceContext):  # noqa: ANN202 - a type of the SDK
+    from opentelemetry.trace import NonRecordingSpan  # noqa: PLC0415 - only where it is used
+
+    return NonRecordingSpan(_span_context(context))
+
+
+def _span_context(context: TraceContext) -> SpanContext:
+    from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415 - only where it is used
+
+    return SpanContext(
+        int(context.trace_id, 16),
+        int(context.span_id, 16),
+        is_remote=True,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED if context.sampled else TraceFlags.DEFAULT),
+    )
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000) * 1_000

@@ -1,0 +1,175 @@
+"""Spans of batches, runs and notifications, made from their records. Pure.
+
+Each has the ids that `orchestrations.trace_context` derives from its name, and times of a record,
+so that it can be sent again after a crash and is still the same span. The Functions host has spans
+of its own for invocations, orchestrations and activities; these are about what the host does not
+know, and none stands for one of the host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Literal
+
+from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunState
+from orchestrations.trace_context import TraceContext, batch_context
+from orchestrations.transitions import TERMINAL_RUN_STATES
+
+Kind = Literal["internal", "consumer", "producer", "client"]
+Attributes = Mapping[str, str | int | float | bool]
+FAILED_STATES: frozenset[RunState] = frozenset({"failed", "rejected", "retrying"})
+# The SDK's own limit for a span.
+LINKS_LIMIT = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A span that has ended."""
+
+    context: TraceContext
+    parent: TraceContext | None
+    name: str
+    kind: Kind = "internal"
+    began_at: datetime
+    ended_at: datetime
+    attributes: Attributes = field(default_factory=dict[str, "str | int | float | bool"])
+    links: Sequence[TraceContext] = ()
+    error: str | None = None
+    """The type of the error that it ended with, if it did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedEvent:
+    """What the span of accepted events needs of one of them."""
+
+    id: str
+    time: datetime
+    traceparent: str | None
+
+
+def opening_context(landing: str, events: Sequence[TracedEvent]) -> TraceContext:
+    """The span of the events that open a batch, by the first of them.
+
+    It goes on in the trace of that event, if it came with one, else it begins a trace. The same
+    events again, after a crash, have the same span.
+    """
+    first = _first(events)
+    parent = TraceContext.parse(first.traceparent)
+    if parent is None:
+        return TraceContext.root("event", landing, first.id)
+    return parent.child("event", landing, first.id)
+
+
+def accepted_events(
+    pipeline: str,
+    landing: str,
+    events: Sequence[TracedEvent],
+    *,
+    batch: str | None,
+    began_at: datetime,
+    ended_at: datetime,
+) -> Span:
+    """The span of events that were accepted together.
+
+    Args:
+        pipeline: whose zone they are in.
+        landing: the instance that they opened or joined.
+        events: at least one. Those that came with a trace are linked.
+        batch: header of the batch's span that they joined; None when they opened it.
+        began_at: when the trigger was called.
+        ended_at: when the landing was under way.
+    """
+    context, first = opening_context(landing, events), _first(events)
+    parent, joined = TraceContext.parse(first.traceparent), TraceContext.parse(batch)
+    # In the opener's trace: the process died after it had opened the batch, and before this.
+    if joined is not None and joined.trace_id != context.trace_id:
+        context, parent = joined.child("event", landing, first.id), joined
+    linked = [TraceContext.parse(event.traceparent) for event in events]
+    return Span(
+        context=context,
+        parent=parent,
+        name=f"accept {pipeline}",
+        kind="consumer",
+        began_at=began_at,
+        ended_at=ended_at,
+        attributes={
+            "landfall.pipeline": pipeline,
+            "messaging.operation.type": "process",
+            "messaging.batch.message_count": len(events),
+        },
+        links=[each for each in linked if each not in (None, parent)][:LINKS_LIMIT],
+    )
+
+
+def of_batch(batch: RecordBatch) -> list[Span]:
+    """The span of a batch, from its opening to its end; none where it is not traced."""
+    context = batch_context(batch.batch, batch.trace)
+    if context is None or batch.trace is None or batch.concluded_at is None:
+        return []
+    follows = TraceContext.parse(batch.trace.follows)
+    return [
+        Span(
+            context=context,
+            parent=TraceContext.parse(batch.trace.parent),
+            name=f"batch {batch.result.pipeline}",
+            began_at=batch.opened_at,
+            ended_at=batch.concluded_at,
+            attributes={
+                "landfall.pipeline": batch.result.pipeline,
+                "landfall.batch.id": batch.batch,
+                "landfall.batch.outcome": batch.result.outcome,
+                "landfall.batch.opened_by": batch.opened_by,
+                "landfall.dataset.version": batch.dataset.version,
+                "landfall.dataset.blobs": batch.dataset.blobs,
+            },
+            links=[] if follows is None else [follows],
+        )
+    ]
+
+
+def of_run(record: RunRecord) -> list[Span]:
+    """The span of a run that has ended, and one of each of its states; none if it is not traced."""
+    status, parent = record.status, TraceContext.parse(record.traceparent)
+    if parent is None or status.state not in TERMINAL_RUN_STATES:
+        return []
+    context = parent.child("run", status.id)
+    attributes: dict[str, str | int | float | bool] = {
+        "landfall.pipeline": status.pipeline,
+        "landfall.run.id": status.id,
+        "landfall.run.attempt": status.attempt,
+        "landfall.run.state": status.state,
+        "landfall.dataset.version": status.dataset_version,
+    }
+    if status.model is not None:
+        attributes["landfall.model"] = f"{status.model.name}:{status.model.version}"
+    failed = status.error if status.state in FAILED_STATES else None
+    run = Span(
+        context=context,
+        parent=parent,
+        name=f"run {status.pipeline}",
+        began_at=record.started_at,
+        ended_at=status.since,
+        attributes=attributes,
+        error=None if failed is None else failed.type,
+    )
+    states = [
+        Span(
+            context=context.child("state", step.state, step.began_at.isoformat()),
+            parent=context,
+            name=step.state,
+            began_at=step.began_at,
+            ended_at=following.began_at,
+            attributes={"landfall.run.id": status.id},
+        )
+        for step, following in pairwise(record.steps)
+    ]
+    return [run, *states]
+
+
+def _first(events: Sequence[TracedEvent]) -> TracedEvent:
+    return min(events, key=lambda event: (event.time, event.id))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from handlers.configuration.settings import Settings
+from handlers.telemetry.exporting import Telemetry
+from handlers.telemetry.spans import Span
+from orchestrations.trace_context import TraceContext
+
+NOW = datetime(2026, 11, 22, 1, 2, 3, 456789, tzinfo=UTC)
+ROOT = TraceContext.root("a test")
+
+
+def span(context: TraceContext, parent: TraceContext | None, error: str | None = None) -> Span:
+    return Span(
+        context=context,
+        parent=parent,
+        name="run digits",
+        kind="consumer",
+        began_at=NOW,
+        ended_at=NOW + timedelta(seconds=1),
+        attributes={"landfall.run.attempt": 1},
+        links=[TraceContext.root("another")],
+        error=error,
+    )
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def telemetry(exporter: InMemorySpanExporter) -> Telemetry:
+    return Telemetry(Settings({"WEBSITE_SITE_NAME": "func-1"}), [exporter])
+
+
+def test_a_span_is_sent_with_the_ids_and_times_that_it_was_given(
+    telemetry: Telemetry, exporter: InMemorySpanExporter
+) -> None:
+    telemetry.send([span(ROOT, None), span(ROOT.child("a"), ROOT, error="JobFailed")])
+    telemetry.flush()
+    root, child = exporter.get_finished_spans()
+    assert root.context is not None
+    assert f"{root.context.trace_id:032x}" == ROOT.trace_id
+    assert f"{root.context.span_id:016x}" == ROOT.span_id
+    assert root.parent is None
+    assert root.start_time is not None
+    assert root.start_time == round(NOW.timestamp() * 1e6) * 1000
+    assert root.end_time == root.start_time + 1_000_000_000
+    assert root.kind is SpanKind.CONSUMER
+    assert root.attributes == {"landfall.run.attempt": 1}
+    assert f"{root.links[0].context.trace_id:032x}" == TraceContext.root("another").trace_id
+    assert root.resource.attributes["service.name"] == "func-1"
+    assert child.parent is not None
+    assert child.context is not None
+    assert f"{child.parent.span_id:016x}" == ROOT.span_id
+    assert f"{child.context.span_id:016x}" == ROOT.child("a").span_id
+    assert child.status.status_code is StatusCode.ERROR
+
+
+def test_what_is_sent_again_is_the_same_span(
+    telemetry: Telemetry, exporter: InMemorySpanExporter
+) -> None:
+    for _ in range(3):
+        telemetry.send([span(ROOT.child("a"), ROOT)])
+    telemetry.flush()
+    sent = exporter.get_finished_spans()
+    assert len(sent) == 3
+    assert len({(each.context, each.start_time, each.end_time) for each in sent}) == 1
+
+
+def test_a_trace_that_is_not_sampled_is_not_sent(
+    telemetry: Telemetry, exporter: InMemorySpanExporter
+) -> None:
+    telemetry.send([span(TraceContext.root("a test", sampled=False), None)])
+    telemetry.flush()
+    assert exporter.get_finished_spans() == ()
+
+
+def test_without_a_setting_nothing_is_imported_and_with_one_only_when_there_is_something() -> None:
+    program = """
+import json, sys
+from handlers.configuration.clients import Clients
+from handlers.configuration.settings import Settings
+from handlers.telemetry.spans import Span
+from orchestrations.trace_context import TraceContext
+from datetime import UTC, datetime
+now, root = datetime.now(UTC), TraceContext.root("a")
+span = Span(context=root, parent=None, name="a", began_at=now, ended_at=now)
+def loaded():
+    heavy = ("opentelemetry.sdk", "requests", "azure.monitor")
+    return [name for name in heavy if name in sys.modules]
+off = Clients(Settings({}))
+off.telemetry.send([span])
+on = Clients(Settings({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}))
+on.telemetry.send([])
+before = loaded()
+on.telemetry.send([span])
+print(json.dumps([before, "opentelemetry.sdk" in loaded(), off.telemetry.is_on]))
+import os
+os._exit(0)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert json.loads(answer.stdout.splitlines()[-1]) == [[], True, False]

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import itertools
+import random
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.telemetry.spans import (
+    LINKS_LIMIT,
+    TracedEvent,
+    accepted_events,
+    of_batch,
+    of_run,
+    opening_context,
+)
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.landing import BatchTrace, LandingResult, RecordBatch
+from orchestrations.contracts.models import Model
+from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.trace_context import TraceContext, batch_context
+from tests.unit.orchestrations.examples import DATASET
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+UPLOAD = TraceContext.root("an upload")
+LANDING = "landing-digits"
+
+
+def event(number: int, traceparent: str | None = None) -> TracedEvent:
+    return TracedEvent(
+        id=f"e{number}", time=NOW + timedelta(seconds=number), traceparent=traceparent
+    )
+
+
+def accepted(events: list[TracedEvent], batch: str | None = None):  # noqa: ANN201 - a span
+    return accepted_events("digits", LANDING, events, batch=batch, began_at=NOW, ended_at=NOW)
+
+
+@given(st.randoms(), st.integers(1, 20))
+def test_events_in_any_order_open_one_and_the_same_span(order: random.Random, number: int) -> None:
+    events = [event(each) for each in range(number)]
+    mixed = list(events)
+    order.shuffle(mixed)
+    assert accepted(mixed) == accepted(events)
+    assert accepted(events).context == opening_context(LANDING, events)
+    assert accepted(events).parent is None
+
+
+def test_the_first_event_gives_the_trace_and_the_others_are_linked() -> None:
+    other = TraceContext.root("another upload")
+    span = accepted([event(2, other.header), event(1, UPLOAD.header), event(3)])
+    assert span.context.trace_id == UPLOAD.trace_id
+    assert span.parent == UPLOAD
+    assert span.links == [other]
+    assert span.attributes["messaging.batch.message_count"] == 3
+
+
+def test_events_that_join_a_batch_are_in_its_trace_and_linked() -> None:
+    opened = accepted([event(0)])
+    batch = opened.context.child("batch", "b")
+    joined = accepted([event(1, UPLOAD.header), event(2)], batch.header)
+    assert joined.context.trace_id == opened.context.trace_id
+    assert joined.parent == batch
+    assert joined.links == [UPLOAD]
+
+
+def test_events_that_come_again_after_a_crash_have_the_span_that_the_batch_is_below() -> None:
+    opened = accepted([event(0)])
+    batch = opened.context.child("batch", "b")
+    again = accepted([event(0)], batch.header)
+    assert (again.context, again.parent) == (opened.context, None)
+
+
+def test_a_burst_has_no_more_links_than_a_span_may_have() -> None:
+    uploads = [TraceContext.root(str(number)).header for number in range(500)]
+    span = accepted([event(number, each) for number, each in enumerate(uploads)])
+    assert len(span.links) == LINKS_LIMIT
+
+
+def batch_record(trace: BatchTrace | None) -> RecordBatch:
+    return RecordBatch(
+        batch="landing-digits@now",
+        opened_at=NOW,
+        opened_by="event",
+        dataset=DATASET,
+        result=LandingResult(pipeline="digits", outcome="started", run="digits-1"),
+        trace=trace,
+        concluded_at=None if trace is None else NOW + timedelta(seconds=20),
+    )
+
+
+def test_a_batch_has_one_span_from_its_opening_to_its_end() -> None:
+    record = batch_record(BatchTrace(parent=UPLOAD.header))
+    (span,) = of_batch(record)
+    assert span == of_batch(RecordBatch.from_dict(record.to_dict()))[0]
+    assert span.context == batch_context(record.batch, record.trace)
+    assert (span.parent, span.links) == (UPLOAD, [])
+    assert span.ended_at - span.began_at == timedelta(seconds=20)
+    (following,) = of_batch(batch_record(BatchTrace(follows=UPLOAD.header)))
+    assert (following.parent, following.links) == (None, [UPLOAD])
+    assert following.context.trace_id != UPLOAD.trace_id
+    assert of_batch(batch_record(None)) == []
+
+
+def run_record(
+    state: RunState, traceparent: str | None = UPLOAD.header, error: Failure | None = None
+) -> RunRecord:
+    states: tuple[RunState, ...] = ("registering", "queued", "running", "judging", state)
+    moments = [NOW + timedelta(seconds=10 * number) for number in range(5)]
+    return RunRecord(
+        status=RunStatus(
+            id="digits-v-1",
+            pipeline="digits",
+            attempt=1,
+            dataset_version="v",
+            state=state,
+            since=moments[-1],
+            model=Model(name="digits", version="7", path="p") if state == "succeeded" else None,
+            error=error,
+        ),
+        started_at=NOW,
+        steps=tuple(
+            RunStep(state=each, began_at=moment)
+            for each, moment in zip(states, moments, strict=True)
+        ),
+        traceparent=traceparent,
+    )
+
+
+def test_a_run_that_has_ended_has_a_span_and_one_below_it_for_each_state() -> None:
+    run, *states = of_run(run_record("succeeded"))
+    assert run.parent == UPLOAD
+    assert run.attributes["landfall.model"] == "digits:7"
+    assert run.error is None
+    assert [span.name for span in states] == ["registering", "queued", "running", "judging"]
+    assert {span.parent for span in states} == {run.context}
+    assert states[0].began_at == run.began_at
+    assert states[-1].ended_at == run.ended_at
+    assert all(before.ended_at == after.began_at for before, after in itertools.pairwise(states))
+    ids = {span.context for span in (run, *states)}
+    assert len(ids) == 5
+    assert of_run(run_record("succeeded")) == [run, *states]
+
+
+def test_a_run_that_goes_on_or_is_not_traced_has_none() -> None:
+    assert of_run(run_record("running")) == []
+    assert of_run(run_record("succeeded", None)) == []
+
+
+def test_an_error_is_one_where_the_run_failed() -> None:
+    failure = Failure(type="JobFailed", message="boom", permanent=False)
+    assert of_run(run_record("failed", error=failure))[0].error == "JobFailed"
+    assert of_run(run_record("cancelled", error=failure))[0].error is None
