@@ -29,6 +29,7 @@ from handlers.api.pipelines import list_pipelines as read_pipelines
 from handlers.api.queues import list_queues as read_queues
 from handlers.api.runs import get_run as read_run
 from handlers.api.runs import list_runs as read_runs
+from handlers.api.traces import get_trace as read_trace
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
@@ -191,6 +192,13 @@ async def get_run(
 ) -> func.HttpResponse:
     """One run with its timeline, or what became of one request."""
     answer = await read_run(clients, starter, run=req.route_params["id"])
+    return answer.to_conditional_response(req.headers.get("if-none-match"))
+
+
+@app.route("traces/{id}", methods=["GET"])
+async def get_trace(req: func.HttpRequest) -> func.HttpResponse:
+    """One trace: what led from an event to a model, and how long it took."""
+    answer = await read_trace(clients, trace=req.route_params["id"])
     return answer.to_conditional_response(req.headers.get("if-none-match"))
 
 

@@ -10,7 +10,7 @@ from infra_check.bicep_file import BicepFile, properties, text
 from infra_check.problem import Problem
 
 PAGE = "docs/app-settings.md"
-NOT_ON_AZURE = "never on Azure"
+NOT_DEPLOYED = ("never on Azure", "not by `azd up`")
 KEYS = re.compile(r"AccountKey=|SharedAccessKey|InstrumentationKey=|sig=|whsec_", re.IGNORECASE)
 ENDPOINT = re.compile(r"^(\w+?)__(?:\w*[sS]erviceUri|fullyQualifiedNamespace)$")
 
@@ -48,10 +48,14 @@ def check(root: Path, file: BicepFile) -> Iterator[Problem]:
 
 
 def documented_settings(page: str) -> dict[str, int]:
-    """Setting -> line of the page, for every setting that Azure is to have."""
+    """Setting -> line of the page, for every setting that `azd up` sets."""
     found: dict[str, int] = {}
     for number, line in enumerate(page.splitlines(), 1):
         cells = [each.strip() for each in line.strip().strip("|").split(" | ")]
-        if line.startswith("| `") and len(cells) > 1 and NOT_ON_AZURE not in cells[1]:
+        if (
+            line.startswith("| `")
+            and len(cells) > 1
+            and not any(each in cells[1] for each in NOT_DEPLOYED)
+        ):
             found |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), number)
     return found

@@ -8,6 +8,7 @@ They know folders and environment variables, nothing of Azure Functions or of an
     loop                     the training loop
     warm_start               the weights that training begins with
     outputs, failures        results, and failures as error.json and exit code
+    tracing                  the span of a training, below that of its run
     settings, plugins        the command line; a user's own models and datasets
     data                     datasets, shards, and the order in which samples are trained on
     models                   the networks that come with the trainers

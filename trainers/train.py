@@ -44,6 +44,7 @@ from trainers.reports.scaling import figures, measure
 from trainers.reports.tracking import tracked
 from trainers.settings import Settings, parse_settings
 from trainers.signals import StopRequest
+from trainers.tracing import traced
 
 
 def train(settings: Settings, world: World) -> None:
@@ -104,7 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             timeout_seconds=settings.peer_timeout_seconds,
             device_choice=settings.device,
         )
-        train(settings, world)
+        # One span for all ranks.
+        environment = os.environ if world.is_first else {}
+        with traced("train", environment, {"landfall.job.ranks": world.size}):
+            train(settings, world)
     except Exception as error:  # noqa: BLE001  # the edge of the process
         return report_failure(error, settings, world)
     return 0

@@ -87,6 +87,33 @@ class RunDetail(RunSummary):
     remedy: str | None
     """What the error asks for."""
     links: RunLinks
+    trace_id: str | None
+    """Of `GET /api/traces/{id}`; null where the run is not traced."""
+
+
+class TraceSpan(Document):
+    """Something that took its time."""
+
+    id: str
+    parent: str | None
+    """The span that caused it; it may not be among those that are there."""
+    name: str
+    kind: str
+    """`internal`, `server`, `client`, `producer` or `consumer`."""
+    service: str
+    began_at: datetime
+    ended_at: datetime
+    attributes: dict[str, str]
+    links: list[str]
+    """Ids of other traces that belong to it."""
+    error: str | None
+
+
+class TraceDetail(Document):
+    """Answer of `GET /api/traces/{id}`: parents before their children."""
+
+    id: str
+    spans: list[TraceSpan]
 
 
 class RolloutDetail(RolloutStatus):

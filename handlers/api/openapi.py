@@ -79,6 +79,13 @@ ROUTES: tuple[Route, ...] = (
         answer=RunOrLanding,
     ),
     Route(
+        function="get_trace",
+        method="get",
+        path="/api/traces/{id}",
+        summary="The spans of one trace, from the event to the notifications",
+        answer=documents.TraceDetail,
+    ),
+    Route(
         function="cancel_run",
         method="post",
         path="/api/runs/{id}/cancel",

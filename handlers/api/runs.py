@@ -37,6 +37,7 @@ from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Name
 from orchestrations.retraining import retraining
+from orchestrations.trace_context import TraceContext
 
 STATES: frozenset[str] = frozenset(get_args(RunState))
 GROUPS: Mapping[str, tuple[RunState, ...]] = {
@@ -138,6 +139,7 @@ def _with_instance(
 
 def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     status, diagnosis = record.status, record.diagnosis
+    context = TraceContext.parse(record.traceparent)
     results: Any = None
     if status.results is not None:
         results = record_store.read(clients.records, status.results)
@@ -173,6 +175,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
                 redriven_as=None if redriven is None else redriven.following,
                 superseded_by=record.superseded_by,
             ),
+            "trace_id": None if context is None else context.trace_id,
         }
     )
 

@@ -18,13 +18,13 @@ def below(traceparent: str | None) -> Generator[None]:
         yield
         return
     # The Durable SDK has imported both already.
-    from opentelemetry import context  # noqa: PLC0415 - only where something is traced
+    from opentelemetry.context import attach, detach  # noqa: PLC0415 - only where something is traced
     from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415 - likewise
         TraceContextTextMapPropagator,
     )
 
-    token = context.attach(TraceContextTextMapPropagator().extract({HEADER: traceparent}))
+    token = attach(TraceContextTextMapPropagator().extract({HEADER: traceparent}))
     try:
         yield
     finally:
-        context.detach(token)
+        detach(token)

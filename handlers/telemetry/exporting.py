@@ -69,24 +69,30 @@ class Telemetry:
             self._provider.force_flush(int(SEND_LIMIT_SECONDS * 1000))
 
     def _send(self, provider: TracerProvider, span: Span) -> None:
-        from opentelemetry import trace  # noqa: PLC0415 - only where it is used
+        from opentelemetry.trace import (  # noqa: PLC0415 - only where it is used
+            INVALID_SPAN,
+            Link,
+            SpanKind,
+            StatusCode,
+            set_span_in_context,
+        )
 
-        above = trace.INVALID_SPAN if span.parent is None else _not_recording(span.parent)
+        above = INVALID_SPAN if span.parent is None else _not_recording(span.parent)
         token = self._context.set(span.context)
         try:
             sent = provider.get_tracer(SCOPE).start_span(
                 span.name,
-                context=trace.set_span_in_context(above),
-                kind=trace.SpanKind[span.kind.upper()],
+                context=set_span_in_context(above),
+                kind=SpanKind[span.kind.upper()],
                 attributes=dict(span.attributes),
-                links=[trace.Link(_span_context(each)) for each in span.links],
+                links=[Link(_span_context(each)) for each in span.links],
                 start_time=_nanoseconds(span.began_at),
             )
         finally:
             self._context.reset(token)
         if span.error is not None:
             sent.set_attribute("error.type", span.error)
-            sent.set_status(trace.StatusCode.ERROR, span.error)
+            sent.set_status(StatusCode.ERROR, span.error)
         sent.end(_nanoseconds(span.ended_at))
 
     def _make_provider(self) -> TracerProvider:

@@ -98,6 +98,7 @@ function Facts({ run }) {
     ["Redriven as", links.redriven_as && html`<${RunLink} id=${links.redriven_as} />`],
     ["Superseded by", links.superseded_by && html`<${RunLink} id=${links.superseded_by} />`],
     ["Redriven from", run.redrive ? html`<${RunLink} id=${run.redrive.run} /> by ${run.redrive.by}: ${run.redrive.reason}` : links.redriven_from && html`<${RunLink} id=${links.redriven_from} />`],
+    ["Trace", run.trace_id && html`<a class="mono" href=${href(`traces/${run.trace_id}`)}>${run.trace_id}</a>`],
     ["Failed rank", run.diagnosis?.rank],
     ["Exit code", run.diagnosis?.exit_code],
   ].filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "");

@@ -248,6 +248,15 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         {"type": "httpTrigger", "route": "alarms", "methods": ["GET"], "authLevel": "FUNCTION"},
         {"type": "http"},
     ],
+    "get_trace": [
+        {
+            "type": "httpTrigger",
+            "route": "traces/{id}",
+            "methods": ["GET"],
+            "authLevel": "FUNCTION",
+        },
+        {"type": "http"},
+    ],
     "list_queues": [
         {"type": "httpTrigger", "route": "queues", "methods": ["GET"], "authLevel": "FUNCTION"},
         {"type": "http"},

@@ -38,6 +38,7 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
     "service_bus_connection_string": lambda env: env.service_bus_connection_string,
     "event_grid_key": lambda env: env.keys.event_grid,
     "azure_ml_url": lambda env: env.azure_ml_url,
+    "otlp_endpoint": lambda env: env.otlp_endpoint,
     "subscription_id": lambda env: env.subscription_id,
     "resource_group": lambda env: env.resource_group,
     "workspace": lambda env: env.workspace,

@@ -59,6 +59,7 @@ class Ports:
     event_grid_tls: int
     azure_ml: int
     identity: int
+    otlp: int
 
     OFFSETS: ClassVar[dict[str, int]] = {
         "functions": 1,
@@ -76,6 +77,7 @@ class Ports:
         "event_grid_tls": 31,
         "azure_ml": 40,
         "identity": 41,
+        "otlp": 50,
     }
 
     @classmethod
@@ -239,6 +241,11 @@ class Environment:
     def azure_ml_url(self) -> str:
         """Base URL of the ARM endpoint, without a trailing slash."""
         return f"https://localhost:{self.ports.azure_ml}"
+
+    @property
+    def otlp_endpoint(self) -> str:
+        """Base URL of the OTLP receiver, without a trailing slash."""
+        return f"http://{LOOPBACK}:{self.ports.otlp}"
 
     @property
     def ca_bundle(self) -> Path:

@@ -39,7 +39,7 @@ from localazure.runtime.environment import LOOPBACK, Environment, Ports, has_app
 from localazure.runtime.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
-SERVICES = ("storage", "servicebus", "eventgrid", "machinelearning")
+SERVICES = ("telemetry", "storage", "servicebus", "eventgrid", "machinelearning")
 FUNCTIONS = "functions"  # starts after the services, and is the first to stop
 READY_TIMEOUT_SECONDS = 60.0
 # A part ends its own children and drains; the Functions host has in-flight invocations.
@@ -66,6 +66,7 @@ PART_OF_PORT = {
     "event_grid_tls": "eventgrid",
     "azure_ml": "machinelearning",
     "identity": "machinelearning",
+    "otlp": "telemetry",
 }
 
 

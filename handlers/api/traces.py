@@ -1,0 +1,148 @@
+"""GET /api/traces/{id}: the spans of a trace, from a store that answers as Jaeger does.
+
+App setting `TRACE_QUERY_ENDPOINT` names it: the laptop's receiver of spans, or any Jaeger.
+https://www.jaegertracing.io/docs/latest/architecture/apis/ (v3 is OTLP in JSON)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from handlers.api.documents import TraceDetail, TraceSpan
+from handlers.configuration.clients import Clients
+from handlers.triggers.problem_details import Answer, Problem
+
+LIMIT_SECONDS = 10.0
+_ID = re.compile(r"[0-9a-f]{32}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KIND = "SPAN_KIND_"
+_ERROR = "STATUS_CODE_ERROR"
+
+
+async def get_trace(clients: Clients, *, trace: str) -> Answer:
+    """The spans of one trace, parents before their children."""
+    endpoint = clients.settings.trace_query_endpoint
+    try:
+        if _ID.fullmatch(trace) is None:
+            raise _not_found(trace)
+        if endpoint is None:
+            raise Problem(  # noqa: TRY301 - one exit for all problems
+                503,
+                "not-configured",
+                "app setting TRACE_QUERY_ENDPOINT is missing: set it to a trace store with "
+                "Jaeger's query API; spans in Application Insights are shown in the Azure portal",
+            )
+        url = f"{endpoint}/api/v3/traces/{trace}"
+        found = await asyncio.to_thread(_read, url, trace)
+    except Problem as problem:
+        return problem.to_answer()
+    return Answer(200, found.model_dump(mode="json"))
+
+
+def describe_trace(trace: str, text: str) -> TraceDetail:
+    """The document of a trace, from one or more answers of Jaeger, one after the other. Pure.
+
+    Raises:
+        ValueError, KeyError: they are none.
+    """
+    spans = [_span(span, service) for answer in _documents(text) for span, service in _all(answer)]
+    return TraceDetail(id=trace, spans=_in_order(spans))
+
+
+def _read(url: str, trace: str) -> TraceDetail:
+    if not url.startswith(("http://", "https://")):
+        raise Problem(503, "not-configured", "app setting TRACE_QUERY_ENDPOINT is no http URL")
+    try:
+        with urllib.request.urlopen(url, timeout=LIMIT_SECONDS) as answer:  # noqa: S310 - see above
+            return describe_trace(trace, answer.read().decode())
+    except urllib.error.HTTPError as error:
+        if error.code == 404:  # noqa: PLR2004 - Not Found
+            raise _not_found(trace) from None
+        raise _unreachable(f"it answered {error.code}") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise _unreachable(type(error).__name__) from error
+
+
+def _not_found(trace: str) -> Problem:
+    return Problem(
+        404,
+        "unknown-trace",
+        f"no span of trace {trace!r} is there: spans come a second after their end, those of a "
+        "run when the run has ended",
+    )
+
+
+def _unreachable(why: str) -> Problem:
+    return Problem(
+        502,
+        "trace-store",
+        f"the trace store gave no answer that can be read ({why}): see TRACE_QUERY_ENDPOINT",
+    )
+
+
+def _documents(text: str) -> Iterator[Any]:
+    decoder, position = json.JSONDecoder(), 0
+    while text[position:].strip():
+        start = position + len(text[position:]) - len(text[position:].lstrip())
+        document, position = decoder.raw_decode(text, start)
+        yield document
+
+
+def _all(answer: Any) -> Iterator[tuple[Any, str]]:
+    for sender in answer["result"]["resourceSpans"]:
+        service = _attributes(sender.get("resource", {})).get("service.name", "")
+        for scope in sender.get("scopeSpans", ()):
+            for span in scope.get("spans", ()):
+                yield span, str(service)
+
+
+def _span(span: Mapping[str, Any], service: str) -> TraceSpan:
+    status: Mapping[str, Any] = span.get("status", {})
+    failed = status.get("code") in (_ERROR, 2)
+    return TraceSpan(
+        id=span["spanId"],
+        parent=span.get("parentSpanId") or None,
+        name=span.get("name", ""),
+        kind=str(span.get("kind", "")).removeprefix(_KIND).lower(),
+        service=service,
+        began_at=_moment(span["startTimeUnixNano"]),
+        ended_at=_moment(span["endTimeUnixNano"]),
+        attributes=_attributes(span),
+        links=[link["traceId"] for link in span.get("links", ())],
+        error=str(status.get("message") or "error") if failed else None,
+    )
+
+
+def _moment(nanoseconds: str | int) -> datetime:
+    return _EPOCH + timedelta(microseconds=int(nanoseconds) // 1000)
+
+
+def _attributes(of: Mapping[str, Any]) -> dict[str, str]:
+    return {each["key"]: _text(each.get("value", {})) for each in of.get("attributes", ())}
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    """Of OTLP's `AnyValue`: an object with the value under the name of its type."""
+    return next((it if isinstance(it, str) else json.dumps(it) for it in value.values()), "")
+
+
+def _in_order(spans: list[TraceSpan]) -> list[TraceSpan]:
+    """Each span before those below it, siblings by their begin; an orphan counts as a root."""
+    ids = {span.id for span in spans}
+    below: dict[str | None, list[TraceSpan]] = {}
+    for span in sorted(spans, key=lambda each: (each.began_at, each.id), reverse=True):
+        below.setdefault(span.parent if span.parent in ids else None, []).append(span)
+    ordered: list[TraceSpan] = []
+    waiting = below.pop(None, [])
+    while waiting:
+        span = waiting.pop()
+        ordered.append(span)
+        waiting += below.pop(span.id, [])
+    return ordered

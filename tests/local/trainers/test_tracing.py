@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from localazure.telemetry.otlp import ReceivedSpan, parse_spans
+from trainers.tracing import traced
+
+TRACE, RUN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.fixture
+def received() -> Generator[tuple[str, list[ReceivedSpan]]]:
+    """The address of a receiver, and what came there."""
+    spans: list[ReceivedSpan] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            spans.extend(parse_spans(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+            del format, args
+
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", spans
+        server.shutdown()
+        thread.join()
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    return {"TRACEPARENT": f"00-{TRACE}-{RUN}-01", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+
+
+def test_a_training_has_a_span_below_its_run(received: tuple[str, list[ReceivedSpan]]) -> None:
+    endpoint, spans = received
+    with traced("train", environment(endpoint), {"landfall.job.ranks": 2}):
+        pass
+    (span,) = spans
+    assert span.trace_id == TRACE
+    assert f'"parentSpanId": "{RUN}"' in span.body
+    assert '"train"' in span.body
+
+
+def test_a_training_that_fails_says_so_on_its_span(
+    received: tuple[str, list[ReceivedSpan]],
+) -> None:
+    endpoint, spans = received
+    with (
+        pytest.raises(ValueError, match="boom"),
+        traced("train", environment(endpoint), {}),
+    ):
+        raise ValueError("boom")
+    (span,) = spans
+    assert "STATUS_CODE_ERROR" in span.body
+
+
+def test_with_torch_alone_a_training_runs_and_sends_nothing() -> None:
+    program = """
+import sys
+sys.modules["opentelemetry"] = None
+from trainers.tracing import traced
+with traced("train", {"TRACEPARENT": "x", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, {}):
+    print("ran")
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout == "ran\n"
+
+
+def test_without_a_trace_nothing_is_imported() -> None:
+    program = """
+import sys
+from trainers.tracing import traced
+with traced("train", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, {}):
+    print("opentelemetry" in sys.modules)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout == "False\n"
