@@ -24,6 +24,8 @@ class Received:
     channel: Channel
     id: str
     run: str
+    traceparent: str | None = field(default=None, compare=False)
+    """Of the delivery; another attempt has another one."""
 
 
 @dataclass
@@ -63,7 +65,8 @@ async def webhooks(mailbox: Mailbox, secret: str) -> AsyncGenerator[str]:
             document = verifier.verify(body, dict(request.headers))
         except Exception:  # noqa: BLE001 - the library raises several kinds, all mean "not ours"
             return web.Response(status=401)
-        mailbox.add(_received("webhook", request.headers["webhook-id"], document))
+        traceparent = request.headers.get("traceparent")
+        mailbox.add(_received("webhook", request.headers["webhook-id"], document, traceparent))
         return web.Response(status=204)
 
     async def allow(request: web.Request) -> web.Response:
@@ -72,7 +75,7 @@ async def webhooks(mailbox: Mailbox, secret: str) -> AsyncGenerator[str]:
 
     async def take_event(request: web.Request) -> web.Response:
         event = await request.json()
-        mailbox.add(_received("event_grid", event["id"], event))
+        mailbox.add(_received("event_grid", event["id"], event, event.get("traceparent")))
         return web.Response(status=204)
 
     async def take_blob_event(request: web.Request) -> web.Response:
@@ -108,7 +111,13 @@ async def alerts(mailbox: Mailbox, connection_string: str) -> AsyncGenerator[Non
         ):
             async for message in receiver:
                 document = json.loads(str(message))
-                mailbox.add(_received("service_bus", str(message.message_id), document))
+                properties: dict[Any, Any] = message.application_properties or {}
+                traceparent = properties.get(b"traceparent", b"")
+                mailbox.add(
+                    _received(
+                        "service_bus", str(message.message_id), document, traceparent.decode()
+                    )
+                )
                 await receiver.complete_message(message)
 
     task = asyncio.create_task(receive())
@@ -119,7 +128,10 @@ async def alerts(mailbox: Mailbox, connection_string: str) -> AsyncGenerator[Non
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _received(channel: Channel, identity: str, document: dict[str, Any]) -> Received:
+def _received(
+    channel: Channel, identity: str, document: dict[str, Any], traceparent: str | None
+) -> Received:
     """From the form that all channels share: `type` is `Landfall.Run.<Kind>`, `data` the run."""
     kind = document["type"].rsplit(".", 1)[1].lower()
-    return Received(kind=kind, channel=channel, id=identity, run=document["data"].get("id", ""))
+    run = document["data"].get("id", "")
+    return Received(kind=kind, channel=channel, id=identity, run=run, traceparent=traceparent)

@@ -33,9 +33,17 @@ from demo.stories import (
     Facts,
     Stage,
 )
+from demo.waiting import eventually
 from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
 from tests.end_to_end.audience import Audience, audience
-from tests.end_to_end.workspace import app_settings, jobs, manifest, models_by_dataset
+from tests.end_to_end.workspace import (
+    app_settings,
+    jobs,
+    manifest,
+    model_tags,
+    models_by_dataset,
+    whole_trace,
+)
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -102,6 +110,44 @@ async def test_a_first_batch_lands(performance: Performance) -> None:
     assert (model["job"], model["version"]) == (run["id"], facts["model_version"])
     assert model["metrics"]["accuracy"] == pytest.approx(facts["accuracy"])
     await performance.audience.was_told(run, "started", "succeeded")
+
+
+async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications(
+    performance: Performance,
+) -> None:
+    if not performance.told:
+        pytest.skip("stands on the first story")
+    (run, *_) = await performance.stage.cloud.runs()
+    registered = await asyncio.to_thread(model_tags, performance.endpoints, run["id"])
+    trace = registered["landfall.traceparent"].split("-")[1]
+    received = [
+        each for each in performance.audience.mailbox.notifications if each.run == run["id"]
+    ]
+    assert len(received) == 6
+    assert {str(each.traceparent).split("-")[1] for each in received} == {trace}
+
+    async def complete() -> list[dict[str, Any]] | None:
+        return await whole_trace(performance.endpoints, trace, run["id"])
+
+    spans: list[dict[str, Any]] = await eventually(complete, 30, f"the whole trace {trace}")
+    # Every activity ran twice: a span that came twice is one.
+    assert len({span["spanId"] for span in spans}) == len(spans)
+    by_id = {span["spanId"]: span for span in spans}
+    known = {"accept digits", "batch digits", "run digits", "running", "publishing", "train"}
+    assert {span["name"] for span in spans} >= known
+
+    def ancestors(span: dict[str, Any]) -> list[str]:
+        above = by_id.get(span.get("parentSpanId", ""))
+        return [span["name"], *(ancestors(above) if above else [])]
+
+    to_the_event = ["run digits", "batch digits", "accept digits"]
+    for name in ("train", "publishing"):
+        (span,) = [each for each in spans if each["name"] == name]
+        assert ancestors(span) == [name, *to_the_event]
+    # What each receiver was given is a span of the trace.
+    for each in received:
+        _, _, span_id, _ = str(each.traceparent).split("-")
+        assert ancestors(by_id[span_id])[1:] == to_the_event
 
 
 async def test_the_rest_lands_with_thousands_of_extra_events(performance: Performance) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator
+from http import HTTPStatus
 from typing import Any
 
+import aiohttp
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 
 from demo.cloud import models, workspace
+
+DELIVERIES = 6
+"""`started` and `succeeded`, on three channels."""
 
 
 @contextlib.contextmanager
@@ -41,3 +46,35 @@ async def manifest(blobs: BlobServiceClient, version: str) -> list[dict[str, Any
     client = blobs.get_blob_client("landfall", f"manifests/digits/{version}/manifest.jsonl")
     downloader = await client.download_blob()
     return [json.loads(line) for line in (await downloader.readall()).splitlines()]
+
+
+def model_tags(endpoints: dict[str, Any], run: str) -> dict[str, str]:
+    """The tags of the model that a run registered. Blocking."""
+    registered = workspace(endpoints).models.list("digits")
+    tags = [each.tags or {} for each in registered]
+    (found,) = [each for each in tags if each.get("landfall.run") == run]
+    return found
+
+
+async def whole_trace(
+    endpoints: dict[str, Any], trace: str, run: str
+) -> list[dict[str, Any]] | None:
+    """The spans of a trace as the store has them, when those of a run are among them."""
+    base = endpoints["app_settings"]["TRACE_QUERY_ENDPOINT"]
+    url = f"{base}/api/v3/traces/{trace}"
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        if answer.status != HTTPStatus.OK:
+            return None
+        document = await answer.json()
+    spans = [
+        span
+        for sender in document["result"]["resourceSpans"]
+        for scope in sender["scopeSpans"]
+        for span in scope["spans"]
+    ]
+    delivered = [span for span in spans if span["name"].startswith("deliver ")]
+    has_run = any(
+        {"key": "landfall.run.id", "value": {"stringValue": run}} in span.get("attributes", [])
+        for span in spans
+    )
+    return spans if has_run and len(delivered) >= DELIVERIES else None

@@ -41,6 +41,7 @@ SCREENS = (
     "rollouts",
     "compute",
     "dead-letters",
+    "traces",
     "actions",
 )
 
@@ -106,6 +107,29 @@ async def test_a_run_has_its_timeline_and_metrics_beside_the_champions(page: Pag
     await page.get_by_role("cell", name="accuracy", exact=True).wait_for()
     assert await page.get_by_role("button", name="Cancel").is_disabled()
     await picture(page, "operators-run", IMAGES)
+
+
+async def test_a_run_leads_to_its_trace(page: Page) -> None:
+    base = page.url.split("#")[0]
+    await page.goto(f"{base}#/runs?state=succeeded")
+    await page.locator("tbody tr").first.get_by_role("link").first.click()
+    await page.get_by_role("img", name="Timeline: registering").wait_for()
+    await page.locator('a[href^="#/traces/"]').click()
+    spans = page.get_by_role("list", name="Spans")
+    await spans.get_by_text("accept batches").wait_for()
+    for name in ("batch batches", "run batches", "publishing", "deliver service_bus"):
+        await spans.get_by_text(name, exact=True).first.wait_for()
+    await spans.get_by_text("run batches", exact=True).click()
+    await spans.get_by_text("landfall.model").wait_for()
+    assert (await axe.Axe().run(page)).violations_count == 0
+    await picture(page, "operators-trace", IMAGES)
+    await page.emulate_media(color_scheme="dark")
+    assert (await axe.Axe().run(page)).violations_count == 0
+    await picture(page, "trace-dark", PICTURES)
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await picture(page, "trace-phone", PICTURES)
+    width = await page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390
 
 
 async def test_the_champion_is_promoted_and_rolled_back_on_the_page(page: Page) -> None:
