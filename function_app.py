@@ -37,6 +37,8 @@ from handlers.durable.activity_adapter import functions as activity_functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
 from handlers.rollouts.starting import handle_rollout
+from handlers.telemetry.measuring import measure
+from handlers.telemetry.metrics import of_events
 from handlers.triggers import http_api
 from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.event_envelope import Delivered
@@ -110,6 +112,7 @@ async def on_blob_events(
     """Data landed: have a landing under way."""
     now = datetime.now(UTC)
     decisions = await handle_blob_events(clients, pipelines, starter, events, now=now)
+    clients.telemetry.record(of_events(decisions))
     logger.info("%d blob events: %s", len(events), dict(decisions))
 
 
@@ -158,6 +161,7 @@ async def raise_alarms(timer: func.TimerRequest) -> None:
     """Alert operators to what should have happened and has not."""
     changes = await alarms.raise_alarms(clients, pipelines, now=datetime.now(UTC))
     logger.info("alarms%s: %s", " (late)" if timer.past_due else "", changes)
+    await measure(clients, pipelines, now=datetime.now(UTC))
 
 
 # The signature authenticates the caller; a function key would be a second secret to hand out.

@@ -76,7 +76,7 @@ async def list_dead_letters(clients: Clients, parameters: Mapping[str, str]) -> 
     except Problem as problem:
         return problem.to_answer()
     first = 0 if asked.after is None else asked.after + 1
-    found = await asyncio.to_thread(_peek, clients, first, asked.limit + 1)
+    found = await asyncio.to_thread(peek, clients, first, asked.limit + 1)
     shown = [summarise(letter) for letter in found[: asked.limit]]
     following = str(shown[-1].id) if len(found) > asked.limit else None
     listed = DeadLetterList(
@@ -89,7 +89,7 @@ async def get_dead_letter(clients: Clients, *, number: str) -> Answer:
     """One dead letter, with its body."""
     found: Sequence[ServiceBusReceivedMessage] = []
     if re.fullmatch(r"[0-9]{1,19}", number) and int(number) <= LAST_NUMBER:
-        found = await asyncio.to_thread(_peek, clients, int(number), 1)
+        found = await asyncio.to_thread(peek, clients, int(number), 1)
     if not found or found[0].sequence_number != int(number):
         return _not_found([number]).to_answer()
     detail = DeadLetterDetail(
@@ -204,7 +204,8 @@ def summarise(letter: ServiceBusReceivedMessage) -> DeadLetterSummary:
     )
 
 
-def _peek(clients: Clients, first: int, count: int) -> Sequence[ServiceBusReceivedMessage]:
+def peek(clients: Clients, first: int, count: int) -> Sequence[ServiceBusReceivedMessage]:
+    """Up to `count` dead letters of runs from a sequence number on; they stay as they are."""
     receiver = clients.service_bus.get_queue_receiver(REJECTED_RUNS, sub_queue="deadletter")
     with receiver:
         return receiver.peek_messages(count, sequence_number=first)

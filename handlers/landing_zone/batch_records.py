@@ -15,6 +15,7 @@ from typing import Any
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.telemetry import metrics
 from handlers.telemetry.spans import of_batch
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import (
@@ -54,6 +55,7 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
 
     _update_last(clients, pipeline, dataset.partition, follow)
     clients.telemetry.send(of_batch(request))
+    clients.telemetry.record(metrics.of_batch(request))
     return Done()
 
 

@@ -34,6 +34,7 @@ from handlers.notifications.outbox import (
 )
 from handlers.notifications.webhook_client import BODY_LIMIT_BYTES, parse_retry_after, post
 from handlers.notifications.webhook_signature import parse_secrets, sign
+from handlers.telemetry.metrics import Measurement
 from handlers.telemetry.spans import Span
 from orchestrations.contracts.notifications import (
     NotificationKind,
@@ -115,6 +116,12 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
     outcome = deliver(clients, delivery, now)
     ended_at = now + timedelta(seconds=time.monotonic() - began)
     clients.telemetry.send(of_delivery(delivery, outcome, began_at=now, ended_at=ended_at))
+    attributes = {
+        "landfall.channel": delivery.channel,
+        "landfall.delivery.outcome": type(outcome).__name__.lower(),
+    }
+    took = (ended_at - now).total_seconds()
+    clients.telemetry.record([Measurement("landfall.delivery.duration", took, attributes)])
     match outcome:
         case Delivered():
             logger.info("%s: delivered", delivery.id)

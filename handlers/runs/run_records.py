@@ -16,6 +16,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.durable.status_documents import run_status
 from handlers.runs.run_index import index_run
+from handlers.telemetry import metrics
 from handlers.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
@@ -52,6 +53,7 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
         indexed = record
     if indexed is not None:
         clients.telemetry.send(of_run(indexed))
+        clients.telemetry.record(metrics.of_run(indexed))
 
 
 def read_run_record(clients: Clients, run: str) -> RunRecord | None:

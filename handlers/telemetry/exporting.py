@@ -1,4 +1,4 @@
-"""Sends spans to where the app settings say: an OTLP receiver, Application Insights, or both.
+"""Sends spans and metrics to an OTLP receiver, Application Insights, or both, by the settings.
 
 Without such a setting nothing is imported, and nothing sent. The SDK's thread sends a second later:
 no caller waits, and what a dying process had not sent is lost.
@@ -10,13 +10,17 @@ import contextvars
 import threading
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handlers.configuration.settings import Settings
+from handlers.telemetry.metrics import INSTRUMENTS, Measurement
 from handlers.telemetry.spans import Span
 from orchestrations.contracts.landing import BatchTrace
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+    from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import SpanContext
@@ -35,11 +39,21 @@ class Telemetry:
     Args:
         settings: say where to.
         exporters: in the place of those that the settings ask for.
+        metric_readers: likewise.
     """
 
-    def __init__(self, settings: Settings, exporters: Sequence[SpanExporter] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        exporters: Sequence[SpanExporter] = (),
+        *,
+        metric_readers: Sequence[MetricReader] = (),
+    ) -> None:
         self._settings = settings
         self._exporters = exporters
+        self._metric_readers = metric_readers
+        self._meter: Meter | None = None
+        self._instruments: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._provider: TracerProvider | None = None
         self._context: contextvars.ContextVar[TraceContext] = contextvars.ContextVar("span")
@@ -47,7 +61,8 @@ class Telemetry:
     @property
     def is_on(self) -> bool:
         """Whether anything is sent."""
-        return bool(self._exporters) or self._settings.sends_telemetry
+        given = bool(self._exporters or self._metric_readers)
+        return given or self._settings.sends_telemetry
 
     def new_trace(self) -> BatchTrace | None:
         """Of a batch that no event opens; None when nothing is sent."""
@@ -62,6 +77,21 @@ class Telemetry:
             self._provider = self._provider or self._make_provider()
         for span in sampled:
             self._send(self._provider, span)
+
+    def record(self, measurements: Sequence[Measurement]) -> None:
+        """Add values to metrics, which are sent once a minute."""
+        if not self.is_on or not measurements:
+            return
+        with self._lock:
+            self._meter = self._meter or self._make_meter()
+            for each in measurements:
+                instrument = self._instrument(self._meter, each.instrument)
+                if INSTRUMENTS[each.instrument].kind == "counter":
+                    instrument.add(each.value, dict(each.attributes))
+                elif INSTRUMENTS[each.instrument].kind == "histogram":
+                    instrument.record(each.value, dict(each.attributes))
+                else:
+                    instrument.set(each.value, dict(each.attributes))
 
     def flush(self) -> None:
         """Send what waits."""
@@ -96,7 +126,6 @@ class Telemetry:
         sent.end(_nanoseconds(span.ended_at))
 
     def _make_provider(self) -> TracerProvider:
-        from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - likewise
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - likewise
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - likewise
         from opentelemetry.sdk.trace.id_generator import IdGenerator  # noqa: PLC0415 - likewise
@@ -113,7 +142,7 @@ class Telemetry:
                 return int(context.get().trace_id, 16)
 
         provider = TracerProvider(
-            resource=Resource.create({SERVICE_NAME: self._settings.service_name}),
+            resource=self._resource(),
             id_generator=DerivedIds(),
         )
         for exporter in self._exporters or self._exporters_of_settings():
@@ -121,6 +150,54 @@ class Telemetry:
                 BatchSpanProcessor(exporter, schedule_delay_millis=SEND_AFTER_MILLISECONDS)
             )
         return provider
+
+    def _resource(self) -> Resource:
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - likewise
+
+        return Resource.create({SERVICE_NAME: self._settings.service_name})
+
+    def _instrument(self, meter: Meter, name: str) -> Any:
+        if name not in self._instruments:
+            declared = INSTRUMENTS[name]
+            make = {
+                "counter": meter.create_counter,
+                "histogram": meter.create_histogram,
+                "gauge": meter.create_gauge,
+            }[declared.kind]
+            self._instruments[name] = make(
+                name, unit=declared.unit, description=declared.description
+            )
+        return self._instruments[name]
+
+    def _make_meter(self) -> Meter:
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - likewise
+
+        readers = self._metric_readers or self._readers_of_settings()
+        provider = MeterProvider(readers, resource=self._resource())
+        return provider.get_meter(SCOPE)
+
+    def _readers_of_settings(self) -> list[MetricReader]:
+        from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415 - likewise
+            PeriodicExportingMetricReader,
+        )
+
+        found: list[MetricReader] = []
+        if endpoint := self._settings.otlp_endpoint:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - likewise
+                OTLPMetricExporter,
+            )
+
+            url = f"{endpoint}/v1/metrics"
+            exporter = OTLPMetricExporter(endpoint=url, timeout=SEND_LIMIT_SECONDS)
+            found.append(PeriodicExportingMetricReader(exporter))
+        if connection := self._settings.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):
+            from azure.monitor.opentelemetry.exporter import (  # noqa: PLC0415 - likewise
+                AzureMonitorMetricExporter,
+            )
+
+            azure = AzureMonitorMetricExporter(connection_string=connection)
+            found.append(PeriodicExportingMetricReader(azure))
+        return found
 
     def _exporters_of_settings(self) -> list[SpanExporter]:
         found: list[SpanExporter] = []

@@ -1,0 +1,50 @@
+"""What is measured in rounds, beside the alarms: what waits, what is dead, which alarms are on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+
+from azure.core.exceptions import AzureError
+
+from handlers.alarms.raising import read_alarms
+from handlers.api.dead_letters import peek
+from handlers.configuration.clients import Clients
+from handlers.runs.run_index import UNFINISHED_STATES, list_runs
+from handlers.telemetry.metrics import Measurement, of_unfinished
+
+logger = logging.getLogger("landfall")
+
+# Counts above these are too many, whatever they are exactly.
+RUNS_LIMIT = 1_000
+LETTERS_LIMIT = 1_000
+
+
+async def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> None:
+    """Measure once, where metrics are sent at all. What is out of reach is not measured."""
+    if not clients.telemetry.is_on:
+        return
+    try:
+        await asyncio.to_thread(_measure, clients, list(pipelines), now)
+    except AzureError as error:
+        # Without the text, which quotes whatever the service wrote.
+        logger.warning("metrics were not measured: %s", type(error).__name__)
+
+
+def _measure(clients: Clients, pipelines: list[str], now: datetime) -> None:
+    page = list_runs(clients.records, states=UNFINISHED_STATES, limit=RUNS_LIMIT)
+    letters = len(peek(clients, 1, LETTERS_LIMIT))
+    alarms = Counter(alarm.kind for alarm in read_alarms(clients))
+    clients.telemetry.record(
+        [
+            *of_unfinished(page.runs, pipelines, now=now),
+            Measurement("landfall.dead_letter.count", letters, {}),
+            *(
+                Measurement("landfall.alarm.active", count, {"landfall.alarm.kind": kind})
+                for kind, count in alarms.items()
+            ),
+        ]
+    )
