@@ -58,9 +58,13 @@ async def _record(state: Path, names: list[str], at_a_time: int) -> int:
     shutil.rmtree(state, ignore_errors=True)
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     tape = Tape(state / "tape.jsonl")
-    options = make_app(
-        state, SITUATIONS, {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(state / "tape.jsonl")}
-    )
+    settings = {
+        "INBOUND_WEBHOOK_SECRET": secret,
+        "TAPE": str(state / "tape.jsonl"),
+        # Trace ids would differ in each recording.
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "",
+    }
+    options = make_app(state, SITUATIONS, settings)
     turns = asyncio.Semaphore(at_a_time)
     async with running(options, _say) as (environment, _):
         endpoints = describe_endpoints(environment)
