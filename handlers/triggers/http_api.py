@@ -31,8 +31,8 @@ from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, pa
 from handlers.telemetry.current_span import below
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.jobs import CancelRequest
-from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
+from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance
