@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 NAME_HEX_DIGITS = 24
+PIECE_BYTES = 512 * 1024
 _SIZE = re.compile(rb', "size": (\d+), "md5": ')
 
 
@@ -182,6 +184,15 @@ def read_in_order(
             heapq.heappush(waiting, (path_of(lines[end]), number, end))
 
 
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    """Whole lines, about `PIECE_BYTES` at a time: what is made of them takes memory, too."""
+    begin = 0
+    while begin < len(chunk):
+        end = chunk.find(b"\n", begin + PIECE_BYTES) + 1 or len(chunk)
+        yield chunk[begin:end]
+        begin = end
+
+
 class Link:
     """The next lines of a manifest, as chunks of whole lines; counts those that it has given."""
 
@@ -193,7 +204,7 @@ class Link:
         self.lines = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
+        for chunk in chain.from_iterable(map(_pieces, self._chunks)):
             self._latest, count = chunk, chunk.count(b"\n")
             if self._limit is not None and self.lines + count > self._limit:
                 count = self._limit - self.lines

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobClient, ContainerClient
 
 MANIFEST_FILE = "manifest.jsonl"
-BLOCK_BYTES = 8 * 1024 * 1024
+BLOCK_BYTES = 4 * 1024 * 1024
 # A line is at most 7 KB: a path of 1,024 characters, each six bytes when escaped.
 LONGEST_LINE_BYTES = 8 * 1024
 SCANNED_BYTES = 64 * 1024
@@ -97,7 +97,9 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         block += chunk
         while len(block) >= BLOCK_BYTES:
-            yield bytes(block[:BLOCK_BYTES])
+            with memoryview(block) as view:
+                full = bytes(view[:BLOCK_BYTES])
+            yield full
             del block[:BLOCK_BYTES]
     if block:
         yield bytes(block)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
 from handlers.configuration.clients import Clients
-from handlers.landing_zone import freezing, name_ranges
+from handlers.landing_zone import freezing, manifest_parts, name_ranges
 from handlers.landing_zone.blob_pages import BlobPage, ListedBlob
 from handlers.landing_zone.listing import list_page
 from handlers.landing_zone.manifest_parts import (
@@ -166,6 +166,7 @@ def test_a_manifest_of_many_links_is_made_a_link_at_a_time(
     pipeline = pipeline_of(zone)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatasetVersion, "LINES_PER_LINK", lines)
+        patch.setattr(manifest_parts, "PIECE_BYTES", 150)
         patch.setattr(trainers_manifest, "LINES_PER_LINK", lines)
         with listed_from(zone, paths, page_blobs=5000) as clients:
             whole = freeze(clients, pipeline)
