@@ -70,8 +70,8 @@ def cut(
         marker: where the service goes on after it.
         is_hierarchical: the account lists folder by folder, not in order of name: one range then.
 
-    One range, too, where the service lists from the beginning whatever it is asked for, as Azurite
-    does: each range would cost a listing of all before it.
+    One range, too, where the service lists from the beginning whatever it is asked for, as local
+    services may: each range would cost a listing of all before it.
     """
     folders: Sequence[str] = []
     if not is_hierarchical and _starts_from(container, prefix, after):
