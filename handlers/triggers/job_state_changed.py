@@ -64,7 +64,8 @@ async def handle_job_events(
                 )
             )
     for signal in sorted(signals, key=lambda each: each.run):
-        await start_retraining(starter, pipelines[signal.pipeline], signal)
+        trace = clients.telemetry.new_trace()
+        await start_retraining(starter, pipelines[signal.pipeline], signal, trace)
     woken = sum([await _wake(starter, run) for run in sorted(runs)])
     if rejected:
         await asyncio.to_thread(keep_rejected, clients.records, rejected, at=now)

@@ -17,7 +17,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.durable.instances import is_live
 from handlers.durable.starting import start_once
-from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
 from orchestrations.errors import shorten
 from orchestrations.landing import landing
@@ -59,7 +59,10 @@ def parse_signal(run: str, data: object, pipelines: Iterable[str]) -> MonitorSig
 
 
 async def start_retraining(
-    starter: DurableOrchestrationClient, pipeline: Pipeline, signal: MonitorSignal
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    signal: MonitorSignal,
+    trace: BatchTrace | None = None,
 ) -> bool:
     """Freeze what is in the zone and train on it, once for a monitor's run; whether it was started.
 
@@ -71,7 +74,7 @@ async def start_retraining(
         logger.info("%s: a batch of %s is under way: %s", signal.run, pipeline.name, signal.reason)
         return False
     request = LandingRequest(
-        pipeline=pipeline, opened_by="request", settled=True, reason=signal.reason
+        pipeline=pipeline, opened_by="request", settled=True, reason=signal.reason, trace=trace
     )
     instance = request_instance(pipeline.name, f"monitor {signal.run}")
     return await start_once(starter, landing.__name__, instance, request.to_dict())

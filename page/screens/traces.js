@@ -30,7 +30,7 @@ export function TraceScreen({ id }) {
 }
 
 function Waterfall({ spans }) {
-  const timed = withDepth(spans);
+  const timed = grouped(withDepth(spans));
   const first = Math.min(...timed.map((span) => span.from));
   const whole = Math.max(...timed.map((span) => span.to)) - first;
   const services = new Set(spans.map((span) => span.service));
@@ -60,6 +60,7 @@ function Span({ span, first, whole }) {
         <dt>Kind</dt><dd>${span.kind}</dd>
         <dt>Span</dt><dd class="mono">${span.id}</dd>
         ${run && html`<dt>Run</dt><dd><${RunLink} id=${run} /></dd>`}
+        ${span.count && html`<dt>Spans</dt><dd>${span.count}: the first begins and the last ends at these times. The rest is of the first.</dd>`}
         ${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
         ${span.links.map((link) => html`<dt>Belongs to it</dt><dd><a class="mono" href=${href(`traces/${link}`)}>${link}</a></dd>`)}
       </dl>
@@ -75,6 +76,27 @@ function withDepth(spans) {
     depths.set(span.id, depth);
     return { ...span, depth, from: Date.parse(span.began_at), to: Date.parse(span.ended_at) };
   });
+}
+
+// Data that trickles in has a span for each call of the trigger: four or more in a row are one row.
+function grouped(spans) {
+  const parents = new Set(spans.map((span) => span.parent));
+  const rows = [];
+  for (let at = 0; at < spans.length; ) {
+    const alike = (span) => span && span.name === spans[at].name && span.parent === spans[at].parent && !span.error && !parents.has(span.id);
+    let end = at;
+    while (alike(spans[end])) end += 1;
+    const count = end - at;
+    if (count > 3) {
+      const to = Math.max(...spans.slice(at, end).map((span) => span.to));
+      rows.push({ ...spans[at], name: `${spans[at].name} × ${count}`, to, count });
+      at = end;
+    } else {
+      rows.push(spans[at]);
+      at += 1;
+    }
+  }
+  return rows;
 }
 
 const long = (milliseconds) => (milliseconds < 10000 ? `${(milliseconds / 1000).toFixed(2)} s` : duration(milliseconds));
