@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from handlers.api.documents import Action, ActionList
+from handlers.api.documents.actions import Action, ActionList
 from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients

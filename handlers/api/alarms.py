@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from handlers.alarms.raising import read_alarms
-from handlers.api.documents import AlarmList, AlarmSummary
+from handlers.api.documents.alarms import AlarmList, AlarmSummary
 from handlers.api.parameters import NoParameters, parse_parameters
 from handlers.configuration.clients import Clients
 from handlers.triggers.problem_details import Answer, Problem

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
-from handlers.api.documents import (
+from handlers.api.documents.dead_letters import (
     DeadLetterDetail,
     DeadLetterList,
     DeadLetterSummary,

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
-from handlers.api.documents import (
+from handlers.api.documents.blobs import SeenBy
+from handlers.api.documents.models import (
     ChampionChanged,
     ModelBlob,
     ModelBlobs,
@@ -24,7 +25,6 @@ from handlers.api.documents import (
     ModelList,
     ModelStage,
     ModelSummary,
-    SeenBy,
 )
 from handlers.api.parameters import Parameters, find_pipeline, next_url, parse_parameters
 from handlers.azure_ml import tags

@@ -15,9 +15,20 @@ from typing import Any, Literal
 from pydantic import BaseModel, RootModel
 from pydantic.json_schema import models_json_schema
 
-from handlers.api import documents
 from handlers.api.actions import ActionFilter
 from handlers.api.dead_letters import DiscardLetters, LetterFilter, RedriveLetters
+from handlers.api.documents import (
+    actions,
+    alarms,
+    base,
+    blobs,
+    dead_letters,
+    models,
+    pipelines,
+    queues,
+    rollouts,
+    runs,
+)
 from handlers.api.models import BlobFilter, ChangeChampion, ModelFilter
 from handlers.api.parameters import NoParameters, Parameters
 from handlers.api.pausing import PausePipeline, ResumePipeline
@@ -31,7 +42,7 @@ from handlers.triggers.rollout_api import DecideRollout, RolloutFilter
 _REFERENCE = "#/components/schemas/{model}"
 
 
-class RunOrLanding(RootModel[documents.RunDetail | documents.LandingDetail]):
+class RunOrLanding(RootModel[runs.RunDetail | runs.LandingDetail]):
     """Answer of `GET /api/runs/{id}`."""
 
 
@@ -58,7 +69,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/pipelines/{name}/runs",
         summary="Freeze what is in the pipeline's zone now, and train on it",
-        answer=documents.Accepted,
+        answer=base.Accepted,
         status=202,
         body=StartRun,
         signed=True,
@@ -68,7 +79,7 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/runs",
         summary="Runs, newest first",
-        answer=documents.RunList,
+        answer=runs.RunList,
         parameters=RunFilter,
     ),
     Route(
@@ -83,14 +94,14 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/traces/{id}",
         summary="The spans of one trace, from the event to the notifications",
-        answer=documents.TraceDetail,
+        answer=runs.TraceDetail,
     ),
     Route(
         function="cancel_run",
         method="post",
         path="/api/runs/{id}/cancel",
         summary="Ask a run to end its job",
-        answer=documents.Accepted,
+        answer=base.Accepted,
         status=202,
         body=CancelRun,
     ),
@@ -99,7 +110,7 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/rollouts",
         summary="Rollouts, newest first",
-        answer=documents.RolloutList,
+        answer=rollouts.RolloutList,
         parameters=RolloutFilter,
     ),
     Route(
@@ -107,14 +118,14 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/rollouts/{id}",
         summary="How far a model is on its way to an endpoint",
-        answer=documents.RolloutDetail,
+        answer=rollouts.RolloutDetail,
     ),
     Route(
         function="promote_rollout",
         method="post",
         path="/api/rollouts/{id}/promote",
         summary="End the step that a rollout bakes in: the next one begins",
-        answer=documents.Accepted,
+        answer=base.Accepted,
         status=202,
         body=DecideRollout,
     ),
@@ -123,7 +134,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/rollouts/{id}/rollback",
         summary="Set the traffic of before a rollout again",
-        answer=documents.Accepted,
+        answer=base.Accepted,
         status=202,
         body=DecideRollout,
     ),
@@ -132,7 +143,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/redrive",
         summary="Send again what was dead-lettered",
-        answer=documents.Redriven,
+        answer=dead_letters.Redriven,
         body=Redrive,
     ),
     Route(
@@ -140,21 +151,21 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/pipelines",
         summary="Every pipeline: what it does or waits for",
-        answer=documents.PipelineList,
+        answer=pipelines.PipelineList,
     ),
     Route(
         function="get_pipeline",
         method="get",
         path="/api/pipelines/{name}",
         summary="One pipeline with its zones and its champion",
-        answer=documents.PipelineDetail,
+        answer=pipelines.PipelineDetail,
     ),
     Route(
         function="pause_pipeline",
         method="post",
         path="/api/pipelines/{name}/pause",
         summary="Start no run of a pipeline: what lands is frozen and held",
-        answer=documents.PauseChanged,
+        answer=pipelines.PauseChanged,
         body=PausePipeline,
     ),
     Route(
@@ -162,7 +173,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/pipelines/{name}/resume",
         summary="End a pause: what was held is trained on",
-        answer=documents.PauseChanged,
+        answer=pipelines.PauseChanged,
         body=ResumePipeline,
     ),
     Route(
@@ -170,7 +181,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/pipelines/{name}/release",
         summary="Let a held batch be trained on",
-        answer=documents.Accepted,
+        answer=base.Accepted,
         status=202,
         body=ReleaseBatch,
     ),
@@ -179,7 +190,7 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/pipelines/{name}/models",
         summary="The versions of a pipeline's model, newest first",
-        answer=documents.ModelList,
+        answer=models.ModelList,
         parameters=ModelFilter,
     ),
     Route(
@@ -187,14 +198,14 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/pipelines/{name}/models/{version}",
         summary="One version of a pipeline's model with its lineage",
-        answer=documents.ModelDetail,
+        answer=models.ModelDetail,
     ),
     Route(
         function="list_model_blobs",
         method="get",
         path="/api/pipelines/{name}/models/{version}/blobs",
         summary="The blobs that a version was trained on, in order of path",
-        answer=documents.ModelBlobs,
+        answer=models.ModelBlobs,
         parameters=BlobFilter,
     ),
     Route(
@@ -202,7 +213,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/pipelines/{name}/models/{version}/promote",
         summary="Put a version in service: later runs are compared with it",
-        answer=documents.ChampionChanged,
+        answer=models.ChampionChanged,
         body=ChangeChampion,
     ),
     Route(
@@ -210,7 +221,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/pipelines/{name}/models/{version}/rollback",
         summary="Take the champion out of service; the version before it is in service again",
-        answer=documents.ChampionChanged,
+        answer=models.ChampionChanged,
         body=ChangeChampion,
     ),
     Route(
@@ -218,7 +229,7 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/explain",
         summary="What became of a blob, and why",
-        answer=documents.Explanation,
+        answer=blobs.Explanation,
         parameters=ExplainQuestion,
     ),
     Route(
@@ -226,7 +237,7 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/dead-letters",
         summary="What gave up, oldest first",
-        answer=documents.DeadLetterList,
+        answer=dead_letters.DeadLetterList,
         parameters=LetterFilter,
     ),
     Route(
@@ -234,14 +245,14 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/dead-letters/{id}",
         summary="One dead letter with its body",
-        answer=documents.DeadLetterDetail,
+        answer=dead_letters.DeadLetterDetail,
     ),
     Route(
         function="redrive_dead_letters",
         method="post",
         path="/api/dead-letters/redrive",
         summary="Send dead letters again, each as its next attempt",
-        answer=documents.Redriven,
+        answer=dead_letters.Redriven,
         body=RedriveLetters,
     ),
     Route(
@@ -249,7 +260,7 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         path="/api/dead-letters/discard",
         summary="Remove dead letters, with a reason; their content stays in the records container",
-        answer=documents.Discarded,
+        answer=dead_letters.Discarded,
         body=DiscardLetters,
     ),
     Route(
@@ -257,21 +268,21 @@ ROUTES: tuple[Route, ...] = (
         method="get",
         path="/api/alarms",
         summary="Silence alarms that are on, the oldest silence first",
-        answer=documents.AlarmList,
+        answer=alarms.AlarmList,
     ),
     Route(
         function="list_queues",
         method="get",
         path="/api/queues",
         summary="Queues: who holds which nodes, who waits and why, budgets",
-        answer=documents.QueueList,
+        answer=queues.QueueList,
     ),
     Route(
         function="list_actions",
         method="get",
         path="/api/actions",
         summary="What people did over the API, newest first",
-        answer=documents.ActionList,
+        answer=actions.ActionList,
         parameters=ActionFilter,
     ),
 )
@@ -285,12 +296,12 @@ async def get_openapi() -> Answer:
 @cache
 def describe_api() -> Mapping[str, Any]:
     """The OpenAPI document of every route but its own and the page's."""
-    models: dict[type[BaseModel], None] = {documents.ProblemDocument: None}
+    described: dict[type[BaseModel], None] = {base.ProblemDocument: None}
     for route in ROUTES:
-        models[route.answer] = None
+        described[route.answer] = None
         if route.body is not None:
-            models[route.body] = None
-    modes = [(model, "serialization") for model in models]
+            described[route.body] = None
+    modes = [(model, "serialization") for model in described]
     _, schemas = models_json_schema(modes, ref_template=_REFERENCE)  # pyright: ignore[reportArgumentType] - the literal is widened
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -327,7 +338,7 @@ def _describe(route: Route) -> dict[str, Any]:
             },
             "default": {
                 "description": "A problem",
-                "content": {PROBLEM_TYPE: {"schema": _reference(documents.ProblemDocument)}},
+                "content": {PROBLEM_TYPE: {"schema": _reference(base.ProblemDocument)}},
             },
         },
     }

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from handlers.api.actions import Asked, caller, keep_action
 from handlers.api.bodies import parse_body
-from handlers.api.documents import PauseChanged, Paused
+from handlers.api.documents.pipelines import PauseChanged, Paused
 from handlers.api.parameters import find_pipeline
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause, zones_to_resume

@@ -11,16 +11,16 @@ from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.api import sentences
-from handlers.api.documents import (
+from handlers.api.documents.pipelines import (
     Champion,
     HeldSummary,
     Paused,
     PipelineDetail,
     PipelineList,
     PipelineSummary,
-    RunSummary,
     ZoneState,
 )
+from handlers.api.documents.runs import RunSummary
 from handlers.api.parameters import NoParameters, find_pipeline, parse_parameters
 from handlers.api.remedies import remedy
 from handlers.azure_ml.champions import find_champion

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 
-from handlers.api.documents import (
+from handlers.api.documents.queues import (
     BudgetState,
     FlavorState,
     QueueList,

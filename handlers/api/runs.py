@@ -13,7 +13,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
 
-from handlers.api.documents import (
+from handlers.api.documents.runs import (
     Diagnosis,
     LandingDetail,
     RunDetail,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from handlers.api.documents import TraceDetail, TraceSpan
+from handlers.api.documents.runs import TraceDetail, TraceSpan
 from handlers.configuration.clients import Clients
 from handlers.triggers.problem_details import Answer, Problem
 

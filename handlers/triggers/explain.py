@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
-from handlers.api.documents import SeenBy
+from handlers.api.documents.blobs import SeenBy
 from handlers.api.models import seen_by
 from handlers.api.parameters import Parameters, parse_parameters
 from handlers.azure_ml.model_registry import dataset_of_model

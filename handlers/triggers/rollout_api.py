@@ -12,7 +12,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from handlers.api.actions import caller, keep_action
-from handlers.api.documents import RolloutDetail, RolloutList, RolloutSummary
+from handlers.api.documents.rollouts import RolloutDetail, RolloutList, RolloutSummary
 from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live, wake_up

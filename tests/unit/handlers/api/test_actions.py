@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.api.actions import METADATA_LIMIT_BYTES, listed_text, make_action
-from handlers.api.documents import Action
+from handlers.api.documents.actions import Action
 
 TEXTS = st.text(alphabet=st.sampled_from("aé漢😀\n"), max_size=600)
 

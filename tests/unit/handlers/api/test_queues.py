@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from handlers.api.documents import QueueList
+from handlers.api.documents.queues import QueueList
 from handlers.api.queues import list_queues
 from handlers.capacity.admission_record import RECORD
 from tests.unit.handlers.azure_ml_fake import World, make_world

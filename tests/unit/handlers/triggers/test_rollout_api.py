@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from handlers.api.documents import RolloutList
+from handlers.api.documents.rollouts import RolloutList
 from handlers.rollouts.rollout_index import record_outcome
 from handlers.rollouts.starting import handle_rollout
 from handlers.triggers.rollout_api import list_rollouts

@@ -1,0 +1,67 @@
+"""Answers of the HTTP API: what became of a blob."""
+
+from __future__ import annotations
+
+from handlers.api.documents.base import Document
+from handlers.api.documents.models import ModelStage
+from orchestrations.contracts.landing import OpenedBy
+
+
+class ExplainedEvent(Document):
+    """An event of a blob, and what was decided on it."""
+
+    event_id: str
+    change: str
+    etag: str
+    event_time: str
+    decided_at: str
+    decision: str
+    reason: str
+
+
+class ModelVersion(Document):
+    """A version of a registered model."""
+
+    name: str
+    version: str
+
+
+class SeenBy(Document):
+    """A version of the pipeline's model that was trained on a blob."""
+
+    version: str
+    stage: ModelStage
+    dataset_version: str
+    etag: str
+    """Of the blob as it was trained on."""
+    is_current: bool
+    """Whether that is the content that the blob has now."""
+
+
+class InModel(Document):
+    """Whether a model was trained on a blob; `contained` is null where that is not known."""
+
+    version: str
+    dataset_version: str | None
+    etag: str | None
+    contained: bool | None
+    reason: str
+
+
+class Explanation(Document):
+    """Answer of `GET /api/explain`."""
+
+    blob: str
+    pipeline: str | None
+    partition: str | None
+    state: str
+    reason: str
+    events: list[ExplainedEvent]
+    batch: str | None = None
+    opened_by: OpenedBy | None = None
+    dataset_version: str | None = None
+    run: str | None = None
+    model: ModelVersion | None = None
+    in_model: InModel | None = None
+    models: list[SeenBy] | None = None
+    """The newest versions that were trained on it; null where that is not known."""

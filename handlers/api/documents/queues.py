@@ -1,0 +1,80 @@
+"""Answers of the HTTP API: queues, their quota and budgets."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from handlers.api.documents.base import Document
+
+
+class FlavorState(Document):
+    """A kind of nodes, and how many of them no run of a queue holds."""
+
+    name: str
+    cluster: str
+    nodes: int
+    nodes_free: int
+    price_per_node_hour: float
+
+
+class QueueQuota(Document):
+    """What a queue may hold of a flavor, and what it holds, in nodes."""
+
+    flavor: str
+    nominal_quota: int
+    limit: int
+    nodes_held: int
+    borrowed_node_hours: float
+    """Above the nominal quota, of late: what was borrowed a half-life ago counts half."""
+
+
+class BudgetState(Document):
+    """A queue's money in the current period."""
+
+    amount: float
+    spent: float
+    """By runs whose jobs have ended."""
+    reserved: float
+    """For runs that hold nodes: what is expected of them."""
+    period_begins_at: datetime
+    period_ends_at: datetime
+
+
+class RunHoldingNodes(Document):
+    """A run that was admitted."""
+
+    run: str
+    pipeline: str
+    flavor: str
+    nodes: int
+    since: datetime
+
+
+class RunWaitingForNodes(Document):
+    """A run that waits for nodes."""
+
+    run: str
+    pipeline: str
+    since: datetime
+    sentence: str
+    """What it waits for, and why, with numbers."""
+
+
+class QueueState(Document):
+    """A queue of runs."""
+
+    name: str
+    weight: float
+    quotas: list[QueueQuota]
+    budget: BudgetState | None
+    holding: list[RunHoldingNodes]
+    waiting: list[RunWaitingForNodes]
+    """The oldest first."""
+
+
+class QueueList(Document):
+    """Answer of `GET /api/queues`; empty where there is no `queues.yml`."""
+
+    currency: str | None
+    flavors: list[FlavorState]
+    queues: list[QueueState]
