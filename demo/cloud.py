@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -27,6 +29,7 @@ PIPELINE = "digits"
 PREFIX = "digits/"
 MARKER = "_SUCCESS"
 PARALLEL_UPLOADS = 8
+PUBLISH_TIMEOUT_SECONDS = 30.0
 ENDED = {"succeeded", "rejected", "failed", "cancelled", "superseded", "retrying"}
 
 Run = dict[str, Any]
@@ -139,14 +142,24 @@ class Cloud:
         random.Random(0).shuffle(flood)  # noqa: S311 - no secret
         topic = self.endpoints["event_grid"]
         endpoint = topic["endpoint"].rsplit("/topics/", 1)[0] + "/topics/storage/api/events"
-        for start in range(0, len(flood), 200):
+
+        async def is_published(batch: list[dict[str, Any]]) -> bool:
             async with self.http.post(
                 endpoint,
                 params={"api-version": "2018-01-01"},
-                json=flood[start : start + 200],
+                json=batch,
                 headers={"aeg-sas-key": topic["key"]},
             ) as response:
+                if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    return False
                 response.raise_for_status()
+                return True
+
+        for start in range(0, len(flood), 200):
+            batch = flood[start : start + 200]
+            await eventually(
+                functools.partial(is_published, batch), PUBLISH_TIMEOUT_SECONDS, "Event Grid"
+            )
         return len(flood)
 
     async def subscribe(self, name: str, topic: str, url: str, schema: str) -> None:

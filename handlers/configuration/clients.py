@@ -31,6 +31,15 @@ AZURE_ML_LIMITS_SECONDS: dict[str, Any] = {
     "timeout": 60,
 }
 
+# Storage is asked again after 1, 3, 5 and 9 s, so that four failures in a row fit into the 30 s of
+# an activity. The SDK's own first pause is 15 s: two failures would not.
+STORAGE_RETRIES: dict[str, Any] = {
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+    "retry_total": 4,
+}
+
 
 class Clients:
     """Everything that the handlers reach the world through."""
@@ -124,11 +133,14 @@ class Clients:
 
         if connection.connection_string is not None:
             return BlobServiceClient.from_connection_string(
-                connection.connection_string, raw_response_hook=_read_empty_body
+                connection.connection_string, raw_response_hook=_read_empty_body, **STORAGE_RETRIES
             )
         assert connection.endpoint is not None
         return BlobServiceClient(
-            connection.endpoint, credential=self.credential, raw_response_hook=_read_empty_body
+            connection.endpoint,
+            credential=self.credential,
+            raw_response_hook=_read_empty_body,
+            **STORAGE_RETRIES,
         )
 
 

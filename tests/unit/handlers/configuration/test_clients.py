@@ -71,6 +71,25 @@ def test_connection_strings_make_clients_that_are_kept() -> None:
     assert "credential" not in vars(clients)
 
 
+SHORTEST_ACTIVITY_SECONDS = 30.0
+
+
+@pytest.mark.parametrize("settings", ["DataStorage", "DataStorage__blobServiceUri"])
+def test_the_retries_of_storage_fit_into_an_activity(settings: str) -> None:
+    value = STORAGE if settings == "DataStorage" else "https://a.blob.core.windows.net"
+    clients = Clients(Settings({settings: value}))
+    clients.__dict__["credential"] = Identity()
+    policy: Any = clients.blobs._config.retry_policy  # pyright: ignore[reportPrivateUsage]
+    pauses = [
+        policy.initial_backoff
+        + (policy.increment_base**count if count else 0)
+        + policy.random_jitter_range
+        for count in range(policy.total_retries)
+    ]
+    assert len(pauses) >= 3
+    assert sum(pauses) < SHORTEST_ACTIVITY_SECONDS - 5
+
+
 def test_endpoints_are_reached_with_the_managed_identity() -> None:
     clients = Clients(
         Settings(
