@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from handlers.azure_ml.jobs import (
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import CancelJob, CancelRequest, Capacity, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
+from orchestrations.trace_context import run_header
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
 
@@ -256,6 +258,56 @@ def test_of_a_pipeline_only_what_it_declares_is_bound(world: World, tmp_path: Pa
     assert "compute" not in sent["jobs"]["train"]
     made = {name for (name,) in world.workspace.compute.store}
     assert made == {"dedicated"}, "the cluster of a step is made if it is one of the options"
+
+
+TRACED = REQUEST.model_copy(
+    update={
+        "request": run_request().model_copy(
+            update={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+        )
+    }
+)
+RUN_SPAN = str(run_header(TRACED.request.traceparent, RUN))
+
+
+@pytest.mark.parametrize(
+    ("text", "programs"),
+    [
+        (JOB_YML, [()]),
+        (SWEEP_YML, [("trial",)]),
+        (PIPELINE_YML, [("jobs", "pack"), ("jobs", "train")]),
+    ],
+)
+def test_every_program_of_a_job_is_given_the_runs_span(
+    tmp_path: Path, text: str, programs: list[tuple[str, ...]]
+) -> None:
+    write_job(tmp_path, text)
+    receiver = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
+    world = make_world({"PIPELINES_FOLDER": str(tmp_path), **receiver})
+    submit_job(world.clients, TRACED)
+    job = world.workspace.jobs.store[RUN,]
+    assert job.tags["landfall.traceparent"] == RUN_SPAN
+    sent = job._to_dict()
+    for path in programs:
+        program = functools.reduce(dict.__getitem__, path, sent)
+        assert program["environment_variables"] == {
+            "TRACEPARENT": RUN_SPAN,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+        }
+
+
+def test_what_a_job_file_sets_itself_stays(tmp_path: Path) -> None:
+    own = "environment_variables: {OTEL_EXPORTER_OTLP_ENDPOINT: http://mine, A: b}\n"
+    write_job(tmp_path, JOB_YML + own)
+    receiver = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    world = make_world({"PIPELINES_FOLDER": str(tmp_path), **receiver})
+    submit_job(world.clients, TRACED)
+    sent = world.workspace.jobs.store[RUN,]._to_dict()
+    assert sent["environment_variables"] == {
+        "TRACEPARENT": RUN_SPAN,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://mine",
+        "A": "b",
+    }
 
 
 def test_a_job_of_another_type_is_named(world: World, tmp_path: Path) -> None:

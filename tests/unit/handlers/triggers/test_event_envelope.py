@@ -40,6 +40,15 @@ def test_both_schemas_say_the_same(document: dict[str, Any]) -> None:
     )
 
 
+def test_a_cloud_event_may_come_with_a_trace() -> None:
+    header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    traced = json.dumps(CLOUD | {"traceparent": header}).encode()
+    assert from_message(traced).traceparent == header
+    for broken in ("nonsense", 7, None, [header]):
+        body = json.dumps(CLOUD | {"traceparent": broken}).encode()
+        assert from_message(body).traceparent is None
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
