@@ -1,9 +1,36 @@
-"""Numbers on a command line. argparse refuses other values, and reports the reason."""
+"""Options as fields of a dataclass, and the numbers that they take.
+
+argparse refuses other values, and reports the reason.
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
+from typing import Any
+
+_NAMES, _ARGUMENT = "names", "argument"
+
+
+def option(*names: str, default: Any = dataclasses.MISSING, **argument: Any) -> Any:
+    """A field that is an option; without a default it has to be given.
+
+    Args:
+        names: on the command line; the field's by default.
+        default: of the field, and of the option.
+        argument: further arguments of `ArgumentParser.add_argument`.
+    """
+    return dataclasses.field(default=default, metadata={_NAMES: names, _ARGUMENT: argument})
+
+
+def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
+    """Add the options that the fields of a dataclass are, in their order."""
+    for field in dataclasses.fields(options):
+        names = field.metadata[_NAMES] or ("--" + field.name.replace("_", "-"),)
+        is_required = field.default is dataclasses.MISSING
+        value: dict[str, Any] = {"required": True} if is_required else {"default": field.default}
+        parser.add_argument(*names, **value, **field.metadata[_ARGUMENT])
 
 
 def positive_integer(text: str) -> int:
@@ -30,7 +57,7 @@ def positive_number(text: str) -> float:
     return number
 
 
-def epochs(text: str) -> tuple[float, ...]:
+def rising_epochs(text: str) -> tuple[float, ...]:
     """Numbers above 0 that rise, with commas between them."""
     numbers = tuple(positive_number(part) for part in text.split(","))
     if list(numbers) != sorted(set(numbers)):

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainers.arguments import add_options, option
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Dataset, ImageSource, to_input
 from trainers.detection.dataset import AnnotatedImages
@@ -48,7 +49,7 @@ from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.plugins import load_dataset
 from trainers.serving.model_folder import Model, load_model
-from trainers.settings import add_data_arguments, dataset_request
+from trainers.settings import DataOptions
 
 _BATCH = 512  # images that one rank scores at a time: small enough for any memory
 MATRIX_CLASSES = 200  # 40,000 counts, one a line: some 0.4 MB in report.json
@@ -225,6 +226,14 @@ def _cross_entropy(logits: Tensor, targets: Tensor) -> float:
     return functional.cross_entropy(logits, targets, reduction="sum").item()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(DataOptions):
+    """The command line."""
+
+    model: Path = option(type=Path)
+    architecture: str | None = option(default=None)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line above, in one process."""
     parser = argparse.ArgumentParser(
@@ -232,14 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--architecture", default=None)
-    add_data_arguments(parser)
-    options = parser.parse_args(arguments)
+    add_options(parser, Options)
+    options = Options(**vars(parser.parse_args(arguments)))
     world = World.join(Launch(), timeout_seconds=0)
     try:
         model = load_model(options.model, world.device, options.architecture)
-        dataset = load_dataset(options.dataset, dataset_request(options, model.image_format))
+        dataset = load_dataset(options.dataset, options.request(model.image_format))
         evaluation = evaluate(model, dataset.held_out, dataset.classes, world)
     except TrainingError as error:
         lines = [f"{problem.path}: {problem.reason}" for problem in error.problems]

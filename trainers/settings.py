@@ -1,4 +1,4 @@
-"""The command line of `trainers.train` as one frozen dataclass."""
+"""The command line of `trainers.train` as one frozen dataclass: a field declares an option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.arguments import count, epochs, fraction, positive_integer, positive_number
+from trainers.arguments import (
+    add_options,
+    count,
+    fraction,
+    option,
+    positive_integer,
+    positive_number,
+    rising_epochs,
+)
 from trainers.data.image_file import MODES, ImageFormat
 from trainers.data.images import DatasetRequest
 from trainers.data.order import SHUFFLE_WINDOW
@@ -55,63 +63,229 @@ _DECISIVE = (
 )
 
 
+def model_folder(text: str) -> Path | None:
+    """A model folder, or None for the literal `none`: Landfall passes it without a champion."""
+    return None if text == _NO_MODEL else Path(text)
+
+
+def _name_among(names: Sequence[str]) -> Callable[[str], str]:
+    def name(text: str) -> str:
+        if text not in names and not is_dotted(text):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not one of {', '.join(names)}, and not package.module:factory"
+            )
+        return text
+
+    return name
+
+
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class DataOptions:
+    """The options that name a dataset, alike for training and evaluation."""
+
+    dataset: str = option(
+        type=_name_among(tuple(DATASETS)),
+        default="folder",
+        help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
+    )
+    data: Path | None = option(
+        type=Path, default=None, help="folder of <label>/<name>.png, or of shards"
+    )
+    manifest: Path | None = option(type=Path, default=None, help="manifest.jsonl, or its folder")
+    annotations: str = option(
+        default="annotations.json", help="of --dataset coco: a file of the data"
+    )
+    synthetic_images: int = option(type=positive_integer, default=12_800)
+    synthetic_classes: int = option(type=positive_integer, default=1000)
+    cache_dir: Path | None = option(
+        type=Path, default=None, help="keep copies of shards in this folder"
+    )
+    cache_gib: float = option(type=positive_number, default=50.0, help="that copies may take")
+    download: bool = option(
+        action="store_true", default=False, help="copy all shards before training starts"
+    )
+    decode_threads: int = option(type=positive_integer, default=1, help="of each rank, for shards")
+    dataset_version: str | None = option(default=None, help="default: computed from the manifest")
+    max_bad_fraction: float = option(type=fraction, default=0.01, help="of files that may be bad")
+
+    def request(self, image_format: ImageFormat) -> DatasetRequest:
+        """What they ask for, for a single rank."""
+        return DatasetRequest(
+            image_format=image_format,
+            data=self.data,
+            manifest=self.manifest,
+            dataset_version=self.dataset_version,
+            max_bad_fraction=self.max_bad_fraction,
+            synthetic_images=self.synthetic_images,
+            synthetic_classes=self.synthetic_classes,
+            cache_dir=self.cache_dir,
+            cache_bytes=int(self.cache_gib * 2**30),
+            download=self.download,
+            annotations=self.annotations,
+            decode_threads=self.decode_threads,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(DataOptions):
     """The command line of `trainers.train`; see there."""
 
-    dataset: str
-    data: Path | None
-    manifest: Path | None
-    annotations: str
-    synthetic_images: int
-    synthetic_classes: int
-    cache_dir: Path | None
-    cache_gib: float
-    download: bool
-    decode_threads: int
-    output_dir: Path
-    checkpoint_dir: Path
-    champion: Path | None
-    initial_model: Path | None
-    dataset_version: str | None
-    model: str
-    image_size: int
-    image_mode: str
-    epochs: int
-    batch_size: int
-    optimizer: str
-    learning_rate: float | None
-    scale_learning_rate_from: int | None
-    schedule: str
-    warm_up_epochs: float | None
-    decay_epochs: tuple[float, ...]
-    momentum: float | None
-    weight_decay: float | None
-    label_smoothing: float
-    shift_pixels: int
-    shuffle_window: int
-    seed: int
-    parallel: str
-    keep_gathered: bool
-    tensor_parallel: int
-    pipeline_parallel: int
-    pipeline_schedule: str | None
-    microbatches: int | None
-    accumulate: int
-    deepspeed: Path | None
-    device: DeviceChoice
-    deterministic: bool
-    precision: str
-    compile: str | None
-    channels_last: bool | None
-    checkpoint_activations: bool
-    evaluate_every: int | None
-    checkpoint_every: int
-    log_every: int
-    max_bad_fraction: float
-    peer_timeout_seconds: float
-    step_timeout_seconds: float | None
-    measure_scaling: int
+    output_dir: Path = option(type=Path, help="where model, metrics or error are left")
+    checkpoint_dir: Path = option(type=Path, help="kept between attempts")
+    champion: Path | None = option(
+        type=model_folder, default=None, help="a model folder to compare with, or none"
+    )
+    initial_model: Path | None = option(
+        type=model_folder,
+        default=None,
+        help="a model folder whose weights to begin with, or none for random ones",
+    )
+    model: str = option(
+        "--model",
+        "--architecture",
+        type=_name_among(ARCHITECTURES),
+        default="resnet8",
+        help=f"{', '.join(ARCHITECTURES)}, or your own: package.module:factory",
+    )
+    image_size: int = option(
+        type=positive_integer, default=32, help="pixels; images are resized to it"
+    )
+    image_mode: str = option(choices=MODES, default="rgb")
+    epochs: int = option(type=positive_integer, default=10)
+    batch_size: int = option(type=positive_integer, default=64, help="global: over all ranks")
+    optimizer: str = option(
+        type=_name_among(OPTIMIZERS),
+        default=SGD,
+        help=f"{', '.join(OPTIMIZERS)}, or your own: package.module:factory",
+    )
+    learning_rate: float | None = option(
+        type=positive_number,
+        default=None,
+        help=f"peak of the schedule; default {_LEARNING_RATES[SGD]:g}, not {SGD}: "
+        f"{_LEARNING_RATES[ADAMW]:g}",
+    )
+    scale_learning_rate_from: int | None = option(
+        type=positive_integer,
+        default=None,
+        metavar="BATCH",
+        help="--learning-rate is for this batch size, and is scaled linearly to --batch-size",
+    )
+    schedule: str = option(choices=SCHEDULES, default=COSINE, help="of the rate, after the warm-up")
+    decay_epochs: tuple[float, ...] = option(
+        type=rising_epochs,
+        default=(),
+        metavar="E1,E2",
+        help="of --schedule step: after each of them the rate is a tenth, as 30,60,80",
+    )
+    warm_up_epochs: float | None = option(
+        type=positive_number, default=None, help="default: a tenth of the run"
+    )
+    momentum: float | None = option(
+        type=fraction, default=None, help=f"of {SGD}; default {_MOMENTUM:g}"
+    )
+    weight_decay: float | None = option(
+        type=fraction,
+        default=None,
+        help=f"default {_WEIGHT_DECAYS[SGD]:g}, not {SGD}: {_WEIGHT_DECAYS[ADAMW]:g}",
+    )
+    label_smoothing: float = option(
+        type=fraction,
+        default=0.0,
+        help="of a classifier's training loss: this part of each label is spread over all classes",
+    )
+    shift_pixels: int = option(type=count, default=1, help="augmentation; 0 for none")
+    shuffle_window: int = option(
+        type=positive_integer,
+        default=SHUFFLE_WINDOW,
+        metavar="SAMPLES",
+        help="that are mixed at a time, and of shards held in memory by all ranks together",
+    )
+    seed: int = option(type=count, default=0)
+    parallel: str = option(choices=PARALLEL, default="ddp", help="copies (ddp) or shards (fsdp)")
+    keep_gathered: bool = option(
+        action="store_true",
+        help="under fsdp: gather each block once a step (ZeRO-2), not twice (ZeRO-3)",
+        default=False,
+    )
+    tensor_parallel: int = option(
+        type=positive_integer,
+        default=1,
+        metavar="RANKS",
+        help="split layers over so many neighbouring ranks",
+    )
+    pipeline_parallel: int = option(
+        type=positive_integer,
+        default=1,
+        metavar="STAGES",
+        help="cut the network into so many stages",
+    )
+    pipeline_schedule: str | None = option(
+        choices=PIPELINE_SCHEDULES,
+        default=None,
+        help=f"of a pipeline (default {PIPELINE_SCHEDULE})",
+    )
+    microbatches: int | None = option(
+        type=positive_integer,
+        default=None,
+        help=f"of a pipeline: parts of each rank's share of a batch (default {MICROBATCHES})",
+    )
+    accumulate: int = option(
+        type=positive_integer,
+        default=1,
+        metavar="PASSES",
+        help="do each batch in so many passes, to save memory",
+    )
+    deepspeed: Path | None = option(
+        type=Path, default=None, metavar="FILE", help="a DeepSpeed config (JSON)"
+    )
+    device: DeviceChoice = option(
+        choices=DEVICES, default="auto", help="cuda: fail where a rank has no GPU"
+    )
+    deterministic: bool = option(
+        action="store_true",
+        help="on GPUs: the same weights to the bit each time, at a cost; CPUs always do that",
+        default=False,
+    )
+    precision: str = option(
+        choices=PRECISIONS,
+        default="tf32",
+        help="of products: fp32 exact, tf32 on tensor cores of GPUs (exact on CPUs), bf16 autocast",
+    )
+    compile: str | None = option(
+        default=None, metavar="BACKEND", help="of torch.compile, as inductor"
+    )
+    channels_last: bool | None = option(
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="memory format; default: on GPUs, for convolutional networks without group norm",
+    )
+    checkpoint_activations: bool = option(
+        action="store_true",
+        help="compute blocks again in the backward pass, to save memory",
+        default=False,
+    )
+    evaluate_every: int | None = option(
+        type=positive_integer,
+        default=None,
+        metavar="EPOCHS",
+        help="score the held-out images this often, for the learning curve; at the end in any case",
+    )
+    checkpoint_every: int = option(type=positive_integer, default=100, help="steps")
+    log_every: int = option(type=positive_integer, default=10, help="steps")
+    peer_timeout_seconds: float = option(
+        type=positive_number, default=300.0, help="for a silent rank"
+    )
+    step_timeout_seconds: float | None = option(
+        type=positive_number,
+        default=None,
+        help="longer steps are taken for a hang (default: 0.8 of --peer-timeout-seconds)",
+    )
+    measure_scaling: int = option(
+        type=count,
+        default=0,
+        metavar="STEPS",
+        help="before training, time so many steps alone, side by side and together; 0: do not",
+    )
 
     @property
     def image_format(self) -> ImageFormat:
@@ -122,7 +296,7 @@ class Settings:
     def dataset_request(self) -> DatasetRequest:
         """The dataset options, for a single rank."""
         return dataclasses.replace(
-            dataset_request(self, self.image_format),
+            self.request(self.image_format),
             shuffle_window=self.shuffle_window,
             batch_size=self.batch_size,
         )
@@ -178,231 +352,5 @@ def parse_settings(description: str, arguments: Sequence[str] | None = None) -> 
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_data_arguments(parser)
-    add = parser.add_argument
-    add("--output-dir", type=Path, required=True, help="where model, metrics or error are left")
-    add("--checkpoint-dir", type=Path, required=True, help="kept between attempts")
-    add(
-        "--champion",
-        type=model_folder,
-        default=None,
-        help="a model folder to compare with, or none",
-    )
-    add(
-        "--initial-model",
-        type=model_folder,
-        default=None,
-        help="a model folder whose weights to begin with, or none for random ones",
-    )
-    add(
-        *("--model", "--architecture"),
-        type=_name_among(ARCHITECTURES),
-        default="resnet8",
-        help=f"{', '.join(ARCHITECTURES)}, or your own: package.module:factory",
-    )
-    add("--image-size", type=positive_integer, default=32, help="pixels; images are resized to it")
-    add("--image-mode", choices=MODES, default="rgb")
-    add("--epochs", type=positive_integer, default=10)
-    add("--batch-size", type=positive_integer, default=64, help="global: over all ranks")
-    add(
-        "--optimizer",
-        type=_name_among(OPTIMIZERS),
-        default=SGD,
-        help=f"{', '.join(OPTIMIZERS)}, or your own: package.module:factory",
-    )
-    add(
-        "--learning-rate",
-        type=positive_number,
-        default=None,
-        help=f"peak of the schedule; default {_LEARNING_RATES[SGD]:g}, not {SGD}: "
-        f"{_LEARNING_RATES[ADAMW]:g}",
-    )
-    add(
-        "--scale-learning-rate-from",
-        type=positive_integer,
-        default=None,
-        metavar="BATCH",
-        help="--learning-rate is for this batch size, and is scaled linearly to --batch-size",
-    )
-    add("--schedule", choices=SCHEDULES, default=COSINE, help="of the rate, after the warm-up")
-    add(
-        "--decay-epochs",
-        type=epochs,
-        default=(),
-        metavar="E1,E2",
-        help="of --schedule step: after each of them the rate is a tenth, as 30,60,80",
-    )
-    add(
-        "--warm-up-epochs",
-        type=positive_number,
-        default=None,
-        help="default: a tenth of the run",
-    )
-    add("--momentum", type=fraction, default=None, help=f"of {SGD}; default {_MOMENTUM:g}")
-    add(
-        "--weight-decay",
-        type=fraction,
-        default=None,
-        help=f"default {_WEIGHT_DECAYS[SGD]:g}, not {SGD}: {_WEIGHT_DECAYS[ADAMW]:g}",
-    )
-    add(
-        "--label-smoothing",
-        type=fraction,
-        default=0.0,
-        help="of a classifier's training loss: this part of each label is spread over all classes",
-    )
-    add("--shift-pixels", type=count, default=1, help="augmentation; 0 for none")
-    add(
-        "--shuffle-window",
-        type=positive_integer,
-        default=SHUFFLE_WINDOW,
-        metavar="SAMPLES",
-        help="that are mixed at a time, and of shards held in memory by all ranks together",
-    )
-    add("--seed", type=count, default=0)
-    add("--parallel", choices=PARALLEL, default="ddp", help="copies (ddp) or shards (fsdp)")
-    add(
-        "--keep-gathered",
-        action="store_true",
-        help="under fsdp: gather each block once a step (ZeRO-2), not twice (ZeRO-3)",
-    )
-    add(
-        "--tensor-parallel",
-        type=positive_integer,
-        default=1,
-        metavar="RANKS",
-        help="split layers over so many neighbouring ranks",
-    )
-    add(
-        "--pipeline-parallel",
-        type=positive_integer,
-        default=1,
-        metavar="STAGES",
-        help="cut the network into so many stages",
-    )
-    add(
-        "--pipeline-schedule",
-        choices=PIPELINE_SCHEDULES,
-        default=None,
-        help=f"of a pipeline (default {PIPELINE_SCHEDULE})",
-    )
-    add(
-        "--microbatches",
-        type=positive_integer,
-        default=None,
-        help=f"of a pipeline: parts of each rank's share of a batch (default {MICROBATCHES})",
-    )
-    add(
-        "--accumulate",
-        type=positive_integer,
-        default=1,
-        metavar="PASSES",
-        help="do each batch in so many passes, to save memory",
-    )
-    add("--deepspeed", type=Path, default=None, metavar="FILE", help="a DeepSpeed config (JSON)")
-    add("--device", choices=DEVICES, default="auto", help="cuda: fail where a rank has no GPU")
-    add(
-        "--deterministic",
-        action="store_true",
-        help="on GPUs: the same weights to the bit each time, at a cost; CPUs always do that",
-    )
-    add(
-        "--precision",
-        choices=PRECISIONS,
-        default="tf32",
-        help="of products: fp32 exact, tf32 on tensor cores of GPUs (exact on CPUs), bf16 autocast",
-    )
-    add("--compile", default=None, metavar="BACKEND", help="of torch.compile, as inductor")
-    add(
-        "--channels-last",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="memory format; default: on GPUs, for convolutional networks without group norm",
-    )
-    add(
-        "--checkpoint-activations",
-        action="store_true",
-        help="compute blocks again in the backward pass, to save memory",
-    )
-    add(
-        "--evaluate-every",
-        type=positive_integer,
-        default=None,
-        metavar="EPOCHS",
-        help="score the held-out images this often, for the learning curve; at the end in any case",
-    )
-    add("--checkpoint-every", type=positive_integer, default=100, help="steps")
-    add("--log-every", type=positive_integer, default=10, help="steps")
-    add("--peer-timeout-seconds", type=positive_number, default=300.0, help="for a silent rank")
-    add(
-        "--step-timeout-seconds",
-        type=positive_number,
-        default=None,
-        help="longer steps are taken for a hang (default: 0.8 of --peer-timeout-seconds)",
-    )
-    add(
-        "--measure-scaling",
-        type=count,
-        default=0,
-        metavar="STEPS",
-        help="before training, time so many steps alone, side by side and together; 0: do not",
-    )
+    add_options(parser, Settings)
     return Settings(**vars(parser.parse_args(arguments)))
-
-
-def add_data_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a dataset, alike for training and evaluation."""
-    add = parser.add_argument
-    add(
-        "--dataset",
-        type=_name_among(tuple(DATASETS)),
-        default="folder",
-        help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
-    )
-    add("--data", type=Path, default=None, help="folder of <label>/<name>.png, or of shards")
-    add("--manifest", type=Path, default=None, help="manifest.jsonl, or its folder")
-    add("--annotations", default="annotations.json", help="of --dataset coco: a file of the data")
-    add("--synthetic-images", type=positive_integer, default=12_800)
-    add("--synthetic-classes", type=positive_integer, default=1000)
-    add("--cache-dir", type=Path, default=None, help="keep copies of shards in this folder")
-    add("--cache-gib", type=positive_number, default=50.0, help="that copies may take")
-    add("--download", action="store_true", help="copy all shards before training starts")
-    add("--decode-threads", type=positive_integer, default=1, help="of each rank, for shards")
-    add("--dataset-version", default=None, help="default: computed from the manifest")
-    add("--max-bad-fraction", type=fraction, default=0.01, help="of files that may be bad")
-
-
-def dataset_request(
-    options: Settings | argparse.Namespace, image_format: ImageFormat
-) -> DatasetRequest:
-    """The options of `add_data_arguments`."""
-    return DatasetRequest(
-        image_format=image_format,
-        data=options.data,
-        manifest=options.manifest,
-        dataset_version=options.dataset_version,
-        max_bad_fraction=options.max_bad_fraction,
-        synthetic_images=options.synthetic_images,
-        synthetic_classes=options.synthetic_classes,
-        cache_dir=options.cache_dir,
-        cache_bytes=int(options.cache_gib * 2**30),
-        download=options.download,
-        annotations=options.annotations,
-        decode_threads=options.decode_threads,
-    )
-
-
-def model_folder(text: str) -> Path | None:
-    """A model folder, or None for the literal `none`: Landfall passes it without a champion."""
-    return None if text == _NO_MODEL else Path(text)
-
-
-def _name_among(names: Sequence[str]) -> Callable[[str], str]:
-    def name(text: str) -> str:
-        if text not in names and not is_dotted(text):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not one of {', '.join(names)}, and not package.module:factory"
-            )
-        return text
-
-    return name
