@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from handlers.api.documents import RolloutList, RolloutSummary
+from handlers.api.documents.rollouts import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
 from orchestrations.contracts.models import Model
 
