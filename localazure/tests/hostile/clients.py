@@ -1,0 +1,168 @@
+"""Well-behaved clients, one for each port, that go on while hostile ones attack."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.storage.blob.aio import BlobServiceClient
+from azure.storage.queue.aio import QueueServiceClient
+
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
+from localazure.runtime.identity import STORAGE_AUDIENCE
+
+QUEUE = "work"
+OPERATION_SECONDS = 20.0
+"""A well-behaved client is served within this time, also on a busy machine."""
+PAUSE_SECONDS = 0.05
+
+Operation = Callable[[], Awaitable[None]]
+
+
+@dataclass
+class Served:
+    """What became of one client's operations."""
+
+    operations: int = 0
+    slowest_seconds: float = 0.0
+    faults: list[str] = field(default_factory=list[str])
+
+
+@contextlib.asynccontextmanager
+async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operation]]:
+    """One operation for each port, by the port's name in `Ports`."""
+    ports, keys = environment.ports, environment.keys
+    tls = ssl.create_default_context(cafile=str(environment.ca_bundle))
+    event = {"specversion": "1.0", "id": "1", "source": "/test", "type": "test"}
+    async with contextlib.AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        # Each request on a connection of its own: a server that accepts none is noticed.
+        http = await enter(
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, ssl=tls))
+        )
+
+        def asks(
+            method: str,
+            url: str,
+            status: int = 200,
+            headers: dict[str, str] | None = None,
+            json: object = None,
+        ) -> Operation:
+            async def ask() -> None:
+                async with http.request(method, url, headers=headers, json=json) as response:
+                    await response.read()
+                    assert response.status == status, f"{response.status} for {status}"
+
+            return ask
+
+        def publishes(origin: str) -> Operation:
+            headers = {
+                "aeg-sas-key": keys.event_grid,
+                "Content-Type": "application/cloudevents-batch+json",
+            }
+            return asks(
+                "POST",
+                f"{origin}/topics/news/api/events?api-version=2018-01-01",
+                200,
+                headers,
+                [event],
+            )
+
+        async def blob_client(scheme: str, port: int) -> Operation:
+            service = await enter(
+                BlobServiceClient(
+                    f"{scheme}://127.0.0.1:{port}/{STORAGE_ACCOUNT}",
+                    STORAGE_KEY,
+                    retry_total=0,
+                    connection_verify=str(environment.ca_bundle),
+                )
+            )
+
+            async def put_and_get() -> None:
+                blob = service.get_blob_client("landing", uuid.uuid4().hex)
+                await blob.upload_blob(b"whole")
+                assert await (await blob.download_blob()).readall() == b"whole"
+                await blob.delete_blob()
+
+            return put_and_get
+
+        async def queue_client(scheme: str, port: int) -> Operation:
+            service = await enter(
+                QueueServiceClient(
+                    f"{scheme}://127.0.0.1:{port}/{STORAGE_ACCOUNT}",
+                    STORAGE_KEY,
+                    retry_total=0,
+                    connection_verify=str(environment.ca_bundle),
+                )
+            )
+
+            async def properties() -> None:
+                await service.get_service_properties()
+
+            return properties
+
+        bus = environment.service_bus_connection_string
+
+        async def send_and_receive() -> None:
+            async with ServiceBusClient.from_connection_string(bus, retry_total=0) as client:
+                async with client.get_queue_sender(QUEUE) as sender:
+                    await sender.send_messages(ServiceBusMessage("whole"))
+                async with client.get_queue_receiver(QUEUE) as receiver:
+                    (message,) = await receiver.receive_messages(max_wait_time=OPERATION_SECONDS)
+                    await receiver.complete_message(message)
+
+        local = "http://127.0.0.1"
+        yield {
+            "functions": asks(
+                "GET",
+                f"{environment.functions_url}/api/hello",
+                headers={"x-functions-key": keys.functions_host},
+            ),
+            "blob": await blob_client("http", ports.blob),
+            "queue": await queue_client("http", ports.queue),
+            # No SDK for tables is installed: an answer to a request without a signature.
+            "table": asks("GET", f"{local}:{ports.table}/{STORAGE_ACCOUNT}/Tables", 403),
+            "azurite_blob": await blob_client("http", ports.azurite_blob),
+            "azurite_queue": await queue_client("http", ports.azurite_queue),
+            "azurite_table": asks(
+                "GET", f"{local}:{ports.azurite_table}/{STORAGE_ACCOUNT}/Tables", 403
+            ),
+            "blob_tls": await blob_client("https", ports.blob_tls),
+            "queue_tls": await queue_client("https", ports.queue_tls),
+            "table_tls": asks(
+                "GET", f"https://127.0.0.1:{ports.table_tls}/{STORAGE_ACCOUNT}/Tables", 403
+            ),
+            "service_bus": send_and_receive,
+            "event_grid": publishes(f"{local}:{ports.event_grid}"),
+            "event_grid_tls": publishes(f"https://127.0.0.1:{ports.event_grid_tls}"),
+            "azure_ml": asks("GET", f"{environment.azure_ml_url}/metadata/endpoints"),
+            "otlp": asks("GET", f"{environment.otlp_endpoint}/api/v3/traces/{'0' * 32}", 404),
+            "identity": asks(
+                "GET",
+                f"{local}:{ports.identity}/msi/token"
+                f"?api-version=2019-08-01&resource={STORAGE_AUDIENCE}",
+                headers={"X-IDENTITY-HEADER": keys.identity_header},
+            ),
+        }
+
+
+async def go_on(operation: Operation, served: Served) -> None:
+    """Carry out an operation again and again, until cancelled; keep what failed."""
+    while True:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(OPERATION_SECONDS):
+                await operation()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client was not served
+            served.faults.append(f"{type(error).__name__}: {error}")
+        served.operations += 1
+        served.slowest_seconds = max(served.slowest_seconds, time.monotonic() - began)
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -1,0 +1,148 @@
+"""Attacks every port of a running localazure while well-behaved clients go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+import ssl
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness.runtime import Runtime
+from hostile.clients import OPERATION_SECONDS, QUEUE, Operation, Served, clients, go_on
+from hostile.traffic import Script, Sent, Target, attack
+from localazure.runtime.environment import Environment
+from localazure.runtime.supervisor import FUNCTIONS, SERVICES
+
+CONNECTIONS_PER_PORT = 4
+CONFIG = f'{{"UserConfig": {{"Namespaces": [{{"Name": "n", "Queues": [{{"Name": "{QUEUE}"}}]}}]}}}}'
+MIB = 2**20
+POLL_SECONDS = 0.1
+MOST_GROWTH_MIB = 64.0
+
+
+@dataclass(frozen=True)
+class Assault:
+    """What one kind of hostile traffic did."""
+
+    kind: str
+    connections: int
+    served: Mapping[str, Served]
+    """By port."""
+    grown_mib: Mapping[str, float]
+    """By part: memory after the assault, less that before it."""
+    died: tuple[str, ...]
+
+    @property
+    def operations(self) -> int:
+        """Of all well-behaved clients."""
+        return sum(each.operations for each in self.served.values())
+
+    @property
+    def faults(self) -> list[str]:
+        """Operations of well-behaved clients that failed."""
+        return [f"{name}: {fault}" for name, each in self.served.items() for fault in each.faults]
+
+
+class Siege:
+    """The parts under attack, and the clients of both sorts.
+
+    Args:
+        runtime: `localazure up`, ready, on an app with the queue of the clients.
+        environment: that it has made.
+        chance: draws what is sent.
+    """
+
+    def __init__(self, runtime: Runtime, environment: Environment, chance: random.Random) -> None:
+        self._environment = environment
+        self._chance = chance
+        self._parts = {name: runtime.part(name) for name in (*SERVICES, FUNCTIONS)}
+
+    async def assault(self, kind: str, script: Script, seconds: float) -> Assault:
+        """Attack all ports in one way for a time."""
+        targets = self._targets()
+        sent = Sent()
+        async with clients(self._environment) as operations:
+            before = self._memory_mib()
+            served = {name: Served() for name in operations}
+            await _all_until(
+                _Enough(seconds, served.values()),
+                *(self._client(each, served[name]) for name, each in operations.items()),
+                *(
+                    attack(script, target, random.Random(self._chance.random()), sent)
+                    for target in targets
+                    for _ in range(CONNECTIONS_PER_PORT)
+                ),
+            )
+            await asyncio.sleep(0.5)  # the servers see the ends of the connections
+            after = self._memory_mib()
+        return Assault(
+            kind,
+            sent.connections,
+            served,
+            {name: after.get(name, 0.0) - mib for name, mib in before.items()},
+            tuple(name for name in before if name not in after),
+        )
+
+    @staticmethod
+    def _client(operation: Operation, served: Served) -> Coroutine[Any, Any, None]:
+        return go_on(operation, served)
+
+    def _targets(self) -> list[Target]:
+        tls = ssl.create_default_context(cafile=str(self._environment.ca_bundle))
+        tls_ports = {"blob_tls", "queue_tls", "table_tls", "event_grid_tls", "azure_ml"}
+        return [
+            Target(
+                name,
+                port,
+                is_amqp=name == "service_bus",
+                tls=tls if name in tls_ports else None,
+            )
+            for name, port in dataclasses.asdict(self._environment.ports).items()
+        ]
+
+    def _memory_mib(self) -> dict[str, float]:
+        """Resident memory of each part that still is the process it was, with its children's."""
+        found: dict[str, float] = {}
+        for name, process in self._parts.items():
+            if process is not None and process.is_running():
+                with contextlib.suppress(psutil.Error):
+                    family = (process, *process.children(recursive=True))
+                    found[name] = sum(each.memory_info().rss for each in family) / MIB
+        return found
+
+
+class _Enough:
+    """Over after a time, once every client has carried out an operation."""
+
+    def __init__(self, seconds: float, served: Iterable[Served]) -> None:
+        self._end = time.monotonic() + seconds
+        self._last = self._end + OPERATION_SECONDS
+        self._served = list(served)
+
+    def is_reached(self) -> bool:
+        now = time.monotonic()
+        return now > self._last or (now > self._end and all(s.operations for s in self._served))
+
+
+async def _all_until(enough: _Enough, *work: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(each) for each in work]
+    while not enough.is_reached():
+        await asyncio.sleep(POLL_SECONDS)
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+def add_queue(app: Path) -> None:
+    """Give an app the queue that the clients use."""
+    (app / "infra" / "local" / "Config.json").write_text(CONFIG)
