@@ -21,6 +21,7 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import countdown, list_entries
 from handlers.durable.activity_adapter import activity
 from handlers.landing_zone.batch_records import last_batch
+from handlers.runs.run_index import runs_since
 from handlers.runs.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
@@ -105,13 +106,23 @@ def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | 
     return None if document is None else RunRequest.from_dict(document["request"]).dataset
 
 
-def list_claims(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
-    """The names of claims that batches of a pipeline asked for which were frozen after a moment.
+def list_claims_without_run(
+    clients: Clients, pipeline: str, *, frozen_after: datetime
+) -> Sequence[str]:
+    """The names of claims whose run is not on record, of batches frozen after a moment.
 
-    Such a claim may be of an older batch with the same content, or not be there yet.
+    Such a claim may be of an older batch with the same content, or not be there yet; and its run
+    may be about to start.
     """
     versions = list_versions(clients, pipeline, frozen_after=frozen_after)
-    return [_name(pipeline, version) for version in versions]
+    if not versions:
+        return []
+    known = set(runs_since(clients.records, pipeline, frozen_after))
+    return [
+        _name(pipeline, version)
+        for version in versions
+        if run_id(pipeline, version, 1) not in known
+    ]
 
 
 def list_versions(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:

@@ -39,6 +39,8 @@ _SUMMARY = "summary"
 # Of 8 KB that the metadata of a blob may have.
 TEXT_LIMIT_CHARACTERS = 300
 LISTINGS_AT_ONCE = 8
+# The most that List Blobs answers in a page.
+LISTED_AT_ONCE = 5_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def list_runs(
     def read(folder: str) -> list[tuple[str, dict[str, Any]]]:
         entries = (
             entry
-            for entry in _entries(records, folder, first, after, last, limit)
+            for entry in _entries(records, folder, first, after, last, limit + 1)
             # Only those that are unfinished are in several states: there are few of them.
             if not states or entry[1]["state"] in states
         )
@@ -129,6 +131,19 @@ def list_runs(
     found = dict(itertools.islice(_once(merged), limit + 1))
     keys = list(found)[:limit]
     return RunPage([found[key] for key in keys], keys[-1] if len(found) > limit else None)
+
+
+def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) -> Iterator[str]:
+    """The ids of a pipeline's runs that were created since a moment, newest first.
+
+    Args:
+        records: the records container.
+        pipeline: its name.
+        created_from: not before it.
+    """
+    last = countdown(created_from) + "~"
+    folder = _folder(_ALL, pipeline)
+    return (run["id"] for _, run in _entries(records, folder, "", None, last, LISTED_AT_ONCE))
 
 
 def _once(
@@ -144,10 +159,10 @@ def _entries(
     first: str,
     after: str | None,
     last: str | None,
-    limit: int,
+    page_size: int,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     entries = list_entries(
-        records, folder, metadata=_SUMMARY, first=first, after=after, page_size=limit + 1
+        records, folder, metadata=_SUMMARY, first=first, after=after, page_size=page_size
     )
     return itertools.takewhile(lambda entry: last is None or entry[0] <= last, entries)
 

@@ -33,7 +33,11 @@ from handlers.durable.instances import (
 )
 from handlers.durable.status_documents import last_status, parsed
 from handlers.landing_zone.copy_retention import delete_unneeded_copies
-from handlers.landing_zone.dataset_claims import ClaimedRun, list_claims, read_claim
+from handlers.landing_zone.dataset_claims import (
+    ClaimedRun,
+    list_claims_without_run,
+    read_claim,
+)
 from handlers.landing_zone.pauses import read_pause
 from handlers.messaging.dead_letter_queue import (
     Kind,
@@ -72,9 +76,9 @@ from orchestrations.waiting import ENDED
 logger = logging.getLogger(__name__)
 Given = TypeVarTuple("Given")
 
-# A claim is kept for ever, an instance only until it is purged: an old claim without an
-# instance is no sign of a loss.
-CLAIM_AGE_LIMIT = timedelta(days=1)
+# The app may have been down for days. A claim is kept for ever, but its run's instance and record
+# only for so long: an older claim without them is no sign of a loss.
+CLAIM_AGE_LIMIT = timedelta(days=30)
 # Longer than a job may run (21 days): a run that waits for one is found.
 RUN_AGE_LIMIT = timedelta(days=30)
 # Half of functionTimeout in host.json: the step that is under way has as long again.
@@ -139,8 +143,8 @@ async def reconcile(
 ) -> Summary:
     """Check everything once, and repair what is found.
 
-    1. Every claim of the last day whose run never came to be gets its run, if the landing that
-       claimed it is not about to start it.
+    1. Every claim of the last 30 days whose run never came to be gets its run, if the landing
+       that claimed it is not about to start it.
     2. Every zone that has more than its last batch, or was not listed for a day, gets a landing;
        so does one that held a batch for a pause that is over. Of paused pipelines none does.
     3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
@@ -262,7 +266,7 @@ class _Reconciler:
     async def check_claims(self, pipeline: Pipeline) -> None:
         frozen_after = self.now - CLAIM_AGE_LIMIT
         names = await asyncio.to_thread(
-            list_claims, self.clients, pipeline.name, frozen_after=frozen_after
+            list_claims_without_run, self.clients, pipeline.name, frozen_after=frozen_after
         )
         for name in names:
             await self.attempt(name, self._check_claim, name)

@@ -60,8 +60,6 @@ class Acts:
         """Run → the second at which its cancellation was accepted."""
         self.changed: dict[str, Change] = {}
         """Run → with what change it was sent again."""
-        self.redriven: dict[str, str] = {}
-        """Run that gave up → the run that it was sent again as, with a change."""
 
     def of(self, item: Item) -> Callable[[], object] | None:
         """What an item does at its time; None for an item that is no act."""
@@ -202,7 +200,6 @@ class Acts:
         if answer.status == 200:
             (following,) = answer.document["redriven"]
             self.changed[following] = item.change
-            self.redriven[runs[0]] = following
 
     def _changes(self, change: Change) -> dict[str, Any]:
         match change:

@@ -109,8 +109,7 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
         if run.state not in TERMINAL_RUN_STATES and not run.is_broken:
             yield f"{run.id} ended as {run.state}"
         # Without some files it is an attempt at another dataset.
-        redriven = evidence.world.acts.redriven
-        next_id = redriven.get(run.id, _attempt(run, run.attempt + 1))
+        next_id = evidence.redriven.get(run.id, _attempt(run, run.attempt + 1))
         following = evidence.runs.get(next_id)
         if run.state == "retrying" and following is None and not evidence.letters[next_id]:
             yield f"{run.id} is retrying, and no attempt follows"
@@ -121,8 +120,9 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
             yield f"{run.id} gave up ({run.state}), and is not dead-lettered"
         if gave_up and evidence.letters[run.id] > 1:
             yield f"{run.id} is dead-lettered {evidence.letters[run.id]} times"
-        is_first = run.attempt == 1 or evidence.world.acts.changed.get(run.id) == "without a file"
-        if not is_first and _attempt(run, run.attempt - 1) not in evidence.runs:
+        earlier = run.attempt - 1
+        follows = run.id in evidence.redriven.values() or _attempt(run, earlier) in evidence.runs
+        if earlier and not follows:
             yield f"{run.id} has no attempt before it"
 
 

@@ -97,6 +97,17 @@ class Evidence:
         }
 
     @cached_property
+    def redriven(self) -> dict[str, str]:
+        """Run that gave up → the attempt that it was sent again as, with a change."""
+        found: dict[str, str] = {}
+        for name, request in self.requests.items():
+            earlier = None if request.redrive is None else self.runs.get(request.redrive.run)
+            # Later attempts have the same lineage.
+            if earlier is not None and earlier.attempt == self.runs[name].attempt - 1:
+                found[earlier.id] = name
+        return found
+
+    @cached_property
     def alerts(self) -> list[Any]:
         return self.world.broker.published.get("ops-alerts", [])
 

@@ -10,6 +10,7 @@ from tests.simulation.drawing import draw
 from tests.simulation.story import (
     HOUR,
     CancelRun,
+    Crash,
     EveryActivityTwice,
     JobFate,
     Outage,
@@ -53,6 +54,16 @@ KEPT = {
         items=(
             Outage(service="blobs", at=HOUR, seconds=2 * HOUR),
             *(Upload(at=HOUR + n, path=f"{n}.png", content=f"{n}") for n in range(3)),
+        ),
+    ),
+    "a host that is down for days after a claim": Story(
+        seed=1546,
+        zone="quiet",
+        reconcile_every=4 * HOUR,
+        items=(
+            Upload(at=HOUR, path="1.png", content="one"),
+            TerminateAfter(activity="claim_dataset", number=1),
+            Crash(call=28, after=True, down=48 * HOUR),
         ),
     ),
     "changes for a run whose next attempt had begun": Story(

@@ -12,7 +12,7 @@ from handlers.landing_zone import dataset_claims
 from handlers.landing_zone.dataset_claims import (
     check_superseded,
     claim_dataset,
-    list_claims,
+    list_claims_without_run,
     read_claim,
 )
 from handlers.runs.run_records import add_to_record, read_run_record
@@ -98,11 +98,20 @@ def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone)
     claim_dataset(zone.clients, claim(Zone(zone.clients, neighbour), "theirs", "w"))
 
     since = NOW - timedelta(hours=24)
-    (name,) = list_claims(zone.clients, zone.pipeline.name, frozen_after=since)
+    (name,) = list_claims_without_run(zone.clients, zone.pipeline.name, frozen_after=since)
     claimed = read_claim(zone.clients, name)
     assert claimed is not None
     assert claimed.claim.run == zone.run_of(a_dataset("new"))
     assert claimed.request == claim(zone, "new", "w", timedelta(hours=1)).request
+
+
+def test_a_claim_whose_run_is_on_record_is_not_listed(zone: Zone) -> None:
+    for version in ("lost", "run"):
+        claim_dataset(zone.clients, claim(zone, version, "w"))
+    keep(zone, zone.run_of(a_dataset("run")), "run", "registering")
+    since = NOW - timedelta(days=1)
+    (name,) = list_claims_without_run(zone.clients, zone.pipeline.name, frozen_after=since)
+    assert name == f"dataset-claims/{zone.pipeline.name}/lost.json"
 
 
 def test_a_batch_that_met_an_older_claim_supersedes_nothing(zone: Zone) -> None:
@@ -125,7 +134,7 @@ def test_a_claim_is_in_the_index_before_it_is_made(
         patch.setattr(record_store, "create", die)
         with pytest.raises(ConnectionError):
             claim_dataset(zone.clients, ours)
-    (name,) = list_claims(zone.clients, zone.pipeline.name, frozen_after=NOW)
+    (name,) = list_claims_without_run(zone.clients, zone.pipeline.name, frozen_after=NOW)
     assert read_claim(zone.clients, name) is None
     question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=a_dataset("older"))
     assert check_superseded(zone.clients, question).by is None

@@ -352,8 +352,14 @@ async def test_a_run_whose_instance_was_purged_is_not_started_again(scene: Scene
 
 @pytest.mark.usefixtures("quiet_queues")
 async def test_an_old_claim_is_no_sign_of_a_loss(scene: Scene) -> None:
-    claim(scene, age=timedelta(hours=25))
+    claim(scene, age=timedelta(days=31))
     assert (await scene.reconcile()).runs_started == []
+
+
+@pytest.mark.usefixtures("quiet_queues")
+async def test_a_claim_is_found_also_after_the_app_was_down_for_days(scene: Scene) -> None:
+    claim(scene, age=timedelta(days=3))
+    assert (await scene.reconcile()).runs_started == [scene.run]
 
 
 @pytest.mark.usefixtures("quiet_queues")
