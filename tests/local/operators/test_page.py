@@ -111,7 +111,7 @@ async def test_a_run_has_its_timeline_and_metrics_beside_the_champions(page: Pag
 
 async def test_a_run_leads_to_its_trace(page: Page) -> None:
     base = page.url.split("#")[0]
-    await page.goto(f"{base}#/runs?state=succeeded")
+    await page.goto(f"{base}#/runs?pipeline=batches&state=succeeded")
     await page.locator("tbody tr").first.get_by_role("link").first.click()
     await page.get_by_role("img", name="Timeline: registering").wait_for()
     await page.locator('a[href^="#/traces/"]').click()
