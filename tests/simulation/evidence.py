@@ -118,6 +118,11 @@ class Evidence:
         return Counter(message.message_id for message in queue.messages)
 
     @cached_property
+    def rejected(self) -> set[str]:
+        """Ids of what `rejected-runs` ever took, redriven or not."""
+        return set(self.world.broker.sent.get("rejected-runs", []))
+
+    @cached_property
     def batches(self) -> list[RecordBatch]:
         prefix = f"batches/{self.world.pipeline.name}/"
         return [RecordBatch.from_dict(each) for each in self.records(prefix).values()]
