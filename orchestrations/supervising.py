@@ -17,6 +17,7 @@ from orchestrations.errors import PermanentError, TransientError
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.run_progress import RunProgress
 from orchestrations.waiting import (
+    CANCELLATIONS_PER_GENERATION,
     ENDED,
     POLL_FAILURES_ALLOWED,
     POLLS_PER_GENERATION,
@@ -78,7 +79,7 @@ def end_job(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     attempt waits until Azure ML has taken the cancellation, however long it is out of reach. A job
     that refuses to be cancelled does not hold up anything.
     """
-    for attempt in range(POLLS_PER_GENERATION):
+    for attempt in range(CANCELLATIONS_PER_GENERATION):
         try:
             yield from call(run.context, CancelJob(job=run.id))
         except TransientError as error:

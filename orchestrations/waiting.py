@@ -13,6 +13,8 @@ LAST_POLL_SECONDS = 300.0
 GROWTH = 1.5
 # A poll is at most eight history events: a generation stays under 500, however long the job runs.
 POLLS_PER_GENERATION = 50
+# A request that fails has retries of its own, and their events: fewer fit into a history.
+CANCELLATIONS_PER_GENERATION = 10
 # An outage of Azure ML is no reason to end a training of days: so many polls in a row may fail,
 # which takes 20 minutes to an hour. (One that fails is 40 events, with its retries.)
 POLL_FAILURES_ALLOWED = 10

@@ -87,7 +87,7 @@ def draw(seed: int) -> Story:
     return Story(
         seed=seed,
         zone=zone,
-        reconcile_every=chance.choice([4 * HOUR, 8 * HOUR, 12 * HOUR]),
+        reconcile_every=chance.choice([4 * HOUR, 8 * HOUR]),
         items=tuple(items),
     )
 
