@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from landfall_cli.options import By, OptionalReason, Yes
 from landfall_cli.session import Exit, asked_by, complain, open_session, with_exit_codes
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: what gave up.")
 
 Ids = Annotated[list[int] | None, typer.Argument(help="Their numbers, as `list` shows them.")]
-By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
@@ -78,7 +77,7 @@ def redrive(
     ids: Ids = None,
     *,
     error: Annotated[str | None, typer.Option(help="All with this error.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why; it is kept.")] = None,
+    reason: OptionalReason = None,
     by: By = None,
     yes: Yes = False,
 ) -> None:

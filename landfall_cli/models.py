@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from landfall_cli.options import By, Reason, Yes
 from landfall_cli.session import asked_by, open_session, with_exit_codes
 
 app = typer.Typer(
@@ -15,9 +16,6 @@ app = typer.Typer(
 
 Pipeline = Annotated[str, typer.Argument(help="The pipeline's name.")]
 Version = Annotated[str, typer.Argument(help="A version of its model.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
-By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 STAGE_COLOURS = {"champion": "green", "rolled-back": "red", "archived": "dim"}
 
 

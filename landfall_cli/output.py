@@ -57,6 +57,11 @@ class Output:
         """One line."""
         self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
+    def further(self, url: str | None) -> None:
+        """How to ask for the page that follows, if there is one: `next` of a list."""
+        if url:
+            self.line(f"more: --after {url.partition('after=')[2]}")
+
     def facts(self, facts: Mapping[str, str | Text | None]) -> None:
         """Names and values, but for those that are None."""
         table = Table(box=None, pad_edge=False, show_header=False)

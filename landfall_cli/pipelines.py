@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from landfall_cli.options import By, OptionalReason, Reason, Yes
 from landfall_cli.output import state
 from landfall_cli.session import asked_by, open_session, with_exit_codes
 
@@ -13,9 +14,6 @@ app = typer.Typer(no_args_is_help=True, help="Pipelines: what each does, or wait
 
 
 Name = Annotated[str, typer.Argument(help="The pipeline's name.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
-By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
@@ -99,7 +97,7 @@ def resume(
     context: typer.Context,
     name: Name,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why; it is kept.")] = None,
+    reason: OptionalReason = None,
     by: By = None,
     yes: Yes = False,
 ) -> None:

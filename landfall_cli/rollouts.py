@@ -6,15 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from landfall_cli.options import After, By, Reason, Yes
 from landfall_cli.output import state
 from landfall_cli.session import asked_by, open_session, with_exit_codes
 
 app = typer.Typer(no_args_is_help=True, help="Rollouts: models on their way to an endpoint.")
 
 Rollout = Annotated[str, typer.Argument(help="The rollout's id.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
-By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
@@ -24,7 +22,7 @@ def list_rollouts(
     *,
     pipeline: Annotated[str | None, typer.Option(help="Only of this pipeline.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
-    after: Annotated[str | None, typer.Option(help="Of `next`: the page that follows.")] = None,
+    after: After = None,
 ) -> None:
     """Rollouts, newest first."""
     session = open_session(context)
@@ -45,8 +43,7 @@ def list_rollouts(
             for each in document["rollouts"]
         ]
         output.table(("STATE", "ROLLOUT", "TRAFFIC", "BEGAN", "WHY"), rows)
-        if document["next"]:
-            output.line(f"more: --after {document['next'].partition('after=')[2]}")
+        output.further(document["next"])
 
     document = session.api.get("/api/rollouts", pipeline=pipeline, limit=limit, after=after)
     session.output.show(document, people)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from landfall_cli.options import After, By, OptionalReason, Reason, Yes
 from landfall_cli.output import Output, duration, result, state
 from landfall_cli.session import Exit, asked_by, open_session, with_exit_codes
 
@@ -19,8 +20,6 @@ BAD_ENDS = frozenset({"failed", "rejected", "cancelled"})
 POLL_SECONDS = 2.0
 
 Run = Annotated[str, typer.Argument(help="The run's id.")]
-By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
@@ -40,7 +39,7 @@ def list_runs(
     ] = None,
     to: Annotated[str | None, typer.Option(help="Begun at or before it.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
-    after: Annotated[str | None, typer.Option(help="Of `next`: the page that follows.")] = None,
+    after: After = None,
 ) -> None:
     """Runs, newest first."""
     session = open_session(context)
@@ -64,8 +63,7 @@ def list_runs(
             for run in document["runs"]
         ]
         output.table(("STATE", "RUN", "BEGAN", "RESULT"), rows)
-        if document["next"]:
-            output.line(f"more: --after {document['next'].partition('after=')[2]}")
+        output.further(document["next"])
 
     session.output.show(document, people)
 
@@ -124,7 +122,7 @@ def cancel(
     context: typer.Context,
     run: Run,
     *,
-    reason: Annotated[str, typer.Option(help="Why; it is kept.")],
+    reason: Reason,
     by: By = None,
     yes: Yes = False,
 ) -> None:
@@ -141,7 +139,7 @@ def retry(
     context: typer.Context,
     run: Run,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why; it is kept.")] = None,
+    reason: OptionalReason = None,
     by: By = None,
     yes: Yes = False,
 ) -> None:

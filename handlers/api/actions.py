@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from handlers.api.documents.actions import Action, ActionList
 from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.configuration.newest_first import countdown, list_entries
+from handlers.configuration.newest_first import countdown, first_page, list_entries
 from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.errors import shorten
 
@@ -98,18 +97,23 @@ async def list_actions(clients: Clients, parameters: Mapping[str, str]) -> Answe
         asked = parse_parameters(ActionFilter, parameters)
     except Problem as problem:
         return problem.to_answer()
-    found = await asyncio.to_thread(_read, clients, asked.after, asked.limit + 1)
-    shown = found[: asked.limit]
-    following = shown[-1][0] if len(found) > asked.limit else None
+    found, following = await asyncio.to_thread(_read, clients, asked.after, asked.limit)
     listed = ActionList(
-        actions=[Action.model_validate(action) for _, action in shown],
+        actions=[Action.model_validate(action) for action in found],
         next=next_url("/api/actions", asked, following),
     )
     return Answer(200, listed.model_dump(mode="json"))
 
 
-def _read(clients: Clients, after: str | None, limit: int) -> list[tuple[str, dict[str, Any]]]:
+def _read(
+    clients: Clients, after: str | None, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
     entries = list_entries(
-        clients.records, _FOLDER, metadata=_ACTION, first=after or "", after=after, page_size=limit
+        clients.records,
+        _FOLDER,
+        metadata=_ACTION,
+        first=after or "",
+        after=after,
+        page_size=limit + 1,
     )
-    return list(itertools.islice(entries, limit))
+    return first_page(entries, limit)

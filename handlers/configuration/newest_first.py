@@ -5,13 +5,16 @@ What is shown of each is JSON in its metadata, so that a page is one listing, an
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
+
+Document = TypeVar("Document")
 
 _LATEST_MS = 9_999_999_999_999
 
@@ -52,3 +55,12 @@ def list_entries(
         if key < first or key == after or metadata not in (blob.metadata or {}):
             continue
         yield key, json.loads(blob.metadata[metadata])
+
+
+def first_page(
+    entries: Iterable[tuple[str, Document]], limit: int
+) -> tuple[list[Document], str | None]:
+    """The first documents, at most `limit`, and the key of the last one if more follow."""
+    found = list(itertools.islice(entries, limit + 1))
+    following = found[limit - 1][0] if len(found) > limit else None
+    return [document for _, document in found[:limit]], following

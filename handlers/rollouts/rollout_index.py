@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.configuration.newest_first import countdown, list_entries
+from handlers.configuration.newest_first import countdown, first_page, list_entries
 from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState, RolloutStatus
 
 _FOLDER = "rollout-index/"
@@ -58,11 +57,8 @@ def list_rollouts(
     wanted = (
         (key, document) for key, document in entries if pipeline in (None, document["pipeline"])
     )
-    found = list(itertools.islice(wanted, limit + 1))
-    return RolloutPage(
-        [RolloutStatus.from_dict(document) for _, document in found[:limit]],
-        found[limit - 1][0] if len(found) > limit else None,
-    )
+    found, following = first_page(wanted, limit)
+    return RolloutPage([RolloutStatus.from_dict(document) for document in found], following)
 
 
 def record_outcome(clients: Clients, rollout: str, outcome: RolloutOutcome) -> None:

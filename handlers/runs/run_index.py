@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from azure.core.exceptions import ResourceNotFoundError
 
-from handlers.configuration.newest_first import countdown, list_entries
+from handlers.configuration.newest_first import countdown, first_page, list_entries
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import shorten
@@ -128,9 +128,7 @@ def list_runs(
     with ThreadPoolExecutor(LISTINGS_AT_ONCE) as pool:
         merged = heapq.merge(*pool.map(read, folders), key=lambda entry: entry[0])
     # A run that changes its state in this moment may be found in both.
-    found = dict(itertools.islice(_once(merged), limit + 1))
-    keys = list(found)[:limit]
-    return RunPage([found[key] for key in keys], keys[-1] if len(found) > limit else None)
+    return RunPage(*first_page(_once(merged), limit))
 
 
 def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) -> Iterator[str]:

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from landfall_cli.api import Api, Unreachable
 from landfall_cli.connection import Connection
+from tests.local.landfall_cli.http_server import JsonHandler, serving
 
 PERMITTED = "Bearer token for api://landfall/.default"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler, BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         allowed = self.headers.get("authorization") == PERMITTED
-        body = json.dumps({"key": self.headers.get("x-functions-key")}).encode()
-        self.send_response(200 if allowed else 401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Quiet."""
+        self.answer(200 if allowed else 401, {"key": self.headers.get("x-functions-key")})
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(Handler) as found:
+        yield found
 
 
 def get(url: str, *, key: str | None, scope: str | None) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from typer.testing import CliRunner, Result
 from handlers.api.documents.rollouts import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
 from orchestrations.contracts.models import Model
+from tests.local.landfall_cli.http_server import JsonHandler, serving
 
 ROLLOUT = RolloutSummary(
     id="rollout-digits-live-2",
@@ -45,37 +45,23 @@ ANSWERS = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler, BaseHTTPRequestHandler):
     posted: list[tuple[str, Any]]
 
     def do_GET(self) -> None:
-        self._answer(200, ANSWERS[self.path.partition("?")[0]])
+        self.answer(200, ANSWERS[self.path.partition("?")[0]])
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.posted.append((self.path, body))
-        self._answer(202, {"id": ROLLOUT.id, "status_url": f"/api/rollouts/{ROLLOUT.id}"})
-
-    def _answer(self, status: int, document: Any) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Quiet."""
+        self.answer(202, {"id": ROLLOUT.id, "status_url": f"/api/rollouts/{ROLLOUT.id}"})
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     Handler.posted = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(Handler) as found:
+        yield found
 
 
 def landfall(url: str, *arguments: str) -> Result:
