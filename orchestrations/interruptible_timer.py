@@ -47,3 +47,10 @@ class InterruptibleTimer:
         # An event that is waited for comes in an episode of its own, which moves the clock.
         self.restart_needed = self._context.current_utc_datetime == asked_at
         return True
+
+    def take_late_wake_up(self) -> bool:
+        """Whether `wake_up` was raised after the last wait was over; it then counts as taken."""
+        if self._wake_up is None or not self._wake_up.is_completed:
+            return False
+        self._wake_up = None
+        return True

@@ -75,10 +75,11 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        through whichever door it comes again.
     7. Record how the batch ended.
     8. Train: the sub-orchestration `retraining`, whose instance id is the run's id.
-    9. Announce phase `closing`, wait for a moment, and read the record of 1 once more. What the
-       listing did not see starts one follow-up (`continue_as_new`), and so does a run whose data
-       was refused or has changed. Triggers raise `wake_up` for events only in this phase: events of
-       earlier phases are in the record before it is read.
+    9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
+       each `wake_up` that came meanwhile. What the listing did not see starts one follow-up
+       (`continue_as_new`), and so does a run whose data was refused or has changed. Triggers raise
+       `wake_up` for events only in this phase: events of earlier phases are in the record before it
+       is read.
 
     A caller's own request (`settled`) begins with 2, skips 3 and ends after 8.
     """
@@ -373,8 +374,20 @@ class _Batch:
     def close(self, settled: Dataset | Overdue | InvalidManifest) -> Generator[Any, Any, bool]:
         """Step 9: whether more has landed."""
         self.announce("closing")
-        yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
-        activity = yield from self.read_activity()
+        while True:
+            woken = yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
+            activity = yield from self.read_activity()
+            if self.more_landed(activity, settled):
+                return True
+            # A wake-up while the record was being read may tell of what it did not have yet.
+            woken = woken or self.timer.take_late_wake_up()
+            if not woken or self.timer.restart_needed:
+                return False
+
+    def more_landed(
+        self, activity: ZoneActivity, settled: Dataset | Overdue | InvalidManifest
+    ) -> bool:
+        """Whether the record tells of what this batch did not see."""
         if not isinstance(settled, Dataset):
             return activity != self.activity
         return has_more(activity, listed_from=settled.frozen_at, marker_at=self.marker_of(settled))
