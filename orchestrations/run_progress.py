@@ -22,7 +22,7 @@ from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.errors import LandfallError, shorten
-from orchestrations.names import notification_id, run_id
+from orchestrations.names import notification_id
 from orchestrations.replay_logger import ReplayLogger
 from orchestrations.trace_context import run_header
 from orchestrations.transitions import FIRST_STATE, RunEvent, follow
@@ -39,7 +39,7 @@ class RunProgress:
         request = given.request
         self.context = context
         self.request = request
-        self.id = run_id(request.pipeline.name, request.dataset.version, request.attempt)
+        self.id = request.run
         self.traceparent = run_header(request.traceparent, self.id)
         self.log = ReplayLogger(context)
         self.nodes_returned = False

@@ -28,7 +28,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists
 from handlers.durable.status_documents import landing_document
-from handlers.messaging.redrive import read_redriven
+from handlers.messaging.redriven_runs import read_redriven
 from handlers.runs.run_index import UNFINISHED_STATES, summary
 from handlers.runs.run_index import list_runs as read_page
 from handlers.runs.run_records import merge, read_run_record, record_of

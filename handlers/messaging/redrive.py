@@ -13,7 +13,8 @@ from handlers.landing_zone.dataset_claims import claim_dataset, find_claim
 from handlers.landing_zone.reduced_datasets import quarantine_left_out
 from handlers.messaging.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.messaging.redrive_changes import Changes, RedriveRefused, changed_request
-from handlers.messaging.retry_queue import retry_message, run_of
+from handlers.messaging.redriven_runs import RedrivenRun, read_redriven, redrive_record
+from handlers.messaging.retry_queue import retry_message
 from handlers.messaging.service_bus import (
     NOTIFICATIONS,
     REJECTED_RUNS,
@@ -24,7 +25,6 @@ from handlers.messaging.service_bus import (
 )
 from handlers.notifications.outbox import Delivery
 from handlers.runs.run_records import read_run_record
-from orchestrations.contracts.base import Contract
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.runs import RunRequest
@@ -59,21 +59,6 @@ class RedriveOrder:
     """Only letters that were dead-lettered for this reason."""
 
 
-class RedrivenRun(Contract):
-    """The record of a redrive: it decides, once, what a dead-lettered run is sent again as."""
-
-    changes: Changes
-    by: str
-    reason: str
-    at: datetime
-    request: RunRequest
-
-    @property
-    def following(self) -> str:
-        """The id of the run that it starts."""
-        return run_of(self.request)
-
-
 def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
     """Put what was dead-lettered back on its queue, as its next attempt.
 
@@ -89,7 +74,9 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
 
     If the process dies on the way, the letter stays, and the next redrive goes on from the record
     and sends a message of the same id: the queue drops it, or `start_attempt` finds the run there.
-    A message that was sent waits on its queue until the run has started.
+    So too where the run had scheduled its next attempt before it broke: the record says what that
+    message starts (`redriven_runs.sent_again_as`). A message that was sent waits on its queue until
+    the run has started.
 
     Args:
         clients: for Service Bus and the records.
@@ -162,7 +149,7 @@ def _following(
 
 def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> RedrivenRun:
     """What a run is sent again as: steps 1 to 3."""
-    run = run_of(request)
+    run = request.run
     redriven = read_redriven(clients, run)
     if redriven is None:
         derived = RedrivenRun(
@@ -174,9 +161,9 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
         )
         _check_not_followed(clients, run, derived)
         _check_unclaimed(clients, request, derived)
-        is_first = record_store.create(clients.records, _record(run), derived.to_dict())
+        is_first = record_store.create(clients.records, redrive_record(run), derived.to_dict())
         redriven = derived if is_first else read_redriven(clients, run)
-        assert redriven is not None, f"{_record(run)} is never deleted"
+        assert redriven is not None, f"{redrive_record(run)} is never deleted"
     paths = redriven.changes.without_files
     if paths is not None:
         _claim(clients, redriven, run)
@@ -194,8 +181,10 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
 def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRequest:
     if not order.changes.to_document():
         return request.model_copy(update={"attempt": request.attempt + 1})
-    run = run_of(request)
-    lineage = Redrive(run=run, by=order.by, reason=order.reason, at=order.at, record=_record(run))
+    run = request.run
+    lineage = Redrive(
+        run=run, by=order.by, reason=order.reason, at=order.at, record=redrive_record(run)
+    )
     return changed_request(clients, request, order.changes, lineage)
 
 
@@ -247,7 +236,7 @@ def _claim(clients: Clients, redriven: RedrivenRun, run: str) -> None:
         ),
     )
     if claim.run != redriven.following:
-        clients.records.delete_blob(_record(run))
+        clients.records.delete_blob(redrive_record(run))
         raise _claimed_by_other(redriven.request.dataset.version, claim)
 
 
@@ -275,13 +264,3 @@ def _check_same(done: RedrivenRun, order: RedriveOrder) -> None:
             kind="already-redriven",
             where="changes",
         )
-
-
-def _record(run: str) -> str:
-    return f"runs/{run}/redrive.json"
-
-
-def read_redriven(clients: Clients, run: str) -> RedrivenRun | None:
-    """What a run was sent again as, if it was."""
-    document = record_store.read(clients.records, _record(run))
-    return None if document is None else RedrivenRun.from_dict(document)

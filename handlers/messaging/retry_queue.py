@@ -13,30 +13,25 @@ from handlers.durable.activity_adapter import activity
 from handlers.durable.starting import start_once
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
+from handlers.messaging.redriven_runs import sent_again_as
 from handlers.messaging.service_bus import RETRIES, Message, parse_body, traced
 from handlers.telemetry.current_span import below
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, ScheduleRetry
 from orchestrations.errors import InvalidRequest
-from orchestrations.names import run_id
 from orchestrations.retraining import retraining
 from orchestrations.retrying import describe
 
 logger = logging.getLogger("landfall")
 
 
-def run_of(request: RunRequest) -> str:
-    """The id of the run that a request asks for."""
-    return run_id(request.pipeline.name, request.dataset.version, request.attempt)
-
-
 def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) -> Message:
     """The message that starts `request`; its id is the run's, so that it is queued only once."""
     return Message(
-        message_id=run_of(request),
+        message_id=request.run,
         subject=request.pipeline.name,
-        properties={"run": run_of(request), **traced(request.traceparent)},
+        properties={"run": request.run, **traced(request.traceparent)},
         body=request.model_dump_json(),
         enqueue_at=enqueue_at,
     )
@@ -67,7 +62,7 @@ async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest
     """Start the run that `request` asks for, unless it was started before; whether it did."""
     given = RunInput(request=request).to_dict()
     with below(request.traceparent):
-        return await start_once(starter, retraining.__name__, run_of(request), given)
+        return await start_once(starter, retraining.__name__, request.run, given)
 
 
 async def handle_retry(
@@ -75,8 +70,9 @@ async def handle_retry(
 ) -> str | None:
     """Start what one message on `retries` asks for; returns the run's id.
 
-    A message that cannot be read is dead-lettered (None): to deliver it again could not help. If
-    the process dies before the message is completed, it is delivered to this function again.
+    What a person has changed since the message was scheduled counts. A message that cannot be read
+    is dead-lettered (None): to deliver it again could not help. If the process dies before the
+    message is completed, it is delivered to this function again.
     """
     try:
         request = parse_retry(body)
@@ -84,5 +80,6 @@ async def handle_retry(
         logger.warning("message rejected: %s", error)
         await asyncio.to_thread(reject_message, clients, body, describe(error))
         return None
+    request = await asyncio.to_thread(sent_again_as, clients, request)
     await start_attempt(starter, request)
-    return run_of(request)
+    return request.run

@@ -12,6 +12,7 @@ from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
+from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline, Retry
 
 RunState = Literal[
@@ -57,6 +58,11 @@ class RunRequest(Contract):
     """Set when a person changed something; `pipeline` and `dataset` have the changes already."""
     traceparent: Traceparent = None
     """The batch."""
+
+    @property
+    def run(self) -> str:
+        """The id of the run that it asks for."""
+        return run_id(self.pipeline.name, self.dataset.version, self.attempt)
 
     @property
     def retry(self) -> Retry:

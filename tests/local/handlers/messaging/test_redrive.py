@@ -18,6 +18,7 @@ from handlers.messaging.redrive_changes import Changes, RedriveRefused
 from handlers.messaging.retry_queue import handle_retry, parse_retry
 from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queues
 from orchestrations.contracts.landing import ClaimDataset
+from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.manifest import ManifestLine, encode_manifest
 from tests.local.handlers.world_with_messaging import Namespace, World
@@ -150,6 +151,20 @@ async def test_the_first_redrive_of_a_run_decides_and_can_be_repeated(
     for _ in range(2):
         await handle_retry(world.clients, hub, request.model_dump_json())
     assert hub.started == [f"{PREFIX}-61"]
+
+
+async def test_changes_count_also_where_the_attempt_without_them_is_scheduled_already(
+    world: World, namespace: Namespace
+) -> None:
+    dead_letter_runs(world, 70)
+    send_again(world, f"{PREFIX}-70", attempts=2)
+    (changed,) = requests(namespace)
+    hub: Any = TaskHub()
+    scheduled = run_request(71).model_dump_json()
+    assert await handle_retry(world.clients, hub, scheduled) == f"{PREFIX}-71"
+    started = RunInput.from_dict(hub.documents[f"{PREFIX}-71"]["input"])
+    assert started.request == changed
+    assert changed.retry.attempts == 72
 
 
 def test_of_two_redrives_at_once_one_decides(world: World, namespace: Namespace) -> None:

@@ -59,13 +59,6 @@ async def test_a_start_by_somebody_else_in_between_is_no_error() -> None:
     assert not await start_attempt(hub, run_request(2))
 
 
-async def test_a_message_starts_its_run() -> None:
-    hub: Any = TaskHub()
-    body = retry_message(run_request(2)).body
-    assert await handle_retry(Clients(Settings({})), hub, body.encode()) == RUN
-    assert hub.started == [RUN]
-
-
 async def test_a_message_that_nobody_can_read_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
