@@ -8,6 +8,9 @@ REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requireme
   landfall_cli/requirements.txt requirements-dev.txt
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
+# Container images often set it: every process would compile all that it imports, and start twice as slowly.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist package conformance constraints clean
 .DEFAULT_GOAL := help
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.disable_socket)
         else:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "localhost", "::1"]))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: no collection has to go through it."""
+    gc.collect()
+    gc.freeze()
 
 
 class FileScheduling(LoadFileScheduling):

@@ -1,8 +1,9 @@
 """Runs one part as a process of its own: `python -m localazure.runtime.part NAME STATE`.
 
-A part is a package `localazure.<name>` with `serve(environment)`, an async context manager: after
-entry the part listens, after exit everything is durable. This module adds logging, the readiness
-message, SIGTERM, and the end of the process when the supervisor has died.
+A part has a module with `serve(environment)`, an async context manager: after entry the part
+listens, after exit everything is durable. The module is named here and not imported by the part's
+package: a process that needs one module of a part does not load the whole part. This module adds
+logging, the readiness message, SIGTERM, and the end of the process when the supervisor has died.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import Environment
 
 READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
+
+SERVICE_MODULES = {
+    "telemetry": "localazure.telemetry.service",
+    "storage": "localazure.storage.service",
+    "servicebus": "localazure.servicebus.server",
+    "eventgrid": "localazure.eventgrid.service",
+    "machinelearning": "localazure.machinelearning.service",
+    "functions": "localazure.functions.app_process",
+}
 
 Serve = Callable[[Environment], contextlib.AbstractAsyncContextManager[None]]
 
@@ -63,7 +73,7 @@ def main(name: str, state: Path) -> None:
         level=os.environ.get("LOCALAZURE_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
-    serve: Serve = importlib.import_module(f"localazure.{name}").serve
+    serve: Serve = importlib.import_module(SERVICE_MODULES[name]).serve
     # The error goes to the part's log, and the supervisor shows the end of it.
     with shown_without_traceback():
         asyncio.run(_live_and_end(serve, Environment.load(state)))

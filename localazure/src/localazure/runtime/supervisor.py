@@ -6,7 +6,8 @@
 3. Start every service as a process and wait until all are ready; then the Functions host, if the
    folder has an app.
 4. Write `endpoints.json`; restart a part that dies, with growing pauses.
-5. On SIGINT or SIGTERM end the parts in reverse order, each gracefully, and leave no process.
+5. On SIGINT or SIGTERM end the Functions host, then the services together, each gracefully, and
+   leave no process.
 
 If the supervisor itself is killed, its parts read the end of their stdin and end too.
 """
@@ -199,7 +200,7 @@ class PartProcess:
                 stderr=log,
                 pass_fds=(announce, self._lock),
                 env={**os.environ, READY_FD_VARIABLE: str(announce), "PYTHONUNBUFFERED": "1"},
-                # Ctrl-C is for the supervisor, which then ends the parts in order.
+                # Ctrl-C is for the supervisor, which then ends the host before the services.
                 start_new_session=True,
             )
         os.close(announce)
@@ -280,8 +281,8 @@ async def running(
         except* StartError as errors:
             raise StartError("\n".join(str(error) for error in errors.exceptions)) from None
         finally:
-            for part in reversed(parts):
-                await part.stop()
+            for group in (hosts, services):
+                await asyncio.gather(*(part.stop() for part in group))
             endpoints.unlink(missing_ok=True)
 
 

@@ -4,9 +4,3 @@ Reading order: `configuration` (the entities), `queues` (the rules of a queue, p
 (SQLite), `broker` (both together), `nodes`, `management` and `cbs` (the nodes that links attach
 to), `server` (the TCP server). `amqp` is the protocol, without I/O.
 """
-
-from __future__ import annotations
-
-from localazure.servicebus.server import serve
-
-__all__ = ["serve"]

@@ -11,8 +11,9 @@ from typing import Any
 from aiohttp import web
 from azure.storage.blob.aio import ContainerClient
 
-from localazure import eventgrid, storage
+from localazure.eventgrid import service as eventgrid
 from localazure.runtime.environment import Environment
+from localazure.storage import service as storage
 
 SUBSCRIPTION = {
     "name": "new-data",

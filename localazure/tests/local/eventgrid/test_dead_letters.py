@@ -13,8 +13,9 @@ from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
 from azure.storage.blob.aio import ContainerClient
 
-from localazure import eventgrid, storage
+from localazure.eventgrid import service as eventgrid
 from localazure.runtime.environment import Environment
+from localazure.storage import service as storage
 
 DEAD_LETTERS = {
     "endpointType": "StorageBlob",

@@ -18,7 +18,7 @@ from azure.core.messaging import CloudEvent
 from azure.eventgrid import EventGridEvent, EventGridPublisherClient, generate_sas
 from azure.eventgrid.aio import EventGridPublisherClient as AsyncPublisherClient
 
-from localazure.eventgrid import serve
+from localazure.eventgrid.service import serve
 from localazure.runtime.environment import Environment
 
 CLOUD_TOPIC = {"name": "clouds", "inputSchema": "CloudEventSchemaV1_0"}

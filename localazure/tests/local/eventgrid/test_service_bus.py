@@ -10,8 +10,9 @@ from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
 from azure.servicebus.aio import ServiceBusClient
 
-from localazure import eventgrid, servicebus
+from localazure.eventgrid import service as eventgrid
 from localazure.runtime.environment import Environment
+from localazure.servicebus import server as servicebus
 
 ENTITIES = {
     "UserConfig": {

@@ -13,8 +13,9 @@ from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
 from azure.storage.queue.aio import QueueServiceClient
 
-from localazure import eventgrid, storage
+from localazure.eventgrid import service as eventgrid
 from localazure.runtime.environment import Environment
+from localazure.storage import service as storage
 from localazure.storage_client.queue import ReceivedMessage, StorageQueue
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.eventgrid import serve as serve_event_grid
+from localazure.eventgrid.service import serve as serve_event_grid
 from localazure.runtime.environment import Environment
 
 URL = "/runtime/webhooks/EventGrid"

@@ -10,7 +10,7 @@ import pytest
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient
 
-from localazure.storage import serve as serve_storage
+from localazure.storage.service import serve as serve_storage
 
 # An app brings its extensions itself; requirements-dev.txt has those of this one.
 pytest.importorskip("azurefunctions.extensions.http.fastapi")

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from localazure.runtime.environment import Environment
-from localazure.servicebus import serve as serve_service_bus
+from localazure.servicebus.server import serve as serve_service_bus
 
 CONFIG = {
     "UserConfig": {

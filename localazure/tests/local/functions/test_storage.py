@@ -17,7 +17,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
 from localazure.runtime.environment import Environment
-from localazure.storage import serve as serve_storage
+from localazure.storage.service import serve as serve_storage
 from localazure.storage_client.queue import StorageQueue, encode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

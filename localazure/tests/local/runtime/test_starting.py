@@ -11,12 +11,16 @@ import pytest
 
 from harness.child_process import REPOSITORY
 from harness.runtime import processes_of
-from localazure import eventgrid, functions, machinelearning, servicebus, storage
 from localazure.__main__ import main
 from localazure.errors import StartError
+from localazure.eventgrid import service as eventgrid
+from localazure.functions import app_process as functions
+from localazure.machinelearning import service as machinelearning
 from localazure.runtime.environment import Environment, Ports
 from localazure.runtime.part import Serve
 from localazure.runtime.supervisor import PART_OF_PORT, PartProcess, lock_state
+from localazure.servicebus import server as servicebus
+from localazure.storage import service as storage
 
 
 def command(*arguments: str, module: str = "localazure") -> tuple[int, str]:

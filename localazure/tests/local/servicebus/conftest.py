@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusClient
 
 from harness.service_bus_handlers import Handlers
 from localazure.runtime.environment import Environment
-from localazure.servicebus import serve
+from localazure.servicebus.server import serve
 
 # Short times, so that tests can wait for locks and messages to expire.
 CONFIG = {

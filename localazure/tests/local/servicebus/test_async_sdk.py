@@ -18,7 +18,7 @@ from azure.servicebus import (
 )
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
-from localazure.servicebus import serve
+from localazure.servicebus.server import serve
 
 WAIT_SECONDS = 10.0
 

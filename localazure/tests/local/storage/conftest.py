@@ -13,7 +13,7 @@ from aiohttp import web
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
 from localazure.runtime.environment import Environment
-from localazure.storage import serve
+from localazure.storage.service import serve
 
 
 class Topic:

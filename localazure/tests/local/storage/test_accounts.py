@@ -24,7 +24,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from localazure.runtime.environment import Environment
-from localazure.storage import serve
+from localazure.storage.service import serve
 from localazure.storage_client.rest import Endpoint, StorageError, StorageRest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

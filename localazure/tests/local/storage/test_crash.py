@@ -17,7 +17,7 @@ from azure.storage.queue.aio import QueueServiceClient
 
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
-from localazure.storage import serve
+from localazure.storage.service import serve
 
 
 def landing(environment: Environment) -> ContainerClient:
