@@ -8,7 +8,7 @@ from localazure.eventgrid.delivery import Endpoint
 from localazure.eventgrid.retry import Outcome, Verdict
 from localazure.eventgrid.schemas import Event
 from localazure.faults.injector import Injector
-from localazure.faults.plan import Fault
+from localazure.faults.plan import OF_DELIVERIES, Fault
 
 
 class FaultyEndpoint:
@@ -27,7 +27,7 @@ class FaultyEndpoint:
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
         """Deliver; the outcome is what Event Grid learns of it."""
-        rule = self._faults.next(self._operation)
+        rule = self._faults.next(self._operation, OF_DELIVERIES)
         if rule is None:
             return await self._endpoint.deliver(events, attempts)
         match rule.fault:

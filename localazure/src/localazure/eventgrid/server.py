@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -94,7 +94,7 @@ class Server:
         if token is None:
             self._authorize(request)
         elif request.secure:
-            self._identities.authorize(token, name, datetime.now(UTC))
+            self._identities.authorize(token, name, self._now())
         else:
             raise Unauthorized("send tokens to the TLS endpoint")
         topic = self._broker.topic(name)
@@ -149,7 +149,10 @@ class Server:
         return web.Response(text=f"subscription {name} is validated")
 
     def _authorize(self, request: web.Request) -> None:
-        authorize(request.headers, request.path, self._key, datetime.now(UTC))
+        authorize(request.headers, request.path, self._key, self._now())
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self._faults.clock_skew_seconds())
 
 
 @web.middleware

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 
 from aiohttp import web
 
@@ -32,11 +34,11 @@ async def with_faults(
     """
     rule = injector.next(operation)
     if rule is None:
-        return await handle()
+        return _dated(await handle(), injector)
     match rule.fault:
         case Fault.LATENCY:
             await asyncio.sleep(rule.seconds)
-            return await handle()
+            return _dated(await handle(), injector)
         case Fault.ERROR:
             response = refuse(rule)
             if rule.retry_after_seconds is not None:
@@ -52,6 +54,14 @@ async def with_faults(
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
+
+
+def _dated(answer: web.StreamResponse, injector: Injector) -> web.StreamResponse:
+    """The answer with the time of a clock that is wrong; a streamed one has gone already."""
+    skew_seconds = injector.clock_skew_seconds()
+    if skew_seconds and not answer.prepared:
+        answer.headers["Date"] = formatdate(time.time() + skew_seconds, usegmt=True)
+    return answer
 
 
 async def _send_half(request: web.BaseRequest, answer: web.StreamResponse) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from localazure.faults.plan import Part, Plan, Rule
+from localazure.faults.plan import OF_REQUESTS, Fault, Part, Plan, Rule
 from localazure.watched_configuration import WatchedConfiguration
 
 logger = logging.getLogger(__name__)
@@ -35,23 +36,45 @@ class Injector:
         self._generation = 0
         self._began_seconds = 0.0
         self._asked: Counter[str] = Counter()
+        self._lock = threading.Lock()  # a part also asks in the threads of its database
 
-    def next(self, operation: str) -> Rule | None:
+    def next(self, operation: str, faults: Collection[Fault] = OF_REQUESTS) -> Rule | None:
         """The rule by which this operation fails, None if it does not.
+
+        Args:
+            operation: what the part is about to do.
+            faults: that the operation can have.
 
         Raises:
             ConfigurationError: the first plan is not valid.
         """
-        plan = self._file.read()
-        if plan is None:
-            return None
-        if self._file.generation != self._generation:
-            self._generation = self._file.generation
-            self._began_seconds = self._clock()
-            self._asked.clear()
-        number = self._asked[operation]
-        self._asked[operation] += 1
-        rule = plan.decide(self._part, operation, number, self._clock() - self._began_seconds)
+        with self._lock:
+            plan = self._plan()
+            if plan is None:
+                return None
+            number = self._asked[operation]
+            self._asked[operation] += 1
+            elapsed = self._clock() - self._began_seconds
+        rule = plan.decide(self._part, operation, number, elapsed, faults)
         if rule is not None:
             logger.warning("fault on purpose: %s of %s (its no. %s)", rule.fault, operation, number)
         return rule
+
+    def clock_skew_seconds(self) -> float:
+        """How far the part's clock is ahead of the true time.
+
+        Raises:
+            ConfigurationError: the first plan is not valid.
+        """
+        with self._lock:
+            plan = self._plan()
+            elapsed = self._clock() - self._began_seconds
+        return 0.0 if plan is None else plan.clock_skew_seconds(self._part, elapsed)
+
+    def _plan(self) -> Plan | None:
+        plan = self._file.read()
+        if plan is not None and self._file.generation != self._generation:
+            self._generation = self._file.generation
+            self._began_seconds = self._clock()
+            self._asked.clear()
+        return plan

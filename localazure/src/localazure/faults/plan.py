@@ -7,6 +7,7 @@ a part that does the same things in the same order meets the same faults.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Self
@@ -48,19 +49,33 @@ class Fault(StrEnum):
     """An event is never delivered, as by a service that broke its promise."""
     REPEAT = "repeat"
     """An activity that has succeeded is run once more, as after a lost worker."""
+    PREEMPTION = "preemption"
+    """A low-priority node is taken away while a job runs on it."""
+    SHORTAGE = "shortage"
+    """There is no capacity for new nodes of a VM size, whatever the quota allows."""
+    CLOCK_SKEW = "clockSkew"
+    """The part's clock is wrong: for the times of tokens and signatures, and of its answers."""
 
 
-_HTTP: Final = frozenset(
-    {Fault.LATENCY, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER, Fault.HALF_ANSWER}
-)
+OF_MESSAGES: Final = frozenset({Fault.LATENCY, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER})
+OF_REQUESTS: Final = OF_MESSAGES | {Fault.HALF_ANSWER}
+OF_DELIVERIES: Final = OF_REQUESTS | {Fault.DUPLICATE, Fault.LOSS}
+OF_ACTIVITIES: Final = frozenset({Fault.REPEAT})
+OF_NODES: Final = frozenset({Fault.PREEMPTION})
+OF_ALLOCATIONS: Final = frozenset({Fault.SHORTAGE})
+_OF_CLOCKS: Final = frozenset({Fault.CLOCK_SKEW})
 FAULTS: Final = {
-    Part.STORAGE: _HTTP,
-    Part.SERVICE_BUS: frozenset({Fault.LATENCY, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER}),
-    Part.EVENT_GRID: _HTTP | {Fault.DUPLICATE, Fault.LOSS},
-    Part.AZURE_ML: _HTTP,
-    Part.FUNCTIONS: frozenset({Fault.REPEAT}),
+    Part.STORAGE: OF_REQUESTS | _OF_CLOCKS,
+    Part.SERVICE_BUS: OF_MESSAGES | _OF_CLOCKS,
+    Part.EVENT_GRID: OF_DELIVERIES | _OF_CLOCKS,
+    Part.AZURE_ML: OF_REQUESTS | OF_NODES | OF_ALLOCATIONS | _OF_CLOCKS,
+    Part.FUNCTIONS: OF_ACTIVITIES,
 }
 """The faults that each part can have."""
+
+
+CLOCK: Final = "clock"
+"""The operation of `clockSkew`."""
 
 
 class Rule(ConfigurationModel):
@@ -71,8 +86,8 @@ class Rule(ConfigurationModel):
     """A pattern of `localazure/docs/faults.md`'s operations; `*` matches slashes, too."""
     fault: Fault
     probability: _Probability = 1.0
-    seconds: _Seconds = 0.0
-    """Of latency."""
+    seconds: float = 0.0
+    """Of latency; of a job's run before its node is preempted; by which a clock is ahead."""
     status: Annotated[int, Field(ge=400, le=599)] = 503
     """Of an error, where the operation is a request over HTTP."""
     retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
@@ -88,6 +103,8 @@ class Rule(ConfigurationModel):
         if self.fault not in FAULTS[self.part]:
             known = ", ".join(sorted(FAULTS[self.part]))
             raise error_at(("fault",), f"the part {self.part} has no such fault; it has {known}")
+        if self.seconds < 0 and self.fault is not Fault.CLOCK_SKEW:
+            raise error_at(("seconds",), "only clockSkew may be negative")
         return self
 
     def holds(self, part: Part, operation: str, number: int, elapsed_seconds: float) -> bool:
@@ -107,7 +124,12 @@ class Plan(ConfigurationModel):
     rules: tuple[Rule, ...]
 
     def decide(
-        self, part: Part, operation: str, number: int, elapsed_seconds: float
+        self,
+        part: Part,
+        operation: str,
+        number: int,
+        elapsed_seconds: float,
+        faults: Collection[Fault],
     ) -> Rule | None:
         """The rule by which an operation fails, None if it does not.
 
@@ -116,13 +138,24 @@ class Plan(ConfigurationModel):
             operation: what it is about to do.
             number: how often it was asked for this operation before.
             elapsed_seconds: since the plan came into force.
+            faults: that the operation can have.
         """
         for index, rule in enumerate(self.rules):
-            if rule.holds(part, operation, number, elapsed_seconds) and (
-                _draw(self.seed, index, operation, number) < rule.probability
+            if (
+                rule.fault in faults
+                and rule.holds(part, operation, number, elapsed_seconds)
+                and _draw(self.seed, index, operation, number) < rule.probability
             ):
                 return rule
         return None
+
+    def clock_skew_seconds(self, part: Part, elapsed_seconds: float) -> float:
+        """How far the part's clock is ahead."""
+        return sum(
+            rule.seconds
+            for rule in self.rules
+            if rule.fault is Fault.CLOCK_SKEW and rule.holds(part, CLOCK, 0, elapsed_seconds)
+        )
 
 
 def moderate(seed: int) -> Plan:
@@ -148,6 +181,8 @@ def moderate(seed: int) -> Plan:
             rule(Part.AZURE_ML, Fault.ERROR, 0.05, status=429, retry_after_seconds=1),
             rule(Part.AZURE_ML, Fault.LOST_ANSWER, 0.02),
             rule(Part.FUNCTIONS, Fault.REPEAT, 0.10),
+            rule(Part.AZURE_ML, Fault.SHORTAGE, 0.10, operation="allocation/*"),
+            rule(Part.AZURE_ML, Fault.PREEMPTION, 0.10, seconds=2.0),
         ),
     )
 

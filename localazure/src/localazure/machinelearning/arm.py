@@ -12,7 +12,6 @@ from typing import Any, cast
 from aiohttp import web
 
 from localazure.faults.http import with_faults
-from localazure.faults.injector import Injector
 from localazure.faults.plan import Rule
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.authorization import (
@@ -34,7 +33,6 @@ WORKSPACE = web.AppKey("workspace", Workspace)
 COMPUTE = web.AppKey("compute", Compute)
 TOKENS = web.AppKey("tokens", TokenIssuer)
 ROLE_ASSIGNMENTS = web.AppKey("role_assignments", RoleAssignments)
-FAULTS = web.AppKey("faults", Injector)
 PRINCIPAL = web.RequestKey("principal", str)
 """Whose token a request carries."""
 
@@ -165,7 +163,7 @@ async def authenticate(request: web.Request, handler: Handler) -> web.StreamResp
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
             bearer = token if scheme.lower() == "bearer" else ""
-            now = request.app[WORKSPACE].clock()
+            now = request.app[WORKSPACE].clock_of_tokens()
             request[PRINCIPAL] = request.app[TOKENS].check(bearer, now=now)
         except InvalidTokenError as error:
             body = ArmError(401, "AuthenticationFailed", str(error)).to_document()
@@ -213,7 +211,7 @@ async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamR
         return web.json_response(error.to_document(), status=rule.status)
 
     return await with_faults(
-        request.app[FAULTS],
+        workspace.faults,
         action.partition("workspaces/")[2],
         request,
         lambda: handler(request),

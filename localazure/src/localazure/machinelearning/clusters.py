@@ -103,25 +103,30 @@ def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) 
 
 
 def runtime_properties(
-    cluster: Cluster, nodes: list[Node], *, is_short_of_quota: bool, modified_at: float
+    cluster: Cluster,
+    nodes: list[Node],
+    *,
+    is_short_of_quota: bool,
+    is_short_of_capacity: bool,
+    modified_at: float,
 ) -> dict[str, Any]:
     """Properties of a cluster that only GET has: `properties.properties`."""
     counts = Counter(node.state for node in nodes)
     is_resizing = counts[NodeState.PREPARING] > 0
     changed = max((node.since for node in nodes), default=modified_at)
-    errors = (
-        [
-            {
-                "error": {
-                    "code": "ClusterCoreQuotaReached",
-                    "message": f"the quota of {cluster.vm_size} does not allow another node of "
-                    f"compute {cluster.name!r}; jobs wait for nodes that become free",
-                }
-            }
-        ]
-        if is_short_of_quota
-        else None
-    )
+    errors: list[dict[str, Any]] = []
+    if is_short_of_quota:
+        errors += _cluster_error(
+            "ClusterCoreQuotaReached",
+            f"the quota of {cluster.vm_size} does not allow another node of compute "
+            f"{cluster.name!r}; jobs wait for nodes that become free",
+        )
+    if is_short_of_capacity:
+        errors += _cluster_error(
+            "AllocationFailed",
+            f"there is no capacity for another node of {cluster.vm_size} now; compute "
+            f"{cluster.name!r} tries again, and its jobs wait",
+        )
     return {
         "allocationState": "Resizing" if is_resizing else "Steady",
         "allocationStateTransitionTime": datetime.fromtimestamp(changed, tz=UTC).isoformat(),
@@ -135,5 +140,9 @@ def runtime_properties(
             "leavingNodeCount": 0,
             "preemptedNodeCount": counts[NodeState.PREEMPTED],
         },
-        "errors": errors,
+        "errors": errors or None,
     }
+
+
+def _cluster_error(code: str, message: str) -> list[dict[str, Any]]:
+    return [{"error": {"code": code, "message": message}}]

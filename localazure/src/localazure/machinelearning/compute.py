@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import shutil
 import sqlite3
 import sys
 from asyncio.subprocess import PIPE, Process
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import localazure
-from localazure.machinelearning.clusters import list_clusters
+from localazure.faults.plan import OF_ALLOCATIONS, OF_NODES
+from localazure.machinelearning.clusters import COMPUTES, is_low_priority, list_clusters
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_resolution import resolve_job
@@ -42,9 +45,16 @@ from localazure.machinelearning.parent_jobs import advance_parents, read_trial_m
 from localazure.machinelearning.processes import FOLDER_VARIABLE, tracking_store
 from localazure.machinelearning.rank_group import kill_marked
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, parse_report
+from localazure.machinelearning.scheduler import Cluster, Node, WaitingJob, advance
 from localazure.machinelearning.scheduler import Outcome as Schedule
-from localazure.machinelearning.scheduler import WaitingJob, advance
-from localazure.machinelearning.states import ACTIVE, JOB_TRANSITIONS, TERMINAL, WAITING, JobStatus
+from localazure.machinelearning.states import (
+    ACTIVE,
+    JOB_TRANSITIONS,
+    TERMINAL,
+    WAITING,
+    JobStatus,
+    NodeState,
+)
 from localazure.machinelearning.store import get_resource, querying
 from localazure.machinelearning.workspace import Workspace
 
@@ -68,9 +78,12 @@ class Compute:
         self._wake = asyncio.Event()
         self._runners: dict[str, Process] = {}
         self._attempts: dict[str, asyncio.Task[None]] = {}
+        self._preemptions: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
         self.short_of_quota: frozenset[str] = frozenset()
         """Clusters that would grow further if the quota allowed it."""
+        self.short_of_capacity: frozenset[str] = frozenset()
+        """Clusters that would grow further if there were nodes."""
 
     async def __aenter__(self) -> Self:
         await self._recover()
@@ -79,7 +92,8 @@ class Compute:
 
     async def __aexit__(self, *_: object) -> None:
         """End all runners at once: their jobs are queued again by the next start."""
-        tasks = [task for task in (self._loop, *self._attempts.values()) if task is not None]
+        running = (self._loop, *self._attempts.values(), *self._preemptions)
+        tasks = [task for task in running if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -132,11 +146,13 @@ class Compute:
             )
         )
         self.short_of_quota = frozenset(schedule.short_of_quota)
+        self.short_of_capacity = schedule.short_of_capacity
         self._workspace.events.filled.set()
         for name in parents.stop:
             self.deliver_stop(name)
         for name in schedule.started:
             self._start_attempt(name)
+            self._preempt_on_purpose(name)
         if parents.has_changed:
             self.wake()
         return min(
@@ -146,8 +162,10 @@ class Compute:
     def _advance(self, connection: sqlite3.Connection) -> Schedule:
         query = querying(connection)
         topic, now = self._workspace.id, self._clock()
-        schedule = advance(
-            clusters=tuple(list_clusters(query)),
+        clusters = tuple(list_clusters(query))
+        plan = functools.partial(
+            advance,
+            clusters=clusters,
             nodes=tuple(list_nodes(query)),
             waiting=tuple(
                 WaitingJob(name=job.name, cluster=job.cluster, node_count=job.node_count)
@@ -156,6 +174,14 @@ class Compute:
             configuration=self._workspace.configuration,
             now=now,
         )
+        schedule = plan()
+        without_capacity = frozenset(
+            cluster.name
+            for cluster in clusters
+            if cluster.name in schedule.grown and self._is_short(cluster)
+        )
+        if without_capacity:
+            schedule = plan(without_capacity=without_capacity)
         replace_nodes(connection, schedule.nodes)
         for name in schedule.provisioning:
             set_status(connection, topic, name, JobStatus.PROVISIONING, now)
@@ -169,6 +195,55 @@ class Compute:
             )
             set_status(connection, topic, name, JobStatus.FAILED, now)
         return schedule
+
+    def _is_short(self, cluster: Cluster) -> bool:
+        operation = f"allocation/{cluster.vm_size or cluster.name}"
+        return self._workspace.faults.next(operation, OF_ALLOCATIONS) is not None
+
+    async def preempt(self, cluster: str, number: int, since: float | None = None) -> Node | None:
+        """Take a node away, as Azure does when it needs the machine; None if it is not there.
+
+        Its job gets no signal: it is killed, its outputs are kept, and it is queued again.
+
+        Args:
+            cluster: of the node.
+            number: of the node.
+            since: when it entered its state; it is left alone if that has changed. None: whatever
+                it does now.
+        """
+
+        def take(connection: sqlite3.Connection) -> Node | None:
+            nodes = list_nodes(querying(connection))
+            for index, node in enumerate(nodes):
+                if (node.cluster, node.number) == (cluster, number) and since in (None, node.since):
+                    nodes[index] = replace(node, state=NodeState.PREEMPTED, since=self._clock())
+                    replace_nodes(connection, nodes)
+                    return node
+            return None
+
+        node = await self._database.write(take)
+        if node is not None and node.job is not None:
+            await self.stop(node.job, StopOrder(outcome=Outcome.PREEMPTED, is_graceful=False))
+        self.wake()
+        return node
+
+    def _preempt_on_purpose(self, name: str) -> None:
+        """Let the plan of faults take nodes of a job away, some time after it got them."""
+        for node in list_nodes(self._database.read):
+            if node.job != name:
+                continue
+            resource = get_resource(self._database.read, COMPUTES, node.cluster)
+            if resource is None or not is_low_priority(resource):
+                continue
+            rule = self._workspace.faults.next(f"nodes/{node.cluster}", OF_NODES)
+            if rule is not None:
+                task = asyncio.create_task(self._preempt_later(node, rule.seconds))
+                self._preemptions.add(task)
+                task.add_done_callback(self._preemptions.discard)
+
+    async def _preempt_later(self, node: Node, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.preempt(node.cluster, node.number, node.since)
 
     def _start_attempt(self, name: str) -> None:
         task = asyncio.create_task(self._run_attempt(name), name=f"job {name}")

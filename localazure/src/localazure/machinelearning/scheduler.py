@@ -26,6 +26,8 @@ from dataclasses import dataclass, replace
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.states import NodeState
 
+CAPACITY_RETRY_SECONDS = 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -74,6 +76,10 @@ class Outcome:
     """Waiting jobs whose cluster does not exist."""
     short_of_quota: tuple[str, ...]
     """Clusters that would grow further if the quota allowed it."""
+    short_of_capacity: frozenset[str]
+    """Clusters that would grow further if there were nodes."""
+    grown: frozenset[str]
+    """Clusters with new nodes."""
     wake_at: float | None
     """When time alone will change something, epoch seconds."""
 
@@ -85,6 +91,7 @@ def advance(
     waiting: tuple[WaitingJob, ...],
     configuration: Configuration,
     now: float,
+    without_capacity: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Apply the rules once.
 
@@ -94,6 +101,8 @@ def advance(
         waiting: in order of submission.
         configuration: the quota per VM size and the seconds that a new node takes.
         now: epoch seconds.
+        without_capacity: clusters that get no new nodes now, whatever the quota is; they are tried
+            again after `CAPACITY_RETRY_SECONDS`.
     """
     names = {cluster.name for cluster in clusters}
     provisioning_seconds = configuration.provisioning_seconds
@@ -107,10 +116,12 @@ def advance(
         {cluster.name: cluster.vm_size.lower() for cluster in clusters},
         configuration.quota,
         now,
+        without_capacity,
     )
     started: list[str] = []
     provisioning: list[str] = []
     short: list[str] = []
+    short_of_capacity: set[str] = set()
     wake_at: list[float] = []
     for cluster in clusters:
         mine = [job for job in waiting if job.cluster == cluster.name]
@@ -119,7 +130,11 @@ def advance(
             started.append(queue.pop(0).name)
         servable = pool.within_quota(cluster, queue)
         demand = sum(job.node_count for job in servable)
-        if not pool.grow(cluster, demand) or len(servable) < len(queue):
+        is_whole = pool.grow(cluster, demand) and len(servable) == len(queue)
+        if not is_whole and cluster.name in without_capacity:
+            short_of_capacity.add(cluster.name)
+            wake_at.append(now + CAPACITY_RETRY_SECONDS)
+        elif not is_whole:
             short.append(cluster.name)
         provisioning.extend(job.name for job in _head(queue, pool.unassigned(cluster.name)))
         wake_at.extend(pool.shrink(cluster, demand))
@@ -134,6 +149,8 @@ def advance(
         provisioning=tuple(provisioning),
         orphaned=tuple(job.name for job in waiting if job.cluster not in names),
         short_of_quota=tuple(short),
+        short_of_capacity=frozenset(short_of_capacity),
+        grown=frozenset(pool.grown),
         wake_at=min(wake_at, default=None),
     )
 
@@ -168,9 +185,16 @@ class _Pool:
     """The nodes while one `advance` works on them."""
 
     def __init__(
-        self, nodes: list[Node], vm_sizes: dict[str, str], quota: Mapping[str, int], now: float
+        self,
+        nodes: list[Node],
+        vm_sizes: dict[str, str],
+        quota: Mapping[str, int],
+        now: float,
+        without_capacity: frozenset[str],
     ) -> None:
         self.nodes = nodes
+        self.grown: set[str] = set()
+        self._without_capacity = without_capacity
         self._vm_sizes = vm_sizes
         self._quota = quota
         self._now = now
@@ -210,6 +234,8 @@ class _Pool:
         )
         missing = max(0, wanted - present)
         allowed = int(min(missing, self._left_of_quota(cluster)))
+        if allowed:
+            self.grown.add(cluster.name)
         taken = {node.number for node in self.nodes if node.cluster == cluster.name}
         free_numbers = (number for number in range(len(taken) + allowed) if number not in taken)
         self.nodes.extend(
@@ -244,6 +270,8 @@ class _Pool:
         return sum(node.cluster == cluster for node in self.nodes)
 
     def _left_of_quota(self, cluster: Cluster) -> float:
+        if cluster.name in self._without_capacity:
+            return 0
         size = cluster.vm_size.lower()
         limit = self._quota.get(size)
         if limit is None:

@@ -17,7 +17,6 @@ from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.machinelearning.arm import (
     COMPUTE,
-    FAULTS,
     ROLE_ASSIGNMENTS,
     TOKENS,
     WORKSPACE,
@@ -90,6 +89,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             database=database,
             events=EventOutbox(database),
             clock=time.time,
+            faults=Injector(environment.state, Part.AZURE_ML),
         )
         await database.write(
             lambda connection: datastores.put_configured(connection, configuration, state.clock())
@@ -124,7 +124,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         arm[COMPUTE] = compute
         arm[REQUEST_LIMITS] = RequestLimits(time.monotonic)
-        arm[FAULTS] = Injector(environment.state, Part.AZURE_ML)
         online_database = Database(folder / "online.db", tables.MIGRATIONS)
         stack.callback(online_database.close)
         deployments = await stack.enter_async_context(Deployments(state, online_database, session))

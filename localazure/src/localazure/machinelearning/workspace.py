@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
@@ -24,6 +25,11 @@ class Workspace:
     events: EventOutbox
     clock: Callable[[], float]
     """Epoch seconds."""
+    faults: Injector
+
+    def clock_of_tokens(self) -> float:
+        """Epoch seconds by which tokens are issued and checked; wrong where the plan says so."""
+        return self.clock() + self.faults.clock_skew_seconds()
 
     @property
     def id(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from localazure.faults.injector import Injector
-from localazure.faults.plan import Fault
+from localazure.faults.plan import OF_MESSAGES, Fault
 from localazure.servicebus import contents, management
 from localazure.servicebus.addresses import Address
 from localazure.servicebus.amqp import message as amqp_message
@@ -52,13 +52,13 @@ class Client(Protocol):
 
 
 def now_seconds(client: Client) -> float:
-    """The broker's time in seconds since the Unix epoch."""
-    return client.broker.clock() / MILLISECONDS_PER_SECOND
+    """The broker's time in seconds since the Unix epoch, by which tokens expire."""
+    return client.broker.clock() / MILLISECONDS_PER_SECOND + client.faults.clock_skew_seconds()
 
 
 async def fault_of(client: Client, operation: str) -> Fault | None:
     """What goes wrong with an operation; one that is only late waits here."""
-    rule = client.faults.next(operation)
+    rule = client.faults.next(operation, OF_MESSAGES)
     if rule is None:
         return None
     if rule.fault is Fault.LATENCY:

@@ -17,7 +17,7 @@ from yarl import URL
 
 from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
-from localazure.storage import account_kinds, batch
+from localazure.storage import account_kinds, batch, request_times
 from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.operations import account_of
@@ -57,7 +57,7 @@ class Gate:
         tokens: that identities authenticate with.
         assignments: what identities may do.
         targets: the rates of the accounts.
-        now: an aware time.
+        now: an aware time; it may be wrong by a fault on purpose.
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class Gate:
                 return refusal
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            return headers  # Azurite checks keys and signatures, and refuses unknown accounts
+            # Azurite checks keys and signatures, and refuses unknown accounts.
+            return request_times.refusal_of(target, headers, self._now()) or headers
         if not is_secure:
             return _NO_TLS
         refusal = self._refusal_of_identity(token, needed_for(service, method, target, headers))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 
@@ -76,14 +77,15 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         publishing = asyncio.create_task(publisher.run())
         stack.push_async_callback(_cancel, publishing)
         stack.push_async_callback(ledger.drain)
+        faults = Injector(environment.state, Part.STORAGE)
         gate = Gate(
             accounts,
             environment.storage_key,
             TokenIssuer(environment.keys.identity_header, frozenset({STORAGE_AUDIENCE})),
             RoleAssignments.of_environment(environment),
             Targets(accounts),
+            lambda: datetime.now(UTC) + timedelta(seconds=faults.clock_skew_seconds()),
         )
-        faults = Injector(environment.state, Part.STORAGE)
         tls = server_context(ensure_certificates(environment))
         for service, (port, tls_port, upstream) in upstreams.items():
             proxy = Proxy(

@@ -6,6 +6,8 @@ import gc
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -231,3 +233,39 @@ def test_latency_delays_one_request_and_not_the_next(force: Force, running: Envi
         requests.get(url, timeout=0.3)
     take_out(running.state)
     assert requests.get(url, timeout=20).status_code == 403  # no signature
+
+
+def test_a_wrong_clock_of_storage(force: Force, running: Environment) -> None:
+    connection = running.storage_connection_string()
+    with ContainerClient.from_connection_string(connection, "landing", retry_total=0) as client:
+        force({"part": "storage", "fault": "clockSkew", "seconds": 3600})
+        with pytest.raises(HttpResponseError, match="date header too old"):
+            client.upload_blob(uuid.uuid4().hex, b"x")
+        force({"part": "storage", "fault": "clockSkew", "seconds": 600})
+        client.upload_blob(uuid.uuid4().hex, b"x")  # within the 15 minutes that Azure allows
+
+
+def test_a_wrong_clock_of_event_grid_dates_its_answers(force: Force, running: Environment) -> None:
+    force({"part": "eventgrid", "fault": "clockSkew", "seconds": -86400})
+    url = f"{running.topic_endpoint('things')}?api-version=2018-01-01"
+    headers = {
+        "aeg-sas-key": running.keys.event_grid,
+        "Content-Type": "application/cloudevents+json",
+    }
+    event = '{"specversion": "1.0", "id": "1", "source": "s", "type": "t"}'
+    answer = requests.post(url, event, headers=headers, timeout=20)
+    assert answer.status_code == 200
+    told = parsedate_to_datetime(answer.headers["Date"])
+    assert timedelta(hours=23) < datetime.now(UTC) - told < timedelta(hours=25)
+
+
+def test_a_wrong_clock_of_service_bus_ends_tokens(force: Force, running: Environment) -> None:
+    force({"part": "servicebus", "fault": "clockSkew", "seconds": 7200})  # the SDK's last an hour
+    connection = running.service_bus_connection_string
+    with (
+        ServiceBusClient.from_connection_string(connection, retry_total=0) as client,
+        client.get_queue_sender("work") as sender,
+        pytest.raises(ServiceBusError),
+    ):
+        sender.send_messages(ServiceBusMessage("never"))
+    gc.collect()

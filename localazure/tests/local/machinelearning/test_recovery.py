@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,9 @@ from azure.identity import DefaultAzureCredential
 from harness.local_workspace import SDK_WARNINGS, Local
 from harness.part_process import PartProcess
 from harness.waiting import until
+from localazure.faults.force import put_in_force, take_out
+from localazure.faults.plan import Plan
+from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.processes import FOLDER_VARIABLE
 
 pytestmark = SDK_WARNINGS
@@ -98,13 +102,22 @@ def assert_resumed(local: Local, name: str) -> None:
     until(lambda: not processes(local, name))
 
 
+def ask(local: Local, method: str, path: str) -> requests.Response:
+    url = local.environment.azure_ml_url
+    token = DefaultAzureCredential().get_token(f"{url}/.default").token
+    headers = {"Authorization": f"Bearer {token}"}
+    return requests.request(method, url + path, headers=headers, timeout=10)
+
+
 def preempt(local: Local, compute: str, node: int) -> requests.Response:
-    token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
-    return requests.post(
-        f"{local.environment.azure_ml_url}/admin/computes/{compute}/nodes/{node}/preempt",
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=10,
-    )
+    return ask(local, "POST", f"/admin/computes/{compute}/nodes/{node}/preempt")
+
+
+def errors(local: Local, compute: str) -> list[str]:
+    """Codes of what keeps a cluster from growing."""
+    path = f"{workspace_id(local.environment)}/computes/{compute}?api-version=2023-08-01-preview"
+    found = ask(local, "GET", path).json()["properties"]["properties"]["errors"] or []
+    return [each["error"]["code"] for each in found]
 
 
 @contextmanager
@@ -122,6 +135,36 @@ def test_a_preempted_job_is_queued_again(local: Local) -> None:
     response = preempt(local, "spot", 1)
     assert (response.status_code, response.json()) == (202, {"job": "preempted"})
     assert_resumed(local, "preempted")
+
+
+@contextmanager
+def fault(local: Local, **rule: object) -> Generator[None]:
+    state = local.environment.state
+    rules = [{"part": "machinelearning", **rule}]
+    put_in_force(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))
+    try:
+        yield
+    finally:
+        take_out(state)
+
+
+def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
+    with fault(local, operation="nodes/spot", fault="preemption", seconds=1.0, firstTimes=1):
+        start(local, "unlucky", "spot")
+        assert_resumed(local, "unlucky")
+
+
+def test_a_job_waits_for_capacity(local: Local) -> None:
+    local.ml.compute.begin_create_or_update(
+        AmlCompute(name="rare", size="Standard_Rare", min_instances=0, max_instances=1)
+    ).result()
+    job = command(name="early", command="echo ran", environment="azureml:torch:1", compute="rare")
+    with fault(local, operation="allocation/Standard_Rare", fault="shortage"):
+        local.ml.jobs.create_or_update(job)
+        until(lambda: errors(local, "rare") == ["AllocationFailed"])
+        assert local.status("early") == "Queued"
+    local.wait_for("early", "Completed")
+    assert errors(local, "rare") == []
 
 
 def test_a_dedicated_node_is_not_preempted(local: Local) -> None:

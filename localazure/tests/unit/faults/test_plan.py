@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from localazure.errors import ConfigurationError
 from localazure.faults.injector import FILE, Injector
-from localazure.faults.plan import FAULTS, Part, Plan, Rule, moderate
+from localazure.faults.plan import (
+    FAULTS,
+    OF_DELIVERIES,
+    OF_MESSAGES,
+    OF_REQUESTS,
+    Fault,
+    Part,
+    Plan,
+    Rule,
+    moderate,
+)
 
 OPERATIONS = st.text(st.characters(codec="utf-8"), max_size=20)
 
@@ -50,12 +60,14 @@ def test_a_decision_is_repeated_and_is_a_rule_about_the_operation(
     elapsed: float,
 ) -> None:
     first, again = plan(*drawn, seed=seed), plan(*drawn, seed=seed)
-    rule = first.decide(part, operation, number, elapsed)
-    assert rule == again.decide(part, operation, number, elapsed)
+    faults = FAULTS[part] - {Fault.CLOCK_SKEW}
+    rule = first.decide(part, operation, number, elapsed, faults)
+    assert rule == again.decide(part, operation, number, elapsed, faults)
     if rule is not None:
+        assert rule.fault in faults
         assert rule.holds(part, operation, number, elapsed)
         assert rule.probability > 0
-    certain = [each for each in first.rules if each.probability == 1]
+    certain = [each for each in first.rules if each.probability == 1 and each.fault in faults]
     if any(each.holds(part, operation, number, elapsed) for each in certain):
         assert rule is not None
 
@@ -63,7 +75,10 @@ def test_a_decision_is_repeated_and_is_a_rule_about_the_operation(
 @given(st.integers(), st.floats(0.05, 0.95))
 def test_faults_are_as_frequent_as_the_rule_says(seed: int, probability: float) -> None:
     some = plan({"part": "storage", "fault": "reset", "probability": probability}, seed=seed)
-    found = sum(some.decide(Part.STORAGE, "x", number, 0.0) is not None for number in range(2000))
+    found = sum(
+        some.decide(Part.STORAGE, "x", number, 0.0, OF_REQUESTS) is not None
+        for number in range(2000)
+    )
     assert abs(found / 2000 - probability) < 0.07  # six standard deviations
 
 
@@ -72,7 +87,10 @@ def test_seeds_draw_different_faults() -> None:
 
     def drawn(seed: int) -> list[bool]:
         some = plan(rule, seed=seed)
-        return [some.decide(Part.STORAGE, "x", number, 0.0) is not None for number in range(64)]
+        return [
+            some.decide(Part.STORAGE, "x", number, 0.0, OF_REQUESTS) is not None
+            for number in range(64)
+        ]
 
     assert len({tuple(drawn(seed)) for seed in range(20)}) == 20
 
@@ -80,7 +98,9 @@ def test_seeds_draw_different_faults() -> None:
 def test_a_rule_may_be_about_the_first_times_of_each_operation() -> None:
     twice = plan({"part": "storage", "fault": "reset", "firstTimes": 2})
     for operation in ("read", "write"):
-        found = [twice.decide(Part.STORAGE, operation, number, 1e6) for number in range(4)]
+        found = [
+            twice.decide(Part.STORAGE, operation, number, 1e6, OF_REQUESTS) for number in range(4)
+        ]
         assert [rule is not None for rule in found] == [True, True, False, False]
 
 
@@ -89,7 +109,7 @@ def test_an_outage_has_a_beginning_and_an_end() -> None:
     failing = [
         elapsed
         for elapsed in range(20)
-        if outage.decide(Part.EVENT_GRID, "publish/a", elapsed, float(elapsed))
+        if outage.decide(Part.EVENT_GRID, "publish/a", elapsed, float(elapsed), OF_REQUESTS)
     ]
     assert failing == [10, 11, 12, 13, 14]
 
@@ -102,7 +122,10 @@ def test_the_first_rule_that_decides_for_a_fault_wins() -> None:
     )
     faults = [
         rule and rule.fault
-        for rule in (some.decide(Part.SERVICE_BUS, name, 0, 0.0) for name in ("send/a", "settle/a"))
+        for rule in (
+            some.decide(Part.SERVICE_BUS, name, 0, 0.0, OF_MESSAGES)
+            for name in ("send/a", "settle/a")
+        )
     ]
     assert faults == ["error", "latency"]
 
@@ -115,6 +138,7 @@ def test_the_first_rule_that_decides_for_a_fault_wins() -> None:
         ({"part": "storage", "fault": "reset", "probability": 2}, "probability"),
         ({"part": "storage", "fault": "error", "status": 200}, "status"),
         ({"part": "storage", "fault": "error", "chance": 1}, "chance: unknown key"),
+        ({"part": "storage", "fault": "latency", "seconds": -1}, "only clockSkew may be negative"),
     ],
 )
 def test_a_wrong_rule_is_named(tmp_path: Path, rule: dict[str, Any], words: str) -> None:
@@ -136,6 +160,27 @@ def test_a_plan_comes_into_force_and_ends_while_a_part_runs(tmp_path: Path) -> N
     assert injector.next("x") is not None
     (tmp_path / FILE).unlink()
     assert injector.next("x") is None
+
+
+def test_a_rule_about_all_operations_leaves_those_that_cannot_have_its_fault() -> None:
+    some = plan({"part": "eventgrid", "fault": "duplicate"})
+    assert some.decide(Part.EVENT_GRID, "publish/a", 0, 0.0, OF_REQUESTS) is None
+    assert some.decide(Part.EVENT_GRID, "deliver/a", 0, 0.0, OF_DELIVERIES) is not None
+
+
+def test_a_clock_is_wrong_for_a_time(tmp_path: Path) -> None:
+    now = 1000.0
+    injector = Injector(tmp_path, Part.STORAGE, lambda: now)
+    assert injector.clock_skew_seconds() == 0
+    rules = [
+        {"part": "storage", "fault": "clockSkew", "seconds": -120, "forSeconds": 10},
+        {"part": "eventgrid", "fault": "clockSkew", "seconds": 999},
+    ]
+    (tmp_path / FILE).write_text(json.dumps({"seed": 1, "rules": rules}))
+    assert injector.clock_skew_seconds() == -120
+    assert injector.next("x") is None, "the operations themselves do not fail"
+    now += 10
+    assert injector.clock_skew_seconds() == 0
 
 
 def test_the_moderate_plan_reaches_every_part_and_can_be_written_and_read() -> None:

@@ -30,7 +30,11 @@ def job(name: str, node_count: int = 1, on: str = "cpu") -> WaitingJob:
 
 
 def schedule(
-    clusters: list[Cluster], nodes: tuple[Node, ...], waiting: list[WaitingJob], now: float
+    clusters: list[Cluster],
+    nodes: tuple[Node, ...],
+    waiting: list[WaitingJob],
+    now: float,
+    without_capacity: frozenset[str] = frozenset(),
 ) -> Outcome:
     return advance(
         clusters=tuple(clusters),
@@ -38,6 +42,7 @@ def schedule(
         waiting=tuple(waiting),
         configuration=CONFIGURATION,
         now=now,
+        without_capacity=without_capacity,
     )
 
 
@@ -81,6 +86,16 @@ def test_a_cluster_that_needs_more_than_the_quota_is_short_of_it() -> None:
     assert len(outcome.nodes) == 2, "no node is held for a job that cannot have all of its own"
     assert outcome.short_of_quota == ("cpu",)
     assert outcome.provisioning == ("a",)
+
+
+def test_a_cluster_without_capacity_keeps_what_it_has_and_is_tried_again() -> None:
+    idle = (Node(cluster="cpu", number=0, state=NodeState.IDLE, since=0),)
+    waiting = [job("a"), job("b", 2)]
+    short = schedule([cluster()], idle, waiting, 1, frozenset({"cpu"}))
+    assert (short.started, len(short.nodes), short.wake_at) == (("a",), 1, 2)
+    assert (short.short_of_capacity, short.short_of_quota) == ({"cpu"}, ())
+    again = schedule([cluster()], short.nodes, waiting[1:], 2)
+    assert (again.grown, again.provisioning, len(again.nodes)) == ({"cpu"}, ("b",), 3)
 
 
 def test_jobs_of_a_deleted_cluster_are_orphaned() -> None:

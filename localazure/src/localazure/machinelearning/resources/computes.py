@@ -6,7 +6,6 @@ https://learn.microsoft.com/rest/api/azureml/compute
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -31,10 +30,9 @@ from localazure.machinelearning.clusters import (
     runtime_properties,
 )
 from localazure.machinelearning.errors import ArmError, not_found
-from localazure.machinelearning.job_table import list_nodes, replace_nodes
+from localazure.machinelearning.job_table import list_nodes
 from localazure.machinelearning.resources.workspace import LOCATION_PATH
 from localazure.machinelearning.runner_protocol import Outcome, StopOrder
-from localazure.machinelearning.states import NodeState
 from localazure.machinelearning.store import (
     Resource,
     delete_resource,
@@ -164,35 +162,17 @@ async def list_compute_nodes(request: web.Request) -> web.Response:
 
 @routes.post(f"/admin/{COMPUTES}/{{name}}/nodes/{{number:[0-9]+}}/preempt")
 async def preempt_node(request: web.Request) -> web.Response:
-    """Local only: preempt a low-priority node, as Azure does when it needs the machine.
-
-    Its job gets no signal: it is killed, its outputs are kept, and it is queued again.
-    """
-    workspace = request.app[WORKSPACE]
+    """Local only: preempt a low-priority node, see `Compute.preempt`."""
     resource = _find(request)
     number = int(request.match_info["number"])
     if not is_low_priority(resource):
         raise ArmError(
             409, "NotPreemptible", f"compute {resource.name!r} is dedicated, not preemptible"
         )
-
-    def preempt(connection: sqlite3.Connection) -> str | None:
-        nodes = list_nodes(querying(connection))
-        for index, node in enumerate(nodes):
-            if (node.cluster, node.number) == (resource.name, number):
-                now = workspace.clock()
-                nodes[index] = replace(node, state=NodeState.PREEMPTED, since=now)
-                replace_nodes(connection, nodes)
-                return node.job
+    node = await request.app[COMPUTE].preempt(resource.name, number)
+    if node is None:
         raise not_found("node", f"{resource.name}/{number}")
-
-    job = await workspace.database.write(preempt)
-    if job is not None:
-        await request.app[COMPUTE].stop(
-            job, StopOrder(outcome=Outcome.PREEMPTED, is_graceful=False)
-        )
-    request.app[COMPUTE].wake()
-    return web.json_response({"job": job}, status=202)
+    return web.json_response({"job": node.job}, status=202)
 
 
 def _find(request: web.Request) -> Resource:
@@ -210,6 +190,7 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
         cluster,
         list_nodes(workspace.database.read, resource.name),
         is_short_of_quota=resource.name in request.app[COMPUTE].short_of_quota,
+        is_short_of_capacity=resource.name in request.app[COMPUTE].short_of_capacity,
         modified_at=resource.modified_at,
     )
     properties = {

@@ -105,7 +105,7 @@ async def get_token(request: web.Request) -> web.Response:
     resource = request.query.get("resource")
     if not resource:
         raise invalid("the query has no `resource`")
-    token, expires_on = request.app[TOKENS].issue(resource, now=request.app[WORKSPACE].clock())
+    token, expires_on = request.app[TOKENS].issue(resource, now=workspace.clock_of_tokens())
     return web.json_response(
         {
             "access_token": token,

@@ -18,6 +18,7 @@ from typing import Self
 import aiohttp
 from azure.core.exceptions import AzureError
 
+from localazure.faults.plan import OF_ALLOCATIONS
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.blobs import is_transient
 from localazure.machinelearning.downloads import SourceNotFoundError
@@ -177,6 +178,13 @@ class Deployments:
         """
         if deployment.state is not DeploymentState.SUCCEEDED:
             await asyncio.sleep(self._workspace.configuration.provisioning_seconds)
+            size = deployment.properties.get("instanceType", "")
+            if self._workspace.faults.next(f"deployment/{size}", OF_ALLOCATIONS) is not None:
+                raise _Failed(
+                    "OutOfCapacity",
+                    f"The specified VM size {size} failed to provision due to a lack of Azure "
+                    "Machine Learning capacity. Retry later. (A fault on purpose.)",
+                )
         try:
             source = resolve_source(self._workspace.database.read, deployment)
         except ArmError as error:

@@ -13,6 +13,7 @@ from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
 
 from localazure.faults.injector import Injector
+from localazure.faults.plan import OF_ACTIVITIES
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
@@ -87,7 +88,7 @@ class DurableFunctions:
         always = app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}
 
         def runs_twice(activity: str) -> bool:
-            return always or faults.next(f"activity/{activity}") is not None
+            return always or faults.next(f"activity/{activity}", OF_ACTIVITIES) is not None
 
         options = replace(options, runs_twice=runs_twice)
         self.extension = DurableExtension(

@@ -1,0 +1,66 @@
+"""Whether a request comes at the time that its signature allows.
+
+Azurite does not check the date of a request, and knows no clock but the machine's.
+https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#specifying-the-date-header
+https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-the-signature-validity-interval
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qs
+
+from localazure.storage.refusal import Refusal
+
+OLDEST: Final = timedelta(minutes=15)
+TOO_OLD: Final = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "AuthenticationFailed",
+    "Server failed to authenticate the request. Request date header too old: its clock, or that of "
+    "the service, is wrong.",
+)
+NOT_NOW: Final = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "AuthenticationFailed",
+    "Server failed to authenticate the request. Signature not valid in the specified time frame.",
+)
+
+
+def refusal_of(target: str, headers: Mapping[str, str], now: datetime) -> Refusal | None:
+    """Why the service refuses a request by its times; a time that it cannot read is Azurite's.
+
+    Args:
+        target: path and query as sent.
+        headers: of the request, looked up case-insensitively.
+        now: an aware time.
+    """
+    if headers.get("Authorization", "").startswith("SharedKey"):
+        sent = _header_time(headers.get("x-ms-date") or headers.get("Date") or "")
+        return TOO_OLD if sent is not None and now - sent > OLDEST else None
+    _, _, query = target.partition("?")
+    if "sig=" not in query:
+        return None
+    fields = parse_qs(query)
+    start, end = (_query_time(fields.get(name, [""])[0]) for name in ("st", "se"))
+    is_early = start is not None and now < start
+    return NOT_NOW if is_early or (end is not None and now >= end) else None
+
+
+def _header_time(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _query_time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
