@@ -215,9 +215,22 @@ async def test_a_result_that_is_no_json_is_one_sentence(
     sentence = "activity 'give_a_set' returned a set that is not JSON"
     assert sentence in str(status["output"])
     assert "to_json" in str(status["output"])
+    assert str(status["output"]).count(sentence) == 1
     told = [one.getMessage() for one in caplog.records if sentence in one.getMessage()]
-    assert told
+    assert len(told) == 2  # the activity, and the orchestration that it fails
     assert not [line for line in told if "json/" in line]  # no frames of the json module
+
+
+async def test_an_input_that_is_no_json_names_the_line_and_the_remedy(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_app("durable") as (_, client):
+        status = await outcome(client, "/api/start/gives_an_object")
+    assert "the input of a step is not JSON. Give dicts, lists" in str(status["output"])
+    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert 'context.call_activity("greet", object())' in told
+    assert "json/" not in told
+    assert "direct cause" not in told
 
 
 async def test_a_forgotten_yield_is_one_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import azure.functions
 
 _SDK: Final = Path(azure.functions.__file__).parent
 _HOST: Final = (Path(__file__).parents[1], Path(importlib.__file__ or "").parent)
-_WORKER: Final = (_SDK, _SDK.parent / "durable_functions")
+_WORKER: Final = (_SDK, _SDK.parent / "durable_functions", Path(json.__file__).parent)
 _FROZEN: Final = "<frozen importlib"
 _HEADING: Final = "Traceback (most recent call last):\n"
 
@@ -21,8 +22,8 @@ _HEADING: Final = "Traceback (most recent call last):\n"
 def users_traceback(error: BaseException) -> str:
     """A failure's traceback, with what caused it.
 
-    Left out are the frames of this host, and those of the SDK where others are left. It begins
-    with the frames, without the heading that Python puts before them.
+    Left out are the frames of this host, and those of the SDK and of json where others are left.
+    It begins with the frames, without the heading that Python puts before them.
     """
     told = TracebackException.from_exception(error)
     chain = list(_chain(told))

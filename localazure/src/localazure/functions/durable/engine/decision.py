@@ -19,6 +19,10 @@ OLDEST_SCHEMA = 1
 
 # The text of Python's json module.
 _NOT_JSON = re.compile(r"(TypeError: )?Object of type \w+ is not JSON serializable")
+# The SDK's text about the argument of a call in the orchestrator.
+_INPUT_NOT_JSON = re.compile(r"(TypeError: )?class <class '[^']+'> does not expose a `to_json` .*")
+# Between the author's exception and the one with the document, which has the same text.
+_CAUSE = "\n\nThe above exception was the direct cause of the following exception:\n"
 
 Action = dict[str, Any]
 
@@ -62,7 +66,10 @@ def from_failure(failure: FunctionFailed) -> Decision:
 
 
 def _read_failure(failure: FunctionFailed) -> Decision:
-    details = failure.stack.partition(OUT_OF_PROC_MARK)[0].rstrip()
+    details, mark, _ = failure.stack.partition(OUT_OF_PROC_MARK)
+    if mark and _CAUSE in details:
+        details = details.rpartition(_CAUSE)[0]
+    details = details.rstrip()
     start = failure.message.find(OUT_OF_PROC_MARK)
     while start >= 0:
         start += len(OUT_OF_PROC_MARK)
@@ -75,7 +82,15 @@ def _read_failure(failure: FunctionFailed) -> Decision:
 
 def _explained(decision: Decision) -> Decision:
     """The same; a result that is not JSON with its remedy, and without the json module's frames."""
-    if decision.error is None or not _NOT_JSON.fullmatch(decision.error):
+    if decision.error is None:
+        return decision
+    if _INPUT_NOT_JSON.fullmatch(decision.error):
+        return replace(
+            decision,
+            error=f"{decision.error}: the input of a step is not JSON. Give dicts, lists, strings, "
+            "numbers, booleans or None, or give its class the methods to_json and from_json",
+        )
+    if not _NOT_JSON.fullmatch(decision.error):
         return decision
     return replace(
         decision,

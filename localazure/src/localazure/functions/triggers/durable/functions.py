@@ -22,7 +22,7 @@ from localazure.functions.durable.engine.invocation import FunctionFailed, Trigg
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.errors import AppLoadError
+from localazure.functions.errors import AppLoadError, NotJsonError
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.worker import orchestrators
 from localazure.functions.worker.invocation import Invoker, TriggerData
@@ -128,9 +128,9 @@ class DurableFunctions:
         try:
             outcome = await self._invoker.invoke(function, data)
         except Exception as error:
-            raise FunctionFailed(
-                type(error).__name__, str(error), users_traceback(error)
-            ) from error
+            # Its sentence names the function and the remedy: no frame of the app is in its stack.
+            stack = "" if isinstance(error, NotJsonError) else users_traceback(error)
+            raise FunctionFailed(type(error).__name__, str(error), stack) from error
         return _as_json(outcome.result)
 
 

@@ -127,6 +127,11 @@ def forgets_yield(context: df.DurableOrchestrationContext):
 
 
 @app.orchestration_trigger(context_name="context")
+def gives_an_object(context: df.DurableOrchestrationContext):
+    return (yield context.call_activity("greet", object()))
+
+
+@app.orchestration_trigger(context_name="context")
 def asks_for_a_set(context: df.DurableOrchestrationContext):
     return (yield context.call_activity("give_a_set", "x"))
 
