@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | package | conformance. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | package | conformance | conformance-clients. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +11,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist package conformance constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist package conformance conformance-clients constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -91,6 +91,11 @@ package: setup
 # The wheel with every supported version of the Functions SDKs. WRITE=1 writes localazure/docs/sdk-versions.md.
 conformance: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance $(if $(WRITE),--write)
+
+# Node's SDKs, qpid-proton and, with SERVICEBUS_TESTS=FOLDER, Microsoft's own tests of azure-servicebus.
+conformance-clients: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.clients \
+	    $(if $(SERVICEBUS_TESTS),--servicebus-tests $(abspath $(SERVICEBUS_TESTS)))
 
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: setup

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 CBS = "$cbs"
-_MANAGEMENT = "$management"
+MANAGEMENT = "$management"
 _DEAD_LETTER_QUEUE = "$deadletterqueue"
 
 
@@ -28,7 +28,7 @@ class Address:
 def parse(text: str) -> Address:
     """Parse an address such as `queue` or `amqps://host/topic/Subscriptions/a/$management`."""
     segments = entity_path(text).split("/")
-    is_management = segments[-1] == _MANAGEMENT
+    is_management = segments[-1] == MANAGEMENT
     if is_management:
         segments.pop()
     is_dead_letter_queue = bool(segments) and segments[-1] == _DEAD_LETTER_QUEUE

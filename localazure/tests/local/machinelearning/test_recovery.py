@@ -149,9 +149,23 @@ def fault(local: Local, **rule: object) -> Generator[None]:
 
 
 def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
-    with fault(local, operation="nodes/spot", fault="preemption", seconds=1.0, firstTimes=1):
-        start(local, "unlucky", "spot")
-        assert_resumed(local, "unlucky")
+    job = command(
+        name="unlucky", command="sleep 600", environment="azureml:torch:1", compute="spot"
+    )
+
+    def queued() -> int:
+        """How often the job was queued, by its events."""
+        return sum(
+            event["data"].get("runId") == "unlucky" and event["data"].get("runStatus") == "Queued"
+            for event in local.topic.events
+        )
+
+    with fault(local, operation="nodes/spot", fault="preemption", seconds=0.5, firstTimes=1):
+        local.ml.jobs.create_or_update(job)
+        until(lambda: queued() == 2)
+    local.wait_for("unlucky", "Running")
+    local.ml.jobs.begin_cancel("unlucky").result()
+    local.wait_for("unlucky", "Canceled")
 
 
 def test_a_job_waits_for_capacity(local: Local) -> None:

@@ -41,6 +41,14 @@ def test_a_signature_authorizes_its_resource_until_it_expires() -> None:
     assert not authorization.allows("topic", NOW_SECONDS)
 
 
+def test_a_signature_for_the_management_node_authorizes_its_entity() -> None:
+    authorization = Authorization(KEY)
+    uri = "sb://host/queue/$management"
+    authorization.put_token(uri, sas(uri), NOW_SECONDS)
+    assert authorization.allows("queue", NOW_SECONDS)
+    assert not authorization.allows("queue2", NOW_SECONDS)
+
+
 def test_a_signature_for_the_namespace_authorizes_everything() -> None:
     authorization = Authorization(KEY)
     authorization.put_token("sb://host:1/queue", sas("sb://host:1/"), NOW_SECONDS)

@@ -1,0 +1,189 @@
+"""Runs clients of other makers against the local services: `make conformance-clients`.
+
+Node's SDKs come from npm and qpid-proton, which needs a C compiler, from PyPI, into the user's
+cache; nothing of them is a part of this repository. Microsoft's own tests of azure-servicebus are
+in its source distribution on PyPI (`pip download --no-binary :all: --no-deps azure-servicebus`):
+SERVICEBUS_TESTS names the folder `tests` of it.
+
+In localazure/tests: `python -m conformance.clients [--servicebus-tests FOLDER] [NAME ...]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.part_process import PartProcess
+from localazure.runtime.environment import SERVICE_BUS_KEY_NAME, Environment
+from localazure.storage.azurite_installation import cache_folder, find_node
+
+FOLDER: Final = Path(__file__).parent
+PROTON: Final = "python-qpid-proton==0.40.0"
+MICROSOFT: Final = (
+    *("test_queues.py", "test_topic.py", "test_subscriptions.py", "test_sb_client.py"),
+    *("async_tests/test_queues_async.py", "async_tests/test_topic_async.py"),
+    *("async_tests/test_subscriptions_async.py", "async_tests/test_sb_client_async.py"),
+)
+TEST_SECONDS: Final = 400  # the longest of Microsoft's own sleeps for five minutes
+
+_QUEUES: Final = (
+    *("fields", "batch", "abandon", "dead", "defer", "schedule", "renew", "delete"),
+    *("events", "blob-events", "proton"),
+)
+_TOPIC: Final = {
+    "Name": "topic",
+    "Subscriptions": [
+        {
+            "Name": "only-a",
+            "Rules": [
+                {
+                    "Name": "a",
+                    "Properties": {
+                        "FilterType": "Correlation",
+                        "CorrelationFilter": {"Label": "a"},
+                    },
+                }
+            ],
+        }
+    ],
+}
+
+
+def _subscription(name: str, topic: str, queue: str, **properties: Any) -> dict[str, Any]:
+    destination = {
+        "endpointType": "ServiceBusQueue",
+        "properties": {"resourceId": f"/namespaces/n/queues/{queue}"},
+    }
+    return {"name": name, "topic": topic, "properties": {**properties, "destination": destination}}
+
+
+@contextlib.contextmanager
+def _services() -> Generator[Environment]:
+    with tempfile.TemporaryDirectory(prefix="localazure-conformance-") as scratch:
+        folder = Path(scratch)
+        namespace = {
+            "Name": "n",
+            "Queues": [{"Name": name} for name in _QUEUES],
+            "Topics": [_TOPIC],
+        }
+        (folder / "Config.json").write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+        (folder / "storage.json").write_text(json.dumps({"containers": ["landing", "events"]}))
+        of_events = {"subjectBeginsWith": "/blobServices/default/containers/events/"}
+        (folder / "event-grid.json").write_text(
+            json.dumps(
+                {
+                    "topics": [
+                        {"name": "cloud", "inputSchema": "CloudEventSchemaV1_0"},
+                        {"name": "grid", "inputSchema": "EventGridSchema"},
+                    ],
+                    "eventSubscriptions": [
+                        _subscription("cloud", "cloud", "events"),
+                        _subscription("grid", "grid", "events"),
+                        _subscription("blobs", "storage", "blob-events", filter=of_events),
+                    ],
+                }
+            )
+        )
+        environment = Environment.draw(folder / "state", app=folder, config=folder)
+        environment.save()
+        with contextlib.ExitStack() as stack:
+            for name in ("storage", "servicebus", "eventgrid"):
+                stack.enter_context(PartProcess(name, environment.state))
+            yield environment
+
+
+def node(environment: Environment) -> int:
+    """Node's @azure/service-bus, @azure/eventgrid and @azure/storage-blob."""
+    folder = cache_folder(os.environ) / "conformance-node"
+    shutil.copytree(FOLDER / "node", folder, dirs_exist_ok=True)
+    _run(["npm", "install", "--silent", "--no-audit", "--no-fund"], folder)
+    variables = {
+        "SERVICE_BUS": environment.service_bus_connection_string,
+        "EVENT_GRID": f"http://127.0.0.1:{environment.ports.event_grid}",
+        "EVENT_GRID_KEY": environment.keys.event_grid,
+        "STORAGE": environment.storage_connection_string(),
+    }
+    scripts = sorted(path.name for path in (FOLDER / "node").glob("*.test.mjs"))
+    # One after the other: they share the queue `events`.
+    command = [
+        find_node(),
+        "--test",
+        "--test-concurrency=1",
+        "--test-timeout=120000",
+        "--test-reporter=spec",
+        *scripts,
+    ]
+    return _run(command, folder, variables)
+
+
+def proton(environment: Environment) -> int:
+    """qpid-proton, a client that knows AMQP and nothing of Azure."""
+    folder = cache_folder(os.environ) / "conformance-proton"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if _run([python, *pip, PROTON], folder):
+        return 1
+    script = FOLDER / "proton_client.py"
+    host = f"127.0.0.1:{environment.ports.service_bus}"
+    arguments = [host, SERVICE_BUS_KEY_NAME, environment.keys.service_bus]
+    return _run([python, script, *arguments], folder)
+
+
+def microsoft(tests: Path) -> int:
+    """Microsoft's own tests of azure-servicebus."""
+    path = os.pathsep.join([str(FOLDER.parents[1]), str(tests), str(tests / "async_tests")])
+    return _run(
+        [
+            *(sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", tests),
+            *("-p", "conformance.clients.microsoft_tests", "-p", "no:cacheprovider"),
+            *("-o", "asyncio_mode=auto", "-n", "4", "--timeout", str(TEST_SECONDS)),
+            *("-q", "-rsf", "--tb=line", "--show-capture=no", "-W", "ignore"),
+            *(str(tests / name) for name in MICROSOFT),
+        ],
+        tests,
+        {"PYTHONPATH": path},
+    )
+
+
+def _run(
+    command: Sequence[str | Path], folder: Path, variables: dict[str, str] | None = None
+) -> int:
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **(variables or {})}, check=False
+    ).returncode
+
+
+CLIENTS: Final = {"node": node, "proton": proton}
+
+
+def main() -> int:
+    """Exit status 1 if a client does not agree."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.clients", description=__doc__)
+    parser.add_argument("--servicebus-tests", type=Path, metavar="FOLDER")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CLIENTS)}")
+    parsed = parser.parse_args()
+    bad: list[str] = []
+    with _services() as environment:
+        for name, run in CLIENTS.items():
+            if (not parsed.names or name in parsed.names) and run(environment):
+                bad.append(name)
+    if parsed.servicebus_tests is not None and microsoft(parsed.servicebus_tests.resolve()):
+        bad.append("Microsoft's tests")
+    print(f"not as expected: {', '.join(bad)}" if bad else "all as expected")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

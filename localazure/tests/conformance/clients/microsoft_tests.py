@@ -1,0 +1,273 @@
+"""A pytest plugin: Microsoft's own tests of azure-servicebus against the local broker.
+
+Their decorators make namespaces, queues and topics on Azure by packages that are not published.
+Here the same decorators name entities of a configuration that the broker reads at its start, which
+is after the collection. Clients that are given a host name use plain AMQP, as with a connection
+string of an emulator.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import functools
+import inspect
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final, Self
+
+import azure.servicebus
+import azure.servicebus.aio
+import pytest
+from azure.core.credentials import AccessToken
+
+from conformance.clients.not_covered import reason_of
+from harness.part_process import PartProcess
+from localazure.runtime.environment import SERVICE_BUS_KEY_NAME, Environment
+
+NAMESPACE: Final = "127.0.0.1"
+_folder = tempfile.TemporaryDirectory(prefix="localazure-conformance-")
+_environment = Environment.draw(
+    Path(_folder.name) / "state", app=Path(_folder.name), config=Path(_folder.name)
+)
+_queues: dict[str, dict[str, Any]] = {}
+_topics: set[str] = set()
+_subscriptions: dict[str, str] = {}
+"""Name → lock duration. Every topic has all of them: a decorator does not know its topic."""
+_numbers = itertools.count()
+
+Test = Callable[..., Any]
+Given = dict[str, Any]
+"""Keyword arguments that a decorator adds to those of a test."""
+
+
+def _decorator(give: Callable[[Given], Given]) -> Callable[[Test], Test]:
+    def decorate(test: Test) -> Test:
+        if inspect.iscoroutinefunction(test):
+
+            @functools.wraps(test)
+            async def run_async(case: object, **given: Any) -> None:
+                await test(case, **given, **give(given))
+
+            return run_async
+
+        @functools.wraps(test)
+        def run(case: object, **given: Any) -> None:
+            test(case, **given, **give(given))
+
+        return run
+
+    return decorate
+
+
+def _name(kind: str, options: Given, *, is_cached: bool) -> str:
+    """The same one for the same options where it is cached, a new one otherwise."""
+    own = "shared" if is_cached else f"n{next(_numbers)}"
+    told = "-".join(f"{key[:12]}-{value}" for key, value in sorted(options.items()))
+    return f"{kind}-{own}-{told}".lower().replace("_", "-")[:250]
+
+
+def _queue(
+    *, parameter_name: str = "servicebus_queue", is_cached: bool = False, **options: Any
+) -> Callable[[Test], Test]:
+    name = _name("queue", options, is_cached=is_cached)
+    _queues[name] = {
+        "LockDuration": options.get("lock_duration", "PT10S"),
+        "RequiresDuplicateDetection": options.get("requires_duplicate_detection", False),
+        "DeadLetteringOnMessageExpiration": options.get(
+            "dead_lettering_on_message_expiration", False
+        ),
+        "RequiresSession": options.get("requires_session", False),
+    }
+    return _decorator(lambda _: {parameter_name: SimpleNamespace(name=name)})
+
+
+def _topic(*, is_cached: bool = False, **options: Any) -> Callable[[Test], Test]:
+    name = _name("topic", options, is_cached=is_cached)
+    _topics.add(name)
+    return _decorator(lambda _: {"servicebus_topic": SimpleNamespace(name=name)})
+
+
+def _subscription(*, is_cached: bool = False, **options: Any) -> Callable[[Test], Test]:
+    name = _name("sub", options, is_cached=is_cached)[:50]
+    _subscriptions[name] = options.get("lock_duration", "PT60S")
+    return _decorator(lambda _: {"servicebus_subscription": SimpleNamespace(name=name)})
+
+
+def _namespace(**_: Any) -> Callable[[Test], Test]:
+    return _decorator(
+        lambda _: {
+            "servicebus_namespace": SimpleNamespace(name=NAMESPACE),
+            "servicebus_namespace_connection_string": _environment.service_bus_connection_string,
+            "servicebus_namespace_key_name": SERVICE_BUS_KEY_NAME,
+            "servicebus_namespace_primary_key": _environment.keys.service_bus,
+        }
+    )
+
+
+def _rule(parameter: str, *, entity: str | None) -> Callable[..., Callable[[Test], Test]]:
+    def preparer(**_: Any) -> Callable[[Test], Test]:
+        def give(given: Given) -> Given:
+            text = _environment.service_bus_connection_string
+            if entity is not None:
+                text += f";EntityPath={given[entity].name}"
+            return {f"{parameter}_connection_string": text}
+
+        return _decorator(give)
+
+    return preparer
+
+
+def _nothing(**_: Any) -> Callable[[Test], Test]:
+    return lambda test: test
+
+
+class _Credential:
+    """A token in form: the broker checks no signature where there is no table of roles."""
+
+    def get_token(self, *_scopes: str, **_: Any) -> AccessToken:
+        expiry = int(time.time()) + 3600
+        parts = ({"alg": "RS256", "typ": "JWT"}, {"exp": expiry}, {})
+        text = (
+            base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts
+        )
+        return AccessToken(".".join(text), expiry)
+
+
+class _AsyncCredential(_Credential):
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:  # pyright: ignore[reportIncompatibleMethodOverride] - as the SDK's own pairs of classes
+        return super().get_token(*scopes, **options)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+def _credential(*, is_async: bool = False, **_: Any) -> _Credential:
+    return _AsyncCredential() if is_async else _Credential()
+
+
+class _AccessRights(enum.StrEnum):
+    manage = "Manage"
+    send = "Send"
+    listen = "Listen"
+
+
+def _plain_amqp(client: Any) -> None:
+    connect: Callable[..., None] = client.__init__
+
+    @functools.wraps(connect)
+    def init(self: object, fully_qualified_namespace: str, *arguments: Any, **options: Any) -> None:
+        if fully_qualified_namespace.startswith(NAMESPACE):
+            options.setdefault("use_tls", False)
+        connect(self, fully_qualified_namespace, *arguments, **options)
+
+    client.__init__ = init
+
+
+def _module(name: str, **content: Any) -> None:
+    module = ModuleType(name)
+    module.__dict__.update(content)
+    module.__path__ = []
+    sys.modules[name] = module
+
+
+def _no_recording(*_: object, **__: object) -> None:
+    """Theirs records HTTP."""
+
+
+def _install() -> None:
+    shared = functools.partial
+    _module(
+        "servicebus_preparer",
+        SERVICEBUS_ENDPOINT_SUFFIX=f":{_environment.ports.service_bus}",
+        ServiceBusResourceGroupPreparer=_nothing,
+        CachedServiceBusResourceGroupPreparer=_nothing,
+        ServiceBusNamespacePreparer=_namespace,
+        CachedServiceBusNamespacePreparer=_namespace,
+        ServiceBusQueuePreparer=_queue,
+        CachedServiceBusQueuePreparer=shared(_queue, is_cached=True),
+        ServiceBusTopicPreparer=_topic,
+        CachedServiceBusTopicPreparer=shared(_topic, is_cached=True),
+        ServiceBusSubscriptionPreparer=_subscription,
+        CachedServiceBusSubscriptionPreparer=shared(_subscription, is_cached=True),
+        ServiceBusNamespaceAuthorizationRulePreparer=_rule(
+            "servicebus_authorization_rule", entity=None
+        ),
+        ServiceBusQueueAuthorizationRulePreparer=_rule(
+            "servicebus_queue_authorization_rule", entity="servicebus_queue"
+        ),
+    )
+    _module(
+        "devtools_testutils",
+        AzureMgmtRecordedTestCase=object,
+        AzureRecordedTestCase=object,
+        RandomNameResourceGroupPreparer=_nothing,
+        get_credential=_credential,
+        set_custom_default_matcher=_no_recording,
+    )
+    names = ("remove_header", "general_regex", "oauth_response")
+    _module(
+        "devtools_testutils.sanitizers",
+        **{f"add_{name}_sanitizer": _no_recording for name in names},
+    )
+    _module("azure.mgmt")
+    _module("azure.mgmt.servicebus")
+    _module("azure.mgmt.servicebus.models", AccessRights=_AccessRights)
+    errors = ("AzureHttpError", "AzureConflictHttpError")
+    _module("azure.common", **{name: type(name, (Exception,), {}) for name in errors})
+    for client in (azure.servicebus.ServiceBusClient, azure.servicebus.aio.ServiceBusClient):
+        _plain_amqp(client)
+
+
+_install()
+
+
+@pytest.fixture(scope="session")
+def test_proxy() -> None:
+    """Theirs records HTTP."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what the broker does not cover, each with its reason."""
+    for item in items:
+        reason = reason_of(item.nodeid)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def broker() -> Generator[None]:
+    """The broker with every entity that a test has asked for."""
+    queues = [
+        {"Name": name, "Properties": {**properties, "RequiresSession": False}}
+        for name, properties in _queues.items()
+    ]
+    topics = [
+        {
+            "Name": name,
+            "Subscriptions": [
+                {"Name": each, "Properties": {"LockDuration": lock}}
+                for each, lock in _subscriptions.items()
+            ],
+        }
+        for name in _topics
+    ]
+    namespace = {"Name": "n", "Queues": queues, "Topics": topics}
+    _environment.save()
+    config = Path(_folder.name) / "Config.json"
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    with PartProcess("servicebus", _environment.state):
+        yield
+    _folder.cleanup()
