@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -26,25 +27,38 @@ with warnings.catch_warnings():
     from azure.storage.blob import BlobServiceClient
 
 
+@contextmanager
+def azure_ml_settings(environment: Environment) -> Generator[None]:
+    """The app settings by which the SDK finds the workspace, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in app_settings(environment).items():
+            patch.setenv(name, value)
+        patch.setenv("AZUREML_RUN_POLLING_INTERVAL_MIN", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def local(running_local: Local) -> Iterator[Local]:
+    # For this module only: a later test of another folder must not trust the local certificates.
+    with azure_ml_settings(running_local.environment):
+        yield running_local
+
+
 @pytest.fixture(scope="session")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def running_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     state = tmp_path_factory.mktemp("state")
     (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
     (state / "storage.json").write_text(json.dumps({"containers": ["landing"]}))
     environment = Environment.draw(state, app=state, config=state)
     environment.save()
     ensure_certificates(environment)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in app_settings(environment).items():
-            patch.setenv(name, value)
-        patch.setenv("AZUREML_RUN_POLLING_INTERVAL_MIN", "1")
-        blobs = BlobServiceClient.from_connection_string(environment.storage_connection_string())
-        with (
-            PartProcess("storage", state) as storage,
-            PartProcess("machinelearning", state) as workspace,
-            blobs,
-            EventGridTopic(environment.ports.event_grid).open() as topic,
-        ):
+    with ExitStack() as stack:
+        with azure_ml_settings(environment):
+            storage = stack.enter_context(PartProcess("storage", state))
+            workspace = stack.enter_context(PartProcess("machinelearning", state))
+            connection = environment.storage_connection_string()
+            blobs = stack.enter_context(BlobServiceClient.from_connection_string(connection))
+            topic = stack.enter_context(EventGridTopic(environment.ports.event_grid).open())
             # Created here, since its constructor requests the cloud's metadata.
             ml = MLClient(
                 DefaultAzureCredential(),
@@ -52,4 +66,4 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
                 environment.resource_group,
                 environment.workspace,
             )
-            yield Local(environment, ml, blobs, workspace, storage, topic)
+        yield Local(environment, ml, blobs, workspace, storage, topic)

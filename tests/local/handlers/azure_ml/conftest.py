@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,27 @@ class Cloud:
 
     clients: Clients
     pipelines: Path
+    environment: Environment
+
+
+@contextmanager
+def azure_ml_settings(environment: Environment) -> Generator[None]:
+    """The app settings by which the SDKs find the workspace, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in app_settings(environment).items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cloud(running_cloud: Cloud) -> Iterator[Cloud]:
+    # For this module only: a later test of another folder must not trust the local certificates.
+    with azure_ml_settings(running_cloud.environment):
+        yield running_cloud
 
 
 @pytest.fixture(scope="session")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def running_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     state = tmp_path_factory.mktemp("state")
     pipelines = tmp_path_factory.mktemp("pipelines")
     (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
@@ -61,13 +79,10 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
             }
         )
     )
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in app_settings(environment).items():
-            patch.setenv(name, value)
-        with (
-            PartProcess("storage", state),
-            PartProcess("machinelearning", state),
-            clients.blobs,
-            clients.workspace_blobs,
-        ):
-            yield Cloud(clients, pipelines)
+    with ExitStack() as stack:
+        with azure_ml_settings(environment):
+            for part in ("storage", "machinelearning"):
+                stack.enter_context(PartProcess(part, state))
+            for client in (clients.blobs, clients.workspace_blobs):
+                stack.enter_context(client)
+        yield Cloud(clients, pipelines, environment)
