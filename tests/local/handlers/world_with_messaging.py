@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from localazure.runtime.environment import Environment
 ROOT = Path(__file__).parents[3]
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 WAIT_SECONDS = 5.0
+ALERT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,14 @@ class Namespace:
         return _take(self.kept[entity])
 
     def take_alert(self, kind: str, about: str) -> ServiceBusReceivedMessage:
-        """The one alert of a kind that says `about`. One of an earlier test may come late."""
-        taken = [each for each in self.take("ops-alerts") if each.subject == kind]
-        (alert,) = (each for each in taken if about in str(each))
+        """The one alert of a kind that says `about`; those of earlier tests may come before it."""
+        deadline = time.monotonic() + ALERT_SECONDS
+        found: list[ServiceBusReceivedMessage] = []
+        while not found:
+            assert time.monotonic() < deadline, f"no {kind} alert about {about}"
+            taken = self.take("ops-alerts")
+            found = [each for each in taken if each.subject == kind and about in str(each)]
+        (alert,) = found
         return alert
 
     def take_dead(self, queue: str) -> list[ServiceBusReceivedMessage]:
