@@ -1,8 +1,9 @@
 """Azurite as a child process: started, restarted when it dies, ended.
 
 Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package; node
-runs its JavaScript directly. `azurite/durable_metadata.js` is preloaded so that writes that Azurite
-acknowledged survive kill -9.
+runs its JavaScript directly. Two files of `azurite/` are preloaded: with `durable_metadata.js`,
+writes that Azurite acknowledged survive kill -9; with `unused_packages.js`, it starts in a third of
+the time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from localazure.storage.azurite_installation import PACKAGE, find_entry, find_no
 logger = logging.getLogger(__name__)
 
 PRELOAD = PACKAGE / "durable_metadata.js"
+UNUSED_PACKAGES = PACKAGE / "unused_packages.js"
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 10.0
@@ -104,8 +106,7 @@ class AzuriteProcess:
         with self._log_file.open("wb") as output:
             self._process = await asyncio.create_subprocess_exec(
                 find_node(),
-                "--require",
-                PRELOAD,
+                *("--require", PRELOAD, "--require", UNUSED_PACKAGES),
                 find_entry(),
                 *("--location", self._location),
                 *("--blobHost", LOOPBACK, "--blobPort", blob),
