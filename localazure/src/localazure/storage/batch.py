@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from email.parser import HeaderParser
 from urllib.parse import parse_qs
 
-from localazure.storage.operations import Operation
+from localazure.storage.operations import Api, Operation
 
 # The service takes at most 256 requests and 4 MiB (blob-batch, "Remarks").
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -31,7 +31,7 @@ def deletions(content_type: str, body: bytes) -> dict[str, Operation]:
             continue
         headers = _LowerCase(HeaderParser().parsestr(rest, headersonly=True).items())
         operation = Operation.classify(words[0].upper(), words[1], headers)
-        if operation is not None:
+        if operation is not None and operation.api is Api.DELETE_BLOB:
             found[content_id] = operation
     return found
 

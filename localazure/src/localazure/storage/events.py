@@ -13,6 +13,9 @@ from localazure.storage.operations import Api, Operation, Properties
 
 CREATED = "Microsoft.Storage.BlobCreated"
 DELETED = "Microsoft.Storage.BlobDeleted"
+TIER_CHANGED = "Microsoft.Storage.BlobTierChanged"
+
+_TYPES = {Api.DELETE_BLOB: DELETED, Api.SET_BLOB_TIER: TIER_CHANGED}
 
 
 def topic_of(subscription_id: str, resource_group: str, account: str) -> str:
@@ -32,6 +35,7 @@ def blob_event(
     time: datetime,
     topic: str,
     origin: str,
+    previous_tier: str | None = None,
 ) -> dict[str, Any]:
     """The event of an operation that succeeded, without `data.sequencer`.
 
@@ -43,20 +47,25 @@ def blob_event(
         time: when it was done, UTC.
         topic: ARM id of the account.
         origin: scheme and authority of the Blob endpoint, as in `http://127.0.0.1:7080`.
+        previous_tier: of the blob before its tier was changed; None where it was the account's.
     """
     deleted = operation.api is Api.DELETE_BLOB
+    is_tier_change = operation.api is Api.SET_BLOB_TIER
     data: dict[str, Any] = {
         "api": operation.api.value,
         "clientRequestId": operation.client_request_id,
         "requestId": request_id,
     }
     if properties is not None:
-        if not deleted:
+        if not (deleted or is_tier_change):
             data["eTag"] = properties.etag
         data["contentType"] = properties.content_type
         if not deleted:
             data["contentLength"] = properties.length
         data["blobType"] = properties.blob_type
+    if is_tier_change:
+        tiers = {"accessTier": properties and properties.tier, "previousTier": previous_tier}
+        data |= {name: tier for name, tier in tiers.items() if tier is not None}
     data["url"] = f"{origin}{operation.path}"
     data["storageDiagnostics"] = {"batchId": str(uuid.uuid5(uuid.NAMESPACE_OID, event_id))}
     return {
@@ -64,7 +73,7 @@ def blob_event(
         "subject": (
             f"/blobServices/default/containers/{operation.container}/blobs/{operation.blob}"
         ),
-        "eventType": DELETED if deleted else CREATED,
+        "eventType": _TYPES.get(operation.api, CREATED),
         "eventTime": time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "id": event_id,
         "data": data,

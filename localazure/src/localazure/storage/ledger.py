@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,8 +60,7 @@ class Ledger:
         lookups = asyncio.Semaphore(MAX_LOOKUPS)
 
         async def before(operation: Operation) -> Properties | None:
-            # After a deletion its properties are gone.
-            if operation.api is not Api.DELETE_BLOB:
+            if not operation.api.needs_properties_before:
                 return None
             async with lookups:
                 headers = await self._blobs.properties(operation.path)
@@ -81,6 +81,11 @@ class Ledger:
         properties = intent.before
         if intent.operation.api is Api.PUT_BLOB:
             properties = Properties.of_put(request, response, size)
+        if intent.operation.api is Api.SET_BLOB_TIER and properties is not None:
+            changed = replace(properties, tier=request["x-ms-access-tier"])
+            is_other = changed.tier != properties.tier
+            self.settle([(intent, self._event(intent, changed, response) if is_other else None)])
+            return
         if properties is None and intent.operation.api is not Api.DELETE_BLOB:
             headers = await self._blobs.properties(intent.operation.path)
             properties = None if headers is None else Properties.from_headers(headers)
@@ -141,6 +146,7 @@ class Ledger:
             time=datetime.now(UTC),
             topic=self._topic_of(intent.operation.account),
             origin=self._origin,
+            previous_tier=intent.before and intent.before.tier,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""Which requests to the Blob service create or delete a blob. Pure: no I/O.
+"""Which requests to the Blob service raise events. Pure: no I/O.
 
 Sources: the REST reference (https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api)
 and the list of operations that raise events
@@ -26,11 +26,17 @@ class Api(StrEnum):
     PUT_BLOCK_LIST = "PutBlockList"
     COPY_BLOB = "CopyBlob"
     DELETE_BLOB = "DeleteBlob"
+    SET_BLOB_TIER = "SetBlobTier"
+
+    @property
+    def needs_properties_before(self) -> bool:
+        """Whether the event carries what the operation overwrites."""
+        return self in {Api.DELETE_BLOB, Api.SET_BLOB_TIER}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A request that creates or deletes a blob if it succeeds.
+    """A request that creates or deletes a blob, or changes its tier, if it succeeds.
 
     Attributes:
         api: what it does.
@@ -72,7 +78,7 @@ class Operation:
             return None
         api = None
         if method == "PUT":
-            api = _classify_put(query.get("comp"), headers)
+            api = _classify_put(query, headers)
         elif method == "DELETE":
             only_snapshots = headers.get("x-ms-delete-snapshots", "").lower() == "only"
             if not only_snapshots and not query.keys() & {"comp", "snapshot", "versionid"}:
@@ -82,7 +88,7 @@ class Operation:
         return cls(api, path, headers.get("x-ms-client-request-id", ""))
 
     def succeeded(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Whether the service's answer means that a blob was created or deleted."""
+        """Whether the service's answer means that the operation has taken place."""
         match self.api:
             case Api.PUT_BLOB | Api.PUT_BLOCK_LIST:
                 return status == HTTPStatus.CREATED
@@ -91,9 +97,14 @@ class Operation:
                 return accepted and headers.get("x-ms-copy-status", "").lower() == "success"
             case Api.DELETE_BLOB:
                 return status == HTTPStatus.ACCEPTED
+            case Api.SET_BLOB_TIER:  # 202: a rehydration has begun
+                return status == HTTPStatus.OK
 
 
-def _classify_put(comp: str | None, headers: Mapping[str, str]) -> Api | None:
+def _classify_put(query: Mapping[str, str], headers: Mapping[str, str]) -> Api | None:
+    comp = query.get("comp")
+    if comp == "tier" and not query.keys() & {"snapshot", "versionid"}:
+        return Api.SET_BLOB_TIER
     if comp == "blocklist":
         return Api.PUT_BLOCK_LIST
     if comp is not None:  # a block, a page, metadata, properties, a lease, a snapshot …
@@ -128,21 +139,25 @@ class Properties:
     Attributes:
         etag: without quotes.
         length: in bytes.
+        tier: None where the account's own counts.
     """
 
     etag: str
     content_type: str
     length: int
     blob_type: str
+    tier: str | None = None
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
         """Of the answer to Get Blob Properties."""
+        is_inferred = headers.get("x-ms-access-tier-inferred", "").lower() == "true"
         return cls(
             etag=headers.get("ETag", "").strip('"'),
             content_type=headers.get("Content-Type", DEFAULT_CONTENT_TYPE),
             length=int(headers.get("Content-Length", 0)),
             blob_type=headers.get("x-ms-blob-type", "BlockBlob"),
+            tier=None if is_inferred else headers.get("x-ms-access-tier"),
         )
 
     @classmethod

@@ -45,7 +45,7 @@ class Intent:
     Attributes:
         id: becomes the id of its event.
         made_seconds: Unix time.
-        before: properties of the blob that a deletion found, None if there was none.
+        before: properties that a deletion or a change of tier found, None if there was no blob.
     """
 
     id: str

@@ -28,6 +28,8 @@ def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
         return intent.before is not None and now is None
     if now is None:
         return False
+    if intent.operation.api is Api.SET_BLOB_TIER:  # it does not change Last-Modified
+        return intent.before is not None and Properties.from_headers(now).tier != intent.before.tier
     modified_seconds = parsedate_to_datetime(now["Last-Modified"]).timestamp()
     return modified_seconds > intent.made_seconds - LAST_MODIFIED_RESOLUTION_SECONDS
 

@@ -102,6 +102,18 @@ async def test_every_way_to_write_and_delete(container: ContainerClient, events:
     assert sequencers == sorted(set(sequencers))
 
 
+async def test_a_change_of_tier_has_its_event(container: ContainerClient, events: Any) -> None:
+    blob = container.get_blob_client("aging")
+    await blob.upload_blob(b"old")
+    for tier in ("Cool", "Cool", "Hot"):  # the second one changes nothing
+        await blob.set_standard_blob_tier(tier)
+    _, cool, hot = await events.wait_for(3)
+    assert cool["eventType"] == hot["eventType"] == "Microsoft.Storage.BlobTierChanged"
+    assert (cool["data"]["accessTier"], cool["data"].get("previousTier")) == ("Cool", None)
+    assert (hot["data"]["accessTier"], hot["data"]["previousTier"]) == ("Hot", "Cool")
+    assert hot["data"]["contentLength"] == 3
+
+
 async def test_batch_delete_has_an_event_for_each_blob_that_was_there(
     container: ContainerClient, events: Any
 ) -> None:

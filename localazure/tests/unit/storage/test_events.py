@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,9 @@ from localazure.storage.operations import Api, Operation, Properties
 PROPERTIES = Properties("0x8D", "text/plain", 524288, "BlockBlob")
 
 
-def event_of(api: Api, properties: Properties | None = PROPERTIES) -> dict[str, Any]:
+def event_of(
+    api: Api, properties: Properties | None = PROPERTIES, previous_tier: str | None = None
+) -> dict[str, Any]:
     return blob_event(
         Operation(api, "/devstoreaccount1/test-container/new%20file.txt", "client"),
         properties,
@@ -21,6 +24,7 @@ def event_of(api: Api, properties: Properties | None = PROPERTIES) -> dict[str, 
         time=datetime(2026, 6, 26, 18, 41, 0, 958410, UTC),
         topic=topic_of("s", "g", "devstoreaccount1"),
         origin="http://127.0.0.1:7080",
+        previous_tier=previous_tier,
     )
 
 
@@ -57,6 +61,17 @@ def test_deleted_has_neither_etag_nor_length() -> None:
     assert event["eventType"] == "Microsoft.Storage.BlobDeleted"
     assert not event["data"].keys() & {"eTag", "contentLength"}
     assert event["data"]["contentType"] == "text/plain"
+
+
+def test_a_change_of_tier_has_both_tiers_and_no_etag() -> None:
+    event = event_of(Api.SET_BLOB_TIER, replace(PROPERTIES, tier="Cool"), "Hot")
+    assert event["eventType"] == "Microsoft.Storage.BlobTierChanged"
+    data = event["data"]
+    assert (data["api"], data["accessTier"], data["previousTier"]) == ("SetBlobTier", "Cool", "Hot")
+    assert data["contentLength"] == 524288
+    assert "eTag" not in data
+    of_the_account = event_of(Api.SET_BLOB_TIER, replace(PROPERTIES, tier="Cool"))
+    assert "previousTier" not in of_the_account["data"]
 
 
 @given(st.integers(1, 2**60), st.integers(1, 2**60))

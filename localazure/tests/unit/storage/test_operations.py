@@ -34,6 +34,8 @@ BLOB = "/devstoreaccount1/landing/a/b%20c"
         ("PUT", BLOB + "?comp=page", {"x-ms-blob-type": "PageBlob"}, None),
         ("PUT", BLOB + "?comp=copy&copyid=x", {"x-ms-copy-action": "abort"}, None),
         ("PUT", BLOB + "?comp=metadata", {}, None),
+        ("PUT", BLOB + "?comp=tier", {"x-ms-access-tier": "Cool"}, Api.SET_BLOB_TIER),
+        ("PUT", BLOB + "?comp=tier&versionid=2026", {"x-ms-access-tier": "Cool"}, None),
         ("PUT", BLOB, {}, None),
         ("GET", BLOB, {}, None),
         ("HEAD", BLOB, {}, None),
@@ -57,6 +59,8 @@ def test_classification(method: str, target: str, headers: dict[str, str], api: 
         (Api.COPY_BLOB, 404, {}, False),
         (Api.DELETE_BLOB, 202, {}, True),
         (Api.DELETE_BLOB, 404, {}, False),
+        (Api.SET_BLOB_TIER, 200, {}, True),
+        (Api.SET_BLOB_TIER, 202, {}, False),
     ],
 )
 def test_success(api: Api, status: int, headers: dict[str, str], *, succeeded: bool) -> None:

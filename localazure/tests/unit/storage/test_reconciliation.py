@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -57,3 +58,10 @@ def test_properties() -> None:
     now = properties_for(intent(Api.PUT_BLOB), blob(MADE_SECONDS))
     assert now == Properties("0x2", "image/png", 5, "BlockBlob")
     assert properties_for(intent(Api.DELETE_BLOB, BEFORE), None) == BEFORE
+
+
+@pytest.mark.parametrize(("tier", "expected"), [("Cool", True), ("Hot", False)])
+def test_a_change_of_tier_is_seen_by_the_tier(tier: str, *, expected: bool) -> None:
+    before = replace(BEFORE, tier="Hot")
+    now = {**blob(MADE_SECONDS - 9), "x-ms-access-tier": tier}
+    assert took_place(intent(Api.SET_BLOB_TIER, before), now) is expected
