@@ -8,21 +8,19 @@ https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http
 from __future__ import annotations
 
 import asyncio
-import base64
 import ipaddress
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from aiohttp import web
 
-from localazure.functions.durable.api import status
+from localazure.functions.durable.api import parameters, status
 from localazure.functions.durable.api.links import RPC_PATH, WEBHOOK_PATH, Links
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
-from localazure.functions.durable.engine.instance_id import InvalidInstanceId, check_instance_id
+from localazure.functions.durable.engine.instance_id import InvalidInstanceId
 from localazure.functions.durable.runtime import entities
 from localazure.functions.durable.runtime.payloads import PayloadTooLarge
 from localazure.functions.durable.runtime.task_hub import NotFinished, TaskHub, UnknownFunction
@@ -32,14 +30,11 @@ from localazure.functions.durable.store.records import (
     InstanceMissing,
     InstanceQuery,
     NotFailed,
-    Position,
     position,
 )
 
 RETRY_AFTER_START_SECONDS = 10
 RETRY_AFTER_POLL_SECONDS = 5
-DEFAULT_PAGE_SIZE = 100
-CONTINUATION_HEADER = "x-ms-continuation-token"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OpensWebhook = Callable[[str | None], bool]
@@ -67,10 +62,10 @@ class HttpApi:
             ("GET", "/instances/{instance}", self._status),
             ("DELETE", "/instances/{instance}", self._purge),
             ("POST", "/instances/{instance}/raiseEvent/{event}", self._raise_event),
-            ("POST", "/instances/{instance}/terminate", self._terminate),
-            ("POST", "/instances/{instance}/suspend", self._suspend),
-            ("POST", "/instances/{instance}/resume", self._resume),
-            ("POST", "/instances/{instance}/rewind", self._rewind),
+            ("POST", "/instances/{instance}/terminate", _with_reason(self._hub.terminate)),
+            ("POST", "/instances/{instance}/suspend", _with_reason(self._hub.suspend)),
+            ("POST", "/instances/{instance}/resume", _with_reason(self._hub.resume)),
+            ("POST", "/instances/{instance}/rewind", _with_reason(self._hub.rewind)),
             ("POST", "/instances/{instance}/restart", self._restart),
             ("GET", "/entities", self._entities),
             ("GET", "/entities/", self._entities),
@@ -106,11 +101,11 @@ class HttpApi:
     # --- orchestrations ------------------------------------------------------------------------
 
     async def _start(self, request: web.Request) -> web.Response:
-        timeout_s = _timeout_seconds(request)
+        timeout_s = parameters.timeout_seconds(request)
         instance_id = await self._hub.start(
             request.match_info["name"],
-            instance_id=_instance_to_start(request),
-            input_json=await _json_body(request),
+            instance_id=parameters.instance_to_start(request),
+            input_json=await parameters.json_body(request),
             version=request.query.get("version"),
         )
         if timeout_s is None:
@@ -143,14 +138,14 @@ class HttpApi:
 
     def _describe(self, request: web.Request, instance: Instance) -> web.Response:
         events = None
-        if _flag(request, "showHistory", default=False):
+        if parameters.flag(request, "showHistory", default=False):
             pieces = self._hub.store.history(instance.execution.execution_id)
             events = history.decode(",".join(pieces))
         payload = status.view(
             instance,
-            show_input=_flag(request, "showInput", default=True),
+            show_input=parameters.flag(request, "showInput", default=True),
             events=events,
-            show_output=_flag(request, "showHistoryOutput", default=False),
+            show_output=parameters.flag(request, "showHistoryOutput", default=False),
         )
         if instance.status not in FINISHED:
             headers = {
@@ -159,23 +154,27 @@ class HttpApi:
             }
             return web.json_response(payload, status=202, headers=headers)
         failed = instance.status is Status.FAILED
-        as_error = failed and _flag(request, "returnInternalServerErrorOnFailure", default=False)
+        as_error = failed and parameters.flag(
+            request, "returnInternalServerErrorOnFailure", default=False
+        )
         return web.json_response(payload, status=500 if as_error else 200)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
-        page_size = _page_size(request)
-        wanted = _query(request)
-        after = _read_token(request.headers.get(CONTINUATION_HEADER))
+        page_size = parameters.page_size(request)
+        wanted = parameters.query(request)
+        after = parameters.read_token(request.headers.get(parameters.CONTINUATION_HEADER))
         # The SDK's client does not follow continuation tokens, so it gets everything.
         if request.path.startswith(RPC_PATH) and "top" not in request.query:
             return await self._list_all(request, wanted)
         found = self._hub.store.query(wanted, after=after, limit=page_size)
-        token = _write_token(position(found[-1])) if len(found) == page_size else ""
-        return web.json_response(_views(request, found), headers={CONTINUATION_HEADER: token})
+        token = parameters.write_token(position(found[-1])) if len(found) == page_size else ""
+        return web.json_response(
+            _views(request, found), headers={parameters.CONTINUATION_HEADER: token}
+        )
 
     async def _list_all(self, request: web.Request, wanted: InstanceQuery) -> web.StreamResponse:
         """All of them, written a page at a time: neither memory nor the event loop has to hold."""
-        response = web.StreamResponse(headers={CONTINUATION_HEADER: ""})
+        response = web.StreamResponse(headers={parameters.CONTINUATION_HEADER: ""})
         response.content_type = "application/json"
         await response.prepare(request)
         separator = "["
@@ -192,30 +191,16 @@ class HttpApi:
         if request.can_read_body and request.content_type != "application/json":
             return _error(400, "Only application/json request content is supported")
         await self._hub.raise_event(
-            request.match_info["instance"], request.match_info["event"], await _json_body(request)
+            request.match_info["instance"],
+            request.match_info["event"],
+            await parameters.json_body(request),
         )
-        return web.Response(status=202)
-
-    async def _terminate(self, request: web.Request) -> web.Response:
-        await self._hub.terminate(request.match_info["instance"], _reason(request))
-        return web.Response(status=202)
-
-    async def _suspend(self, request: web.Request) -> web.Response:
-        await self._hub.suspend(request.match_info["instance"], _reason(request))
-        return web.Response(status=202)
-
-    async def _resume(self, request: web.Request) -> web.Response:
-        await self._hub.resume(request.match_info["instance"], _reason(request))
-        return web.Response(status=202)
-
-    async def _rewind(self, request: web.Request) -> web.Response:
-        await self._hub.rewind(request.match_info["instance"], _reason(request))
         return web.Response(status=202)
 
     async def _restart(self, request: web.Request) -> web.Response:
         instance_id = await self._hub.restart(
             request.match_info["instance"],
-            with_new_id=_flag(request, "restartWithNewInstanceId", default=True),
+            with_new_id=parameters.flag(request, "restartWithNewInstanceId", default=True),
         )
         return self._started(instance_id)
 
@@ -225,7 +210,7 @@ class HttpApi:
 
     async def _purge_by(self, request: web.Request) -> web.Response:
         # By these conditions only, as the real API.
-        wanted = replace(_query(request), prefix="")
+        wanted = replace(parameters.query(request), prefix="")
         if wanted.created_from is None:
             return _error(400, "Please provide value for 'createdTimeFrom' parameter.")
         count = await self._hub.purge_by(wanted)
@@ -238,7 +223,7 @@ class HttpApi:
     async def _entities(self, request: web.Request) -> web.Response:
         name = request.match_info.get("name")
         prefix = entities.entity_id(name, "") if name else ""
-        show_state = _flag(request, "fetchState", default=False)
+        show_state = parameters.flag(request, "fetchState", default=False)
         payload: list[dict[str, Any]] = []
         for identifier, state, updated_at in self._hub.store.entities(prefix):
             entity_name, key = entities.split_entity_id(identifier)
@@ -263,13 +248,9 @@ class HttpApi:
             request.match_info["name"],
             request.match_info["key"],
             request.query.get("op", ""),
-            await _json_body(request),
+            await parameters.json_body(request),
         )
         return web.Response(status=202)
-
-
-class _BadRequest(Exception):
-    """The request is malformed."""
 
 
 # The HTTP status of each exception; the SDK's client distinguishes them.
@@ -281,7 +262,7 @@ _ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
     UnknownFunction: (400, "{}"),
     InvalidInstanceId: (400, "{}"),
     PayloadTooLarge: (400, "{}"),
-    _BadRequest: (400, "{}"),
+    parameters.BadRequest: (400, "{}"),
     InstanceExists: (500, "{}"),
 }
 
@@ -302,111 +283,14 @@ def _error(code: int, message: str) -> web.Response:
     return web.json_response({"Message": message, "ExceptionMessage": message}, status=code)
 
 
-async def _json_body(request: web.Request) -> str | None:
-    """The body, None when there is none.
+def _with_reason(act: Callable[[str, str], Awaitable[None]]) -> Handler:
+    async def handler(request: web.Request) -> web.Response:
+        await act(request.match_info["instance"], parameters.reason(request))
+        return web.Response(status=202)
 
-    Raises:
-        _BadRequest: it is not JSON.
-    """
-    try:
-        text = await request.text()
-        json.loads(text or "null")
-    except (ValueError, LookupError) as error:  # LookupError: a charset that Python does not know
-        raise _BadRequest(f"Invalid JSON content: {error}") from error
-    return text or None
-
-
-# Of a start: those of the HTTP API, and what the links of the client binding add.
-_START_PARAMETERS: Final = frozenset(
-    {"version", "timeout", "pollinginterval", "code", "taskhub", "connection"}
-)
-
-
-def _instance_to_start(request: web.Request) -> str | None:
-    """The id that a start asks for; None if it leaves the choice to the host.
-
-    The SDK's client does not quote an id: what follows a question mark arrives as the query. (What
-    follows a # is not sent at all, here as on Azure: the instance has the id before it.)
-
-    Raises:
-        InvalidInstanceId: the id has a question mark.
-    """
-    instance_id = request.match_info.get("instance") or None
-    is_from_sdk = request.path.startswith(RPC_PATH)
-    is_cut = any(name.casefold() not in _START_PARAMETERS for name in request.query)
-    if instance_id is not None and is_from_sdk and is_cut:
-        check_instance_id(f"{instance_id}?{request.query_string}")
-    return instance_id
-
-
-def _reason(request: web.Request) -> str:
-    return request.query.get("reason", "")
-
-
-def _flag(request: web.Request, name: str, *, default: bool) -> bool:
-    text = request.query.get(name, "").lower()
-    return text == "true" if text in ("true", "false") else default
-
-
-def _moment(request: web.Request, name: str) -> datetime | None:
-    text = request.query.get(name)
-    try:
-        return history.parse_timestamp(text) if text else None
-    except ValueError as error:
-        raise _BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
-
-
-def _timeout_seconds(request: web.Request) -> float | None:
-    """The seconds that a start waits for the end; None if it does not wait.
-
-    How often it looks, which the client has to say as well, is of no use: here it is told.
-    """
-    given = [request.query.get(name) for name in ("timeout", "pollingInterval")]
-    if None in given:
-        return None
-    try:
-        timeout_s, interval_s = (float(text or "") for text in given)
-    except ValueError as error:
-        raise _BadRequest("timeout and pollingInterval must be numbers of seconds") from error
-    if not 0 <= interval_s <= timeout_s < float("inf"):
-        raise _BadRequest("timeout must not be shorter than pollingInterval")
-    return timeout_s
-
-
-def _page_size(request: web.Request) -> int:
-    text = request.query.get("top", str(DEFAULT_PAGE_SIZE))
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise _BadRequest(f"top must be a whole number above 0, not {text!r}")
-    return int(text)
-
-
-def _statuses(request: web.Request) -> list[str]:
-    return [name for text in request.query.getall("runtimeStatus", []) for name in text.split(",")]
-
-
-def _query(request: web.Request) -> InstanceQuery:
-    return InstanceQuery(
-        created_from=_moment(request, "createdTimeFrom"),
-        created_to=_moment(request, "createdTimeTo"),
-        statuses=_statuses(request),
-        prefix=request.query.get("instanceIdPrefix", ""),
-    )
+    return handler
 
 
 def _views(request: web.Request, instances: Iterable[Instance]) -> list[dict[str, Any]]:
-    show_input = _flag(request, "showInput", default=True)
+    show_input = parameters.flag(request, "showInput", default=True)
     return [status.view(one, show_input=show_input, show_output=False) for one in instances]
-
-
-def _write_token(last: Position) -> str:
-    return base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
-
-
-def _read_token(token: str | None) -> Position | None:
-    if not token:
-        return None
-    try:
-        created_at_us, instance_id = json.loads(base64.urlsafe_b64decode(token))
-    except ValueError as error:
-        raise _BadRequest(f"{CONTINUATION_HEADER} is not one of this host's") from error
-    return int(created_at_us), str(instance_id)
