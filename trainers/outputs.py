@@ -48,7 +48,7 @@ def write_outputs(
         speed: from `trainers.reports.scaling.figures`.
     """
     detects = model.architecture in DETECTORS
-    versions = provenance.versions(*(("torchvision",) if detects else ()))
+    versions = provenance.versions(*(("torchvision", "faster-coco-eval") if detects else ()))
     initial = None if run.initial_model is None else run.initial_model.lineage()
     about: dict[str, Any] = {
         "metrics": metrics,

@@ -2,20 +2,20 @@
 
 Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
 a list of polygons, each `[x1, y1, x2, y2, …]`, or run lengths, as a list or as COCO's compressed
-string: see `run_length`.
+string: see `masks`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
-from trainers.detection import run_length
+from trainers.detection import masks
 from trainers.errors import DataRejected
 
 Polygons = tuple[tuple[float, ...], ...]
@@ -32,7 +32,7 @@ class Instance:
     is_crowd: bool
     """Many objects under one mask: not trained on, and its detections do not count as wrong."""
     polygons: Polygons = ()
-    runs: tuple[int, ...] = ()
+    run_lengths: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +98,10 @@ def _instance(entry: Mapping[str, Any], number: Mapping[int, int]) -> Instance:
         raise ValueError(f"a box {width} wide and {height} high")
     segmentation = entry.get("segmentation") or ()
     polygons: Polygons = ()
-    runs: tuple[int, ...] = ()
+    run_lengths: Mapping[str, Any] | None = None
     if isinstance(segmentation, Mapping):
-        counts = segmentation["counts"]
-        runs = run_length.uncompress(counts) if isinstance(counts, str) else tuple(map(int, counts))
-        rows, columns = segmentation["size"]
-        if min(runs, default=0) < 0 or sum(runs) != rows * columns:
-            raise ValueError(f"runs that do not fill {rows} x {columns} pixels")
+        run_lengths = cast("Mapping[str, Any]", segmentation)
+        masks.decode(run_lengths)  # refuses what is not a mask
     else:
         polygons = tuple(tuple(map(float, polygon)) for polygon in segmentation)
         if any(len(polygon) < 6 or len(polygon) % 2 for polygon in polygons):  # noqa: PLR2004  # three corners
@@ -114,7 +111,7 @@ def _instance(entry: Mapping[str, Any], number: Mapping[int, int]) -> Instance:
         box=(left, top, left + width, top + height),
         is_crowd=bool(entry.get("iscrowd", 0)),
         polygons=polygons,
-        runs=runs,
+        run_lengths=run_lengths,
     )
 
 
@@ -124,20 +121,10 @@ def mask(instance: Instance, image: AnnotatedImage, *, size: int) -> np.ndarray:
     Returns:
         Bytes of 0 and 1, shape (size, size).
     """
-    if instance.runs:
-        drawn = run_length.mask(instance.runs, width=image.width, height=image.height)
-        resized = Image.fromarray(drawn).resize((size, size), Image.Resampling.NEAREST)
-        return np.asarray(resized, dtype=np.uint8)
+    if instance.run_lengths is not None:
+        drawn = Image.fromarray(masks.decode(instance.run_lengths))
+        return np.asarray(drawn.resize((size, size), Image.Resampling.NEAREST), dtype=np.uint8)
     left, top, right, bottom = instance.box
     corners = instance.polygons or ((left, top, right, top, right, bottom, left, bottom),)
-    canvas = Image.new("L", (size, size))
-    draw = ImageDraw.Draw(canvas)
-    for polygon in corners:
-        draw.polygon(_scaled(polygon, size / image.width, size / image.height), fill=1)
-    return np.asarray(canvas, dtype=np.uint8)
-
-
-def _scaled(polygon: Sequence[float], x_by: float, y_by: float) -> list[tuple[float, float]]:
-    """Corners lie between pixels; Pillow's lie in their middles."""
-    pairs = zip(polygon[::2], polygon[1::2], strict=True)
-    return [(x * x_by - 0.5, y * y_by - 0.5) for x, y in pairs]
+    scale = (size / image.width, size / image.height)
+    return masks.draw([np.multiply(p, scale * (len(p) // 2)).tolist() for p in corners], size=size)

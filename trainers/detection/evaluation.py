@@ -47,7 +47,7 @@ def evaluate_detector(
     network, device = model.network, world.device
     to_ours, to_theirs = _numbers(model.classes, classes), _numbers(classes, model.classes)
     is_known = set(classes) <= set(model.classes)
-    scores = Scores(classes=len(classes))
+    scores = Scores()
     loss = torch.zeros(1, dtype=torch.float64)
     torch.manual_seed(stream_seed(0, 0, coordinates.random_stream))
     with torch.no_grad():
@@ -67,12 +67,13 @@ def evaluate_detector(
                 losses: dict[str, Tensor] = network(pixels, theirs)
                 loss += sum(float(value) for value in losses.values()) * len(numbers)
             progress()
-            for detected, target, _ in zip(detections, targets, numbers, strict=False):
+            counted = zip(numbers.tolist(), detections, targets, strict=False)
+            for number, detected, target in counted:
                 on_cpu = {name: tensor.cpu() for name, tensor in detected.items()}
-                scores.add(on_cpu, target, to_ours)
+                scores.add(number, on_cpu, target, to_ours)
     network.eval()
     if not coordinates.is_counted:  # another rank has the same images
-        scores, loss = Scores(classes=len(classes)), loss * 0
+        scores, loss = Scores(), loss * 0
     everywhere = Scores.merged(world.gather(scores))
     mean_loss = world.sum(loss.to(device)).item() / len(images)
     return everywhere.evaluation(classes, loss=mean_loss if is_known else math.inf)

@@ -1,8 +1,10 @@
-"""Detections against objects, by boxes and by masks."""
+"""Detections against objects, by boxes and by masks: COCO's average precision.
+
+Source: cocodataset.org, "Detection evaluation", as faster-coco-eval computes it.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,15 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.detection.average_precision import Matches, average_precision, match
+from trainers.detection import masks
 from trainers.detection.dataset import Target
 
 MASK_FROM = 0.5  # of the probability that a pixel belongs
+_KINDS = {"bbox": "box", "segm": "mask"}
+_ANY_AREA = [0, 1e10]  # square pixels
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionEvaluation:
-    """The scores of a detector. AP as COCO defines it; see `average_precision`."""
+    """The scores of a detector: AP as COCO defines it."""
 
     headline_name: ClassVar[str] = "average_precision"
 
@@ -51,58 +55,68 @@ class DetectionEvaluation:
         return {"average_precision": {k: dict(v) for k, v in self.average_precision.items()}}
 
 
-def _no_matches() -> dict[tuple[str, int], list[Matches]]:
-    return {}
-
-
 @dataclass(kw_only=True)
 class Scores:
-    """Matches of the images seen so far, by kind and class (from 1)."""
+    """The objects on images and the detections, in the form of COCO's files. Classes count from 1.
 
-    classes: int
-    matches: dict[tuple[str, int], list[Matches]] = field(default_factory=_no_matches)
+    Attributes:
+        images: `{"id", "height", "width"}` of each image.
+        objects: annotations.
+        detections: results; with `segmentation` if the detector draws masks.
+        kinds: `bbox`, and `segm` if the detector draws masks.
+    """
 
-    def add(self, detected: Mapping[str, Tensor], target: Target, to_ours: Tensor) -> None:
-        """Count the detections on one image.
+    images: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    objects: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    detections: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    kinds: tuple[str, ...] = ("bbox",)
+
+    def add(
+        self, number: int, detected: Mapping[str, Tensor], target: Target, to_ours: Tensor
+    ) -> None:
+        """Add one image.
 
         Args:
+            number: of the image; another one for each image.
             detected: as torchvision has them: boxes, labels, scores, and masks if it draws them.
             target: the objects on the image.
             to_ours: from the detector's label to ours; 0 for one that we do not have.
         """
-        labels = to_ours[detected["labels"]].numpy()
-        overlaps = {"box": box_overlaps(detected["boxes"], target.boxes, target.is_crowd)}
-        if "masks" in detected:
-            masks = detected["masks"][:, 0] >= MASK_FROM
-            overlaps["mask"] = mask_overlaps(masks, target.masks, target.is_crowd)
-        scores, is_crowd = detected["scores"].numpy(), target.is_crowd.numpy()
-        for (kind, matrix), number in itertools.product(
-            overlaps.items(), range(1, self.classes + 1)
-        ):
-            rows, columns = labels == number, (target.labels == number).numpy()
-            found = match(scores[rows], matrix[rows][:, columns], is_crowd[columns])
-            self.matches.setdefault((kind, number), []).append(found)
+        height, width = target.masks.shape[1:]
+        self.images.append({"id": number, "height": height, "width": width})
+        objects = _entries(number, target.labels, target.boxes, target.masks)
+        for entry, is_crowd in zip(objects, target.is_crowd.tolist(), strict=True):
+            # Identifiers count from 1: 0 stands for no match.
+            identity = {"id": len(self.objects) + 1, "iscrowd": int(is_crowd), "area": 1.0}
+            self.objects.append({**entry, **identity})
+        drawn = detected.get("masks")
+        if drawn is not None:
+            drawn = drawn[:, 0] >= MASK_FROM
+            self.kinds = ("bbox", "segm")
+        found = _entries(number, to_ours[detected["labels"]], detected["boxes"], drawn)
+        for entry, score in zip(found, detected["scores"].tolist(), strict=True):
+            if entry["category_id"]:
+                self.detections.append({**entry, "score": score})
 
     @classmethod
     def merged(cls, parts: Sequence[Scores]) -> Scores:
         """The scores of all ranks."""
-        whole = cls(classes=parts[0].classes)
-        for part in parts:
-            for key, found in part.matches.items():
-                whole.matches.setdefault(key, []).extend(found)
-        return whole
+        objects = [entry for part in parts for entry in part.objects]
+        return cls(
+            images=[image for part in parts for image in part.images],
+            objects=[{**entry, "id": number} for number, entry in enumerate(objects, start=1)],
+            detections=[entry for part in parts for entry in part.detections],
+            kinds=max((part.kinds for part in parts), key=len),
+        )
 
     def evaluation(self, classes: Sequence[str], *, loss: float) -> DetectionEvaluation:
         """Average precisions; a class without an object does not count."""
         by_kind: dict[str, dict[str, float]] = {}
-        for kind in sorted({kind for kind, _ in self.matches}):
-            by_class = {
-                name: average_precision(self.matches[kind, number])
-                for number, name in enumerate(classes, start=1)
-            }
-            there = {name: curve for name, curve in by_class.items() if curve is not None}
+        for kind in self.kinds:
+            curves = self._curves(kind, len(classes))
+            there = {name: c for name, c in zip(classes, curves, strict=True) if (c >= 0).all()}
             mean = np.mean(list(there.values()), axis=0) if there else np.zeros(10)
-            by_kind[kind] = {
+            by_kind[_KINDS[kind]] = {
                 "ap": float(mean.mean()),
                 "ap_50": float(mean[0]),
                 "ap_75": float(mean[5]),
@@ -110,34 +124,39 @@ class Scores:
             }
         return DetectionEvaluation(loss=loss, average_precision=by_kind)
 
+    def _curves(self, kind: str, classes: int) -> np.ndarray:
+        """The average precision of each class at each overlap, shape (classes, 10).
 
-def box_overlaps(detected: Tensor, objects: Tensor, is_crowd: Tensor) -> np.ndarray:
-    """Intersection over union, with crowds over the detection's own area.
-
-    Args:
-        detected: left, top, right, bottom, shape (D, 4).
-        objects: the same, shape (O, 4).
-        is_crowd: shape (O,).
-
-    Returns:
-        Shape (D, O).
-    """
-    corner = torch.maximum(detected[:, None, :2], objects[None, :, :2])
-    opposite = torch.minimum(detected[:, None, 2:], objects[None, :, 2:])
-    shared = (opposite - corner).clamp(min=0).prod(dim=2)
-    return _overlaps(shared, _area(detected), _area(objects), is_crowd)
-
-
-def mask_overlaps(detected: Tensor, objects: Tensor, is_crowd: Tensor) -> np.ndarray:
-    """The same for masks, shapes (D, H, W) and (O, H, W)."""
-    mine, theirs = detected.flatten(1).double(), objects.flatten(1).double()
-    return _overlaps(mine @ theirs.T, mine.sum(dim=1), theirs.sum(dim=1), is_crowd)
-
-
-def _area(boxes: Tensor) -> Tensor:
-    return (boxes[:, 2:] - boxes[:, :2]).prod(dim=1)
+        -1 for a class without an object.
+        """
+        coco = masks.library("coco").COCO(
+            {
+                "images": self.images,
+                "categories": [{"id": number, "name": ""} for number in range(1, classes + 1)],
+                "annotations": self.objects,
+            }
+        )
+        coco_eval = masks.library("faster_eval_api").COCOeval_faster(
+            coco, coco.loadRes(self.detections), kind
+        )
+        coco_eval.params.areaRng, coco_eval.params.areaRngLbl = [_ANY_AREA], ["all"]
+        coco_eval.evaluate()
+        coco_eval.accumulate()
+        # Shape (overlaps, recalls, classes, areas, limits of detections); the last limit is 100.
+        precision: np.ndarray = coco_eval.eval["precision"][:, :, :, 0, -1]
+        return precision.mean(axis=1).T
 
 
-def _overlaps(shared: Tensor, mine: Tensor, theirs: Tensor, is_crowd: Tensor) -> np.ndarray:
-    union = torch.where(is_crowd, mine[:, None], mine[:, None] + theirs - shared)
-    return torch.where(union > 0, shared / union.clamp(min=1e-12), torch.zeros_like(shared)).numpy()
+def _entries(
+    number: int, labels: Tensor, boxes: Tensor, drawn: Tensor | None
+) -> list[dict[str, Any]]:
+    """COCO's entries of an image: class, box as left, top, width, height, and mask."""
+    sized = torch.cat([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], dim=1).double()
+    entries: list[dict[str, Any]] = [
+        {"image_id": number, "category_id": label, "bbox": box}
+        for label, box in zip(labels.tolist(), sized.tolist(), strict=True)
+    ]
+    if drawn is not None:
+        for entry, mask in zip(entries, masks.encode(drawn.numpy()), strict=True):
+            entry["segmentation"] = mask
+    return entries

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from trainers.detection import run_length
+from trainers.detection import masks
 from trainers.detection.scores import MASK_FROM
 
 SCORE_THRESHOLD = 0.5
@@ -21,7 +21,7 @@ SCORE_THRESHOLD = 0.5
 
 Detection = dict[str, Any]
 """`{"label", "score", "box": [left, top, right, bottom]}` and, if the network draws masks, `"mask":
-{"size": [height, width], "counts"}` as COCO has it, see `trainers.detection.run_length`."""
+{"size": [height, width], "counts"}` as COCO has it, see `trainers.detection.masks`."""
 
 
 def describe(
@@ -79,10 +79,9 @@ def rescaled_mask(probabilities: np.ndarray, *, width: int, height: int) -> dict
         width: of the image.
         height: the same.
     """
+    mask = np.zeros((height, width), np.uint8)
     rows, columns = np.nonzero(probabilities >= MASK_FROM)
-    if not len(rows):
-        counts = (width * height,)
-    else:
+    if len(rows):
         square = len(probabilities)
         left, right = _reach(columns, square, width)
         top, bottom = _reach(rows, square, height)
@@ -92,9 +91,8 @@ def rescaled_mask(probabilities: np.ndarray, *, width: int, height: int) -> dict
             Image.Resampling.BILINEAR,
             box=(left * x_by, top * y_by, min(right * x_by, square), min(bottom * y_by, square)),
         )
-        belongs = np.asarray(scaled) >= MASK_FROM
-        counts = run_length.runs(belongs, left=left, top=top, width=width, height=height)
-    return {"size": [height, width], "counts": run_length.compress(counts)}
+        mask[top:bottom, left:right] = np.asarray(scaled) >= MASK_FROM
+    return masks.encode(mask[None])[0]
 
 
 def _reach(places: np.ndarray, square: int, length: int) -> tuple[int, int]:

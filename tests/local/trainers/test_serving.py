@@ -18,7 +18,7 @@ from tests.local.trainers import torchvision_on_cpu
 from tests.local.trainers.conftest import Job
 from tests.unit.trainers import drawn_boxes
 from trainers.data.image_file import ImageFormat
-from trainers.detection import run_length
+from trainers.detection import masks
 from trainers.reports import provenance
 from trainers.serving import pyfunc
 from trainers.serving.model_folder import new_model, save_model
@@ -201,8 +201,7 @@ def test_mlflow_tells_what_a_detector_finds(tmp_path: Path) -> None:
         assert 0 <= top <= bottom <= 16
         assert found["label"] in {"a", "b"}
         assert 0.05 <= found["score"] <= 1
-        runs = run_length.uncompress(found["mask"]["counts"])
-        assert run_length.mask(runs, width=32, height=16).shape == (16, 32)
+        assert masks.decode(found["mask"]).shape == (16, 32)
 
 
 def test_the_description_names_code_data_and_versions(trained: Job) -> None:

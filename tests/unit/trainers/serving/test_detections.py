@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from trainers.detection import run_length
+from trainers.detection import masks
 from trainers.detection.coco import AnnotatedImage, Instance
 from trainers.detection.dataset import AnnotatedImages
 from trainers.serving.detections import describe, rescaled, rescaled_mask
@@ -28,11 +28,6 @@ def described(detected: dict[str, torch.Tensor], **how: Any) -> list[dict[str, A
     return describe(detected, ("car", "tree"), **(of_image | how))
 
 
-def read(mask: dict[str, Any]) -> np.ndarray:
-    height, width = mask["size"]
-    return run_length.mask(run_length.uncompress(mask["counts"]), width=width, height=height)
-
-
 def test_sure_detections_are_told_in_the_images_pixels_the_surest_first() -> None:
     assert described(FOUND) == [
         {"label": "tree", "score": 0.875, "box": [4, 1, 16, 4]},
@@ -45,14 +40,14 @@ def test_sure_detections_are_told_in_the_images_pixels_the_surest_first() -> Non
 
 
 def test_masks_are_run_lengths_of_the_image() -> None:
-    masks = torch.zeros(3, 1, 8, 8)
-    masks[1, 0, 2:8, 2:8] = 1
-    tree, car = described({**FOUND, "masks": masks})
+    drawn = torch.zeros(3, 1, 8, 8)
+    drawn[1, 0, 2:8, 2:8] = 1
+    tree, car = described({**FOUND, "masks": drawn})
     assert tree["mask"]["size"] == [4, 16]
     expected = np.zeros((4, 16), np.uint8)
     expected[1:4, 4:16] = 1
-    assert np.array_equal(read(tree["mask"]), expected)
-    assert not read(car["mask"]).any()
+    assert np.array_equal(masks.decode(tree["mask"]), expected)
+    assert not masks.decode(car["mask"]).any()
 
 
 @given(
@@ -98,7 +93,7 @@ def test_no_box_is_beyond_the_image(boxes: np.ndarray, width: int, height: int) 
 def test_the_part_of_a_mask_that_is_scaled_is_all_that_counts(
     probabilities: np.ndarray, width: int, height: int
 ) -> None:
-    mask = read(rescaled_mask(probabilities, width=width, height=height))
+    mask = masks.decode(rescaled_mask(probabilities, width=width, height=height))
     whole = Image.fromarray(probabilities).resize((width, height), Image.Resampling.BILINEAR)
     whole = np.asarray(whole)
     decided = np.abs(whole - 0.5) > 1e-4  # sums are rounded otherwise

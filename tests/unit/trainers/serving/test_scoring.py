@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.unit.trainers import drawn_boxes
 from trainers.data.images import ImageFormat, to_input
-from trainers.detection import run_length
+from trainers.detection import masks
 from trainers.serving.model_folder import load_model, new_model, save_model
 from trainers.serving.request import RequestInvalid
 from trainers.serving.scoring import MOST_IMAGES, Scorer
@@ -81,7 +81,7 @@ def test_detections_are_in_the_pixels_of_the_image_as_it_was_sent(finder: Scorer
         assert by_label.keys() == {"red", "green"}
         green = by_label["green"]
         assert (green["score"], green["box"]) == (1, [2, top, 7, 9])
-        mask = run_length.mask(run_length.uncompress(green["mask"]["counts"]), width=32, height=16)
+        mask = masks.decode(green["mask"])
         expected = np.zeros((16, 32), np.uint8)
         expected[top:9, 2:7] = 1
         assert np.array_equal(mask, expected)
