@@ -34,7 +34,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     share = int(batch) // dist.get_world_size()
     device = torch.device("cpu")
-    inputs, labels = to_input(dataset.train.pixels, device), dataset.train.labels
+    inputs, labels = to_input(dataset.train.inputs, device), dataset.train.labels
     network = DistributedDataParallel(
         build("resnet8", channels=form.channels, classes=len(dataset.classes))
     )

@@ -30,171 +30,56 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from trainers.arguments import add_options, option
+from trainers.data.dataset import Dataset
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import Dataset, ImageSource, to_input
-from trainers.detection.dataset import AnnotatedImages
-from trainers.detection.evaluation import evaluate_detector
-from trainers.detection.network import is_detector
-from trainers.detection.scores import DetectionEvaluation
-from trainers.errors import LaunchInvalid, TrainingError
+from trainers.data.images import SampleSource
+from trainers.errors import TrainingError
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.plugins import load_dataset
 from trainers.serving.model_folder import Model, load_model
 from trainers.settings import DataOptions
-
-_BATCH = 512  # images that one rank scores at a time: small enough for any memory
-MATRIX_CLASSES = 200  # 40,000 counts, one a line: some 0.4 MB in report.json
-LISTED_CONFUSIONS = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """How a classifier does on held-out images."""
-
-    headline_name: ClassVar[str] = "accuracy"
-
-    accuracy: float
-    loss: float
-    """Mean cross-entropy in nats; infinite if the model lacks a class that occurs."""
-    confusion: Tensor
-    """Counts of shape (classes, classes + 1): true by predicted; the last, a class that the data
-    does not have."""
-
-    @property
-    def headline(self) -> float:
-        """The score by which models are compared."""
-        return self.accuracy
-
-    def metrics(self) -> dict[str, float]:
-        """For metrics.json."""
-        return {"accuracy": self.accuracy, "loss": self.loss}
-
-    def report(self, classes: Sequence[str]) -> dict[str, Any]:
-        """For report.json.
-
-        Args:
-            classes: the names of the labels.
-
-        Returns:
-            `confusion`, true by predicted, or null above `MATRIX_CLASSES`: it grows with their
-            square. `most_confused`: the `LISTED_CONFUSIONS` most frequent confusions.
-        """
-        matrix = self.confusion[:, :-1]
-        return {
-            "confusion": matrix.tolist() if len(classes) <= MATRIX_CLASSES else None,
-            "most_confused": [
-                {"true": classes[row], "predicted": classes[column], "images": images}
-                for row, column, images in most_confused(matrix, LISTED_CONFUSIONS)
-            ],
-        }
-
-
-def most_confused(confusion: Tensor, count: int) -> list[tuple[int, int, int]]:
-    """The most frequent confusions, as true class, predicted class and number of images.
-
-    Args:
-        confusion: counts of shape (classes, classes), true by predicted.
-        count: the largest length of the result.
-    """
-    wrong = confusion.clone()
-    wrong.fill_diagonal_(0)
-    rows, columns = wrong.nonzero(as_tuple=True)
-    images = wrong[rows, columns]
-    first = images.argsort(descending=True, stable=True)[:count]
-    return list(
-        zip(rows[first].tolist(), columns[first].tolist(), images[first].tolist(), strict=True)
-    )
+from trainers.tasks.task import Evaluation, HeldOut
 
 
 def evaluate(
     model: Model,
-    images: ImageSource,
-    classes: Sequence[str],
+    dataset: Dataset,
     world: World,
-    progress: Callable[[], object] = lambda: None,
+    *,
+    source: SampleSource | None = None,
     coordinates: RankCoordinates | None = None,
-) -> Evaluation | DetectionEvaluation:
-    """Score `model` on images of `classes`, each rank a part of them.
-
-    Every rank does as many forward passes as the others, so that the network may be in shards.
+    progress: Callable[[], object] = lambda: None,
+) -> Evaluation:
+    """Score `model` on held-out samples, each rank a part of them.
 
     Args:
         model: to score.
-        images: to score it on.
-        classes: the names of the labels.
+        dataset: names the task and the classes.
         world: the ranks.
-        progress: is called after each pass.
+        source: the held-out samples in another format.
         coordinates: of this rank, if ranks share the network; by default each rank holds all of it.
+        progress: is called after each pass.
 
     Raises:
-        LaunchInvalid: a classifier on annotated images, or a detector on labelled ones.
+        LaunchInvalid: the model cannot do the dataset's task.
     """
-    coordinates = coordinates or RankCoordinates(data_rank=world.rank, data_ranks=world.size)
-    detects = is_detector(model.network)
-    if isinstance(images, AnnotatedImages) and detects:
-        return evaluate_detector(model, images, classes, world, progress, coordinates)
-    if isinstance(images, AnnotatedImages) or detects:
-        raise LaunchInvalid(
-            f"the model is a {'detector' if detects else 'classifier'}, {model.architecture}: "
-            "annotated images (--dataset coco) are for detectors, labelled ones for classifiers"
-        )
-    return evaluate_classifier(model, images, classes, world, progress, coordinates)
-
-
-def evaluate_classifier(
-    model: Model,
-    images: ImageSource,
-    classes: Sequence[str],
-    world: World,
-    progress: Callable[[], object],
-    coordinates: RankCoordinates,
-) -> Evaluation:
-    """Score `model` on images labelled by `classes`; arguments are those of `evaluate`.
-
-    The model may know other classes. A prediction counts as right if its name is the label's, so a
-    champion that does not know a class has every image of it wrong.
-    """
-    ours = {label: number for number, label in enumerate(classes)}
-    theirs = {label: number for number, label in enumerate(model.classes)}
-    to_ours = torch.tensor([ours.get(label, len(classes)) for label in model.classes])
-    to_theirs = torch.tensor([theirs.get(label, -1) for label in classes])
-    confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
-    loss = torch.zeros(1, dtype=torch.float64)
-    model.network.eval()
-    with torch.inference_mode():
-        for numbers in coordinates.passes(len(images), at_once=_BATCH):
-            batch = images.take(numbers if len(numbers) else torch.tensor([0]))
-            logits = model.network(to_input(batch.pixels, world.device)).cpu()[: len(numbers)]
-            labels = batch.labels[: len(numbers)]
-            confusion.index_put_(
-                (labels, to_ours[logits.argmax(dim=1)]), torch.ones_like(labels), accumulate=True
-            )
-            loss += _cross_entropy(logits, to_theirs[labels])
-            progress()
-    if not coordinates.is_counted:  # another rank has the same images
-        confusion.zero_()
-        loss.zero_()
-    confusion = world.sum(confusion.to(world.device)).cpu()
-    loss = world.sum(loss.to(world.device)).cpu()
-    return Evaluation(
-        accuracy=confusion.diagonal().sum().item() / len(images),
-        loss=loss.item() / len(images),
-        confusion=confusion,
+    dataset.task.check(model)
+    held_out = HeldOut(
+        source=dataset.held_out if source is None else source,
+        world=world,
+        coordinates=coordinates or RankCoordinates(data_rank=world.rank, data_ranks=world.size),
+        progress=progress,
     )
+    return dataset.task.evaluate(model, held_out, dataset.classes)
 
 
 def evaluate_champion(
     folder: Path, dataset: Dataset, image_format: ImageFormat, architecture: str, world: World
-) -> Evaluation | DetectionEvaluation:
+) -> Evaluation:
     """Score the model in `folder` on the held-out images of `dataset`, in that model's format.
 
     Args:
@@ -210,20 +95,14 @@ def evaluate_champion(
         DataChanged: a file changed since the dataset was read.
     """
 
-    def load() -> tuple[Model, ImageSource]:
+    def load() -> tuple[Model, SampleSource]:
         champion = load_model(folder, world.device, architecture)
         if champion.image_format == image_format:
             return champion, dataset.held_out
         return champion, dataset.held_out_as(champion.image_format)
 
-    champion, images = world.run_on_all_ranks("champion", load)
-    return evaluate(champion, images, dataset.classes, world)
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor) -> float:
-    if bool((targets < 0).any()):
-        return math.inf
-    return functional.cross_entropy(logits, targets, reduction="sum").item()
+    champion, source = world.run_on_all_ranks("champion", load)
+    return evaluate(champion, dataset, world, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         model = load_model(options.model, world.device, options.architecture)
         dataset = load_dataset(options.dataset, options.request(model.image_format))
-        evaluation = evaluate(model, dataset.held_out, dataset.classes, world)
+        evaluation = evaluate(model, dataset, world)
     except TrainingError as error:
         lines = [f"{problem.path}: {problem.reason}" for problem in error.problems]
         sys.stderr.write("\n  ".join([f"{type(error).__name__}: {error}", *lines]) + "\n")

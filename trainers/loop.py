@@ -6,31 +6,32 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
 from trainers.checkpointing.saver import Saver
 from trainers.checkpointing.sharded_state import fingerprint, local
 from trainers.data.batches import Batches
+from trainers.data.dataset import Dataset
 from trainers.data.device_feed import DeviceFeed
-from trainers.data.images import Dataset, Images, to_input
+from trainers.data.images import Samples
 from trainers.data.order import Order, stream_seed
-from trainers.detection.scores import DetectionEvaluation
 from trainers.errors import Stopped, TrainingDiverged
-from trainers.evaluate import Evaluation, evaluate, evaluate_champion
+from trainers.evaluate import evaluate, evaluate_champion
 from trainers.optimizers import Kernels, build_optimizer
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
+from trainers.plugins import build_augmentation
 from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
 from trainers.reports.speed import Speed
 from trainers.schedule import decay_steps, learning_rate, warm_up_steps
 from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
+from trainers.tasks.task import Evaluation
 from trainers.warm_start import InitialModel
 
 
@@ -51,12 +52,6 @@ _UNTIMED_STEPS = 3
 class Run:
     """The state of training: model, optimizer and the number of steps done."""
 
-    moves_images: ClassVar[bool] = True
-    """Whether augmentation may move what is on an image."""
-
-    moves_labels: ClassVar[bool] = True
-    """Whether labels go to the device; else they are numbers of images, which the host needs."""
-
     def __init__(
         self,
         settings: Settings,
@@ -68,6 +63,7 @@ class Run:
     ) -> None:
         self.settings = settings
         self.dataset = dataset
+        self.task = dataset.task
         self.world = world
         self.log = log
         self.heartbeat = heartbeat
@@ -85,6 +81,8 @@ class Run:
         self.decay_at = decay_steps(settings.decay_epochs, self.order.steps_per_epoch)
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
+        self.task.check(self.model)
+        self.augment = build_augmentation(settings, len(dataset.classes))
         if initial_model is not None:
             initial_model.copy_weights(self.model.network)
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
@@ -93,12 +91,16 @@ class Run:
             dataset.train,
             self.order,
             self.parallel.coordinates.share,
-            shift_pixels=settings.shift_pixels if self.moves_images else 0,
+            shift_pixels=settings.shift_pixels if self.task.inputs_are_images else 0,
             steps=self.steps,
             pin_memory=world.device.type == "cuda",
         )
         self.feed = DeviceFeed(
-            batches, world.device, steps=self.steps, moves_labels=self.moves_labels
+            batches,
+            world.device,
+            steps=self.steps,
+            # Others are numbers of samples, which the host needs.
+            moves_labels=self.task.labels_are_classes,
         )
         kernels = Kernels(
             # torch's multi-tensor kernels take tensors of one kind only.
@@ -209,7 +211,7 @@ class Run:
         if step % settings.checkpoint_every == 0 or step == self.steps:
             self._save()
 
-    def evaluate(self) -> Evaluation | DetectionEvaluation:
+    def evaluate(self) -> Evaluation:
         """Score the network on the held-out images, spread over the ranks as in training.
 
         Raises:
@@ -219,11 +221,10 @@ class Run:
         self.parallel.module.eval()
         evaluation = evaluate(
             self._model(self.parallel.evaluated),
-            self.dataset.held_out,
-            self.dataset.classes,
+            self.dataset,
             self.world,
-            lambda: self.heartbeat(f"a pass of evaluation after step {self.step}"),
-            self.parallel.coordinates,
+            coordinates=self.parallel.coordinates,
+            progress=lambda: self.heartbeat(f"a pass of evaluation after step {self.step}"),
         )
         self.parallel.module.train()
         self._record_evaluation(evaluation.loss, evaluation.headline)
@@ -301,15 +302,15 @@ class Run:
         loss = torch.zeros((), device=self.world.device)
         with self.speed.waiting_for_data():
             passes = self._passes()
-        for number, images in enumerate(passes, start=1):
-            loss += self._pass(images, last=number == len(passes))
+        for number, samples in enumerate(passes, start=1):
+            loss += self._pass(samples, last=number == len(passes))
         return loss
 
-    def _passes(self) -> list[Images]:
+    def _passes(self) -> list[Samples]:
         """This rank's share of the step's batch, in as many parts as there are passes."""
         share, count = self.feed.take(self.step), self.settings.accumulate
         return [
-            Images(pixels=share.pixels[number::count], labels=share.labels[number::count])
+            Samples(inputs=share.inputs[number::count], labels=share.labels[number::count])
             for number in range(count)
         ]
 
@@ -324,19 +325,21 @@ class Run:
         if self.world.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _pass(self, images: Images, *, last: bool) -> Tensor:
+    def _pass(self, samples: Samples, *, last: bool) -> Tensor:
         """One forward and backward pass; see `_loss` for what it returns."""
-        pixels = to_input(images.pixels, self.world.device)
-        return self.parallel.forward_backward(pixels, images.labels, self._loss, last=last)
+        arguments, targets = self.task.prepare(samples, self.world.device)
+        if self.augment is not None:
+            inputs, targets = self.augment(arguments[0], targets)
+            arguments = (inputs,)
+        return self.parallel.forward_backward(arguments, targets, self._loss, last=last)
 
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The part of some images in the batch's mean loss, times the number of data ranks.
+    def _loss(self, output: Any, targets: Any) -> Tensor:
+        """The part of some samples in the batch's mean loss, times the number of data ranks.
 
         Gradients are averaged over the data ranks. With this factor unequal parts weigh by their
         size, and the gradient is that of the global batch.
         """
-        smoothing = self.settings.label_smoothing
-        loss = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+        loss = self.task.loss(output, targets, label_smoothing=self.settings.label_smoothing)
         return loss * (self.parallel.coordinates.data_ranks / self.settings.batch_size)
 
     def _update(self) -> None:

@@ -6,16 +6,15 @@ import importlib.util
 from typing import Any
 
 from trainers.detection.network import ARCHITECTURES as DETECTORS
-from trainers.detection.scores import DetectionEvaluation
-from trainers.evaluate import Evaluation
 from trainers.loop import Run
 from trainers.plugins import is_dotted
 from trainers.reports import provenance, results
 from trainers.serving import pyfunc
 from trainers.serving.model_folder import Model, save_model
+from trainers.tasks.task import Evaluation
 
 
-def metrics_of(run: Run, evaluation: Evaluation | DetectionEvaluation) -> dict[str, float]:
+def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
     """Flat numbers about a run. Speed is of the steps since the last start."""
     return {
         **evaluation.metrics(),
@@ -34,7 +33,7 @@ def metrics_of(run: Run, evaluation: Evaluation | DetectionEvaluation) -> dict[s
 def write_outputs(
     run: Run,
     model: Model,
-    evaluation: Evaluation | DetectionEvaluation,
+    evaluation: Evaluation,
     metrics: dict[str, float],
     speed: dict[str, Any],
 ) -> None:

@@ -1,13 +1,15 @@
-"""Models, datasets and optimizers by name: built in, or a user's own by its dotted path.
+"""Models, datasets, optimizers, augmentations: built in, or a user's own by its dotted path.
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
 | --model | `resnet`, `resnet_imagenet`, `vision_transformer`, `detection.network` | channels=, \
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
-| --dataset | folder, shards, synthetic, coco | a `trainers.data.images.DatasetRequest` | \
-a `trainers.data.images.Dataset` |
+| --dataset | folder, shards, synthetic, coco | a `trainers.data.dataset.DatasetRequest` | \
+a `trainers.data.dataset.Dataset`, which names its task |
 | --optimizer | sgd, adamw | the parameters, lr=, weight_decay= | a `torch.optim.Optimizer`; its \
 rate is set at each step |
+| --augment | | num_classes= | a function of inputs and labels on the device, of a rank's share of \
+a batch, to others: `torchvision.transforms.v2:MixUp` |
 
 A model may have further methods:
 
@@ -27,17 +29,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainers.data import samples
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import Dataset, DatasetRequest
 from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
 from trainers.models import resnet, resnet_imagenet, vision_transformer
+
+if TYPE_CHECKING:
+    from trainers.settings import Settings
+
+Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
@@ -92,7 +99,8 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
     samples.check_fit_to_learn(
         dataset.version, dataset.classes, len(dataset.train), len(dataset.held_out)
     )
-    _check_images(name, dataset, request.image_format)
+    if dataset.task.inputs_are_images:
+        _check_images(name, dataset, request.image_format)
     return dataset
 
 
@@ -106,9 +114,9 @@ def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> Non
     wanted = (1, image_format.channels, size, size)
     for source in (dataset.train, dataset.held_out):
         first = source.take(torch.tensor([0]))
-        if tuple(first.pixels.shape) != wanted or first.pixels.dtype is not torch.uint8:
+        if tuple(first.inputs.shape) != wanted or first.inputs.dtype is not torch.uint8:
             raise DataRejected(
-                f"{name} gives images of shape {tuple(first.pixels.shape)} and {first.pixels.dtype}"
+                f"{name} gives images of shape {tuple(first.inputs.shape)} and {first.inputs.dtype}"
                 f", not {wanted} (B, C, H, W) and torch.uint8, as --image-mode and --image-size say"
             )
         if not 0 <= int(first.labels[0]) < len(dataset.classes):
@@ -116,6 +124,23 @@ def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> Non
                 f"{name} gives the label {int(first.labels[0])}, which is not one of its "
                 f"{len(dataset.classes)} classes"
             )
+
+
+def build_augmentation(settings: Settings, classes: int) -> Augmentation | None:
+    """The augmentation that `--augment` names, if one is given.
+
+    Raises:
+        LaunchInvalid: the dotted path cannot be imported, or returns nothing that can be called.
+    """
+    if settings.augment is None:
+        return None
+    augmentation = resolve(settings.augment)(num_classes=classes)
+    if not callable(augmentation):
+        raise LaunchInvalid(
+            f"{settings.augment} returned {type(augmentation).__name__}, which cannot be called "
+            "with inputs and labels"
+        )
+    return cast("Augmentation", augmentation)
 
 
 def resolve(path: str) -> Callable[..., Any]:

@@ -12,15 +12,13 @@ import torch
 
 from trainers import numerics
 from trainers.combinations import check_options
-from trainers.data.images import Dataset
-from trainers.detection.dataset import DetectionDataset
-from trainers.detection.network import ARCHITECTURES as DETECTORS
+from trainers.data.dataset import Dataset
 from trainers.errors import LaunchInvalid
 from trainers.files import check_writable
 from trainers.parallelism.deepspeed_config import deepspeed_config
 from trainers.parallelism.mesh import RankCoordinates, rank_coordinates
 from trainers.parallelism.world import World
-from trainers.plugins import is_dotted, load_dataset
+from trainers.plugins import load_dataset
 from trainers.serving.model_folder import load_model
 from trainers.settings import Settings
 from trainers.warm_start import InitialModel, read_initial_model
@@ -69,20 +67,15 @@ def _check_launch(settings: Settings, world: World) -> RankCoordinates:
 
 
 def _check_task(settings: Settings, dataset: Dataset) -> None:
-    """Refuse a classifier for annotated images, and a detector for labelled ones.
+    """Refuse options that the dataset's task has no use for.
 
     Raises:
-        LaunchInvalid: also for an option of classifiers where a detector is trained.
+        LaunchInvalid: there is such an option.
     """
-    is_detection, is_detector = isinstance(dataset, DetectionDataset), settings.model in DETECTORS
-    if is_detection and settings.label_smoothing:
+    given = {"--label-smoothing": settings.label_smoothing > 0, "--augment": settings.augment}
+    option = next((option for option, is_given in given.items() if is_given), None)
+    if option is not None and not dataset.task.labels_are_classes:
         raise LaunchInvalid(
-            "--label-smoothing is of a classifier's loss, and detectors compute their own: leave "
-            "it out"
-        )
-    if is_detection != is_detector and not is_dotted(settings.model):
-        raise LaunchInvalid(
-            f"--model {settings.model} cannot be trained on --dataset {settings.dataset}: "
-            "annotated images (coco) need a detector, labelled ones a classifier; "
-            f"{', '.join(DETECTORS)} are detectors"
+            f"{option} is for labels that are classes, and the task of --dataset "
+            f"{settings.dataset}, {type(dataset.task).__name__}, has none: leave it out"
         )

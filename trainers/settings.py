@@ -19,8 +19,8 @@ from trainers.arguments import (
     positive_number,
     rising_epochs,
 )
+from trainers.data.dataset import DatasetRequest
 from trainers.data.image_file import MODES, ImageFormat
-from trainers.data.images import DatasetRequest
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.parallelism.devices import DEVICES, DeviceChoice
 from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
@@ -56,6 +56,7 @@ _DECISIVE = (
     "chosen_momentum",
     "chosen_weight_decay",
     "label_smoothing",
+    "augment",
     "shift_pixels",
     "shuffle_window",
     "precision",
@@ -77,6 +78,12 @@ def _name_among(names: Sequence[str]) -> Callable[[str], str]:
         return text
 
     return name
+
+
+def _dotted(text: str) -> str:
+    if not is_dotted(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not package.module:factory")
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +199,12 @@ class Settings(DataOptions):
         type=fraction,
         default=0.0,
         help="of a classifier's training loss: this part of each label is spread over all classes",
+    )
+    augment: str | None = option(
+        type=_dotted,
+        default=None,
+        metavar="PACKAGE.MODULE:FACTORY",
+        help="of each rank's share of a batch, as torchvision.transforms.v2:MixUp",
     )
     shift_pixels: int = option(type=count, default=1, help="augmentation; 0 for none")
     shuffle_window: int = option(

@@ -29,8 +29,6 @@ from collections.abc import Sequence
 
 from trainers import numerics
 from trainers.console import discard_line, write_line
-from trainers.detection.dataset import DetectionDataset
-from trainers.detection.run import DetectionRun
 from trainers.errors import Stopped
 from trainers.failures import report_failure, write_failure
 from trainers.loop import Run
@@ -62,15 +60,14 @@ def train(settings: Settings, world: World) -> None:
         f"{len(dataset.quarantined)} quarantined; {world.size} ranks on {world.device.type}"
     )
     world.connect()
-    kind = DetectionRun if isinstance(dataset, DetectionDataset) else Run
-    scaling = measure(settings, dataset, world, kind) if settings.measure_scaling else None
+    scaling = measure(settings, dataset, world) if settings.measure_scaling else None
     watchdog = Watchdog(
         limit_seconds=settings.longest_step_seconds,
         rank=world.rank,
         output=settings.output_dir,
         report=lambda error: write_failure(settings.output_dir, error),
     )
-    run = kind(settings, dataset, world, log, watchdog.heartbeat, inputs.initial_model)
+    run = Run(settings, dataset, world, log, watchdog.heartbeat, inputs.initial_model)
     run.resume()
     with tracked(run):
         with watchdog:

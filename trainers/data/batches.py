@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from trainers.data.images import Images, ImageSource
+from trainers.data.images import Samples, SampleSource
 from trainers.data.order import Order, shifted, shifts
 
 # Beyond the one in use, so that training does not wait for an occasional slow read.
@@ -39,7 +39,7 @@ class Batches:
 
     def __init__(
         self,
-        source: ImageSource,
+        source: SampleSource,
         order: Order,
         share: Callable[[Tensor], Tensor],
         *,
@@ -54,10 +54,10 @@ class Batches:
         self._steps = steps
         self._pin_memory = pin_memory
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._chunks: deque[tuple[range, Future[list[Images]]]] = deque()
+        self._chunks: deque[tuple[range, Future[list[Samples]]]] = deque()
         self._steps_of_a_chunk = 1
 
-    def take(self, step: int) -> Images:
+    def take(self, step: int) -> Samples:
         """The share of `step`: bytes in the CPU's memory.
 
         Raises:
@@ -74,15 +74,15 @@ class Batches:
         steps, made = self._chunks[0]
         share = made.result()[step - steps.start]
         if len(steps) == 1:
-            fitting = _CHUNK_BYTES // max(1, share.pixels.nbytes)
+            fitting = _CHUNK_BYTES // max(1, share.inputs.nbytes)
             self._steps_of_a_chunk = max(1, min(_MOST_STEPS, fitting))
         return share
 
-    def _make(self, steps: range) -> list[Images]:
+    def _make(self, steps: range) -> list[Samples]:
         batches = [self._order.batch(step) for step in steps]
         mine = self._share(torch.arange(len(batches[0].samples)))
-        images = self._source.take(torch.cat([batch.samples[mine] for batch in batches]))
-        pixels = images.pixels
+        samples = self._source.take(torch.cat([batch.samples[mine] for batch in batches]))
+        pixels = samples.inputs
         if self._shift_pixels:
             offsets = [
                 shifts(
@@ -94,10 +94,10 @@ class Batches:
                 for batch in batches
             ]
             pixels = shifted(pixels, torch.cat(offsets))
-        labels = images.labels
+        labels = samples.labels
         if self._pin_memory:
             pixels, labels = pixels.pin_memory(), labels.pin_memory()
         return [
-            Images(pixels=part, labels=theirs)
+            Samples(inputs=part, labels=theirs)
             for part, theirs in zip(pixels.split(len(mine)), labels.split(len(mine)), strict=True)
         ]

@@ -10,13 +10,13 @@ from typing import Protocol
 
 import torch
 
-from trainers.data.images import Images
+from trainers.data.images import Samples
 
 
 class Shares(Protocol):
     """Shares by step in the CPU's memory: `trainers.data.batches.Batches`."""
 
-    def take(self, step: int) -> Images:
+    def take(self, step: int) -> Samples:
         """The share of a step."""
         ...
 
@@ -26,7 +26,7 @@ class DeviceFeed:
 
     Args:
         shares: on the CPU; in pinned memory if `device` is CUDA.
-        device: receives the pixels.
+        device: receives the inputs.
         steps: of the whole run; later ones are not copied.
         moves_labels: whether the device receives the labels, too.
     """
@@ -39,10 +39,10 @@ class DeviceFeed:
         self._steps = steps
         self._moves_labels = moves_labels
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._next: tuple[int, Images] | None = None
+        self._next: tuple[int, Samples] | None = None
 
-    def take(self, step: int) -> Images:
-        """The share of `step`: bytes (B, C, H, W) and labels (B,).
+    def take(self, step: int) -> Samples:
+        """The share of `step`.
 
         Raises:
             Exception: reading it failed.
@@ -51,14 +51,14 @@ class DeviceFeed:
             return self._moved(self._shares.take(step))
         if self._next is None or self._next[0] != step:
             self._next = step, self._copied(step, self._stream)
-        images, self._next = self._next[1], None
+        samples, self._next = self._next[1], None
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)
-        for tensor in (images.pixels, images.labels):
+        for tensor in (samples.inputs, samples.labels):
             if tensor.device == self._device:
                 # The allocator may not give its memory to the next copy before the step is done.
                 tensor.record_stream(computing)
-        return images
+        return samples
 
     def prefetch(self, step: int) -> None:
         """Begin the copy for `step`; on CUDA, wait until the share is read.
@@ -68,14 +68,14 @@ class DeviceFeed:
         if self._stream is not None and self._next is None and step < self._steps:
             self._next = step, self._copied(step, self._stream)
 
-    def _copied(self, step: int, stream: torch.cuda.Stream) -> Images:
+    def _copied(self, step: int, stream: torch.cuda.Stream) -> Samples:
         share = self._shares.take(step)
         with torch.cuda.stream(stream):
             return self._moved(share)
 
-    def _moved(self, share: Images) -> Images:
+    def _moved(self, share: Samples) -> Samples:
         labels = share.labels
-        return Images(
-            pixels=share.pixels.to(self._device, non_blocking=True),
+        return Samples(
+            inputs=share.inputs.to(self._device, non_blocking=True),
             labels=labels.to(self._device, non_blocking=True) if self._moves_labels else labels,
         )

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from trainers.data import samples
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
-from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.images import Samples
 from trainers.data.manifest import Entry, Manifest, read_manifest
 from trainers.data.samples import Changed
 from trainers.errors import FileProblem, LaunchInvalid
@@ -36,8 +37,8 @@ class Sample:
 class FolderDataset(Dataset):
     """A dataset of files, held in memory."""
 
-    train: Images
-    held_out: Images
+    train: Samples
+    held_out: Samples
     held_out_entries: tuple[Entry, ...]
 
 
@@ -78,7 +79,7 @@ def load_dataset(
     held_out = [sample for sample in found if samples.is_held_out(sample.md5)]
     samples.check_fit_to_learn(manifest.version, classes, len(train), len(held_out))
 
-    def held_out_as(other: ImageFormat) -> Images:
+    def held_out_as(other: ImageFormat) -> Samples:
         entries = [sample.entry for sample in held_out]
         return to_images(read_samples(entries, folder, other)[0], classes)
 
@@ -114,11 +115,11 @@ def read_samples(
     return found, bad
 
 
-def to_images(found: Sequence[Sample], classes: Sequence[str]) -> Images:
+def to_images(found: Sequence[Sample], classes: Sequence[str]) -> Samples:
     """Stack samples, one or more, with labels as numbers in `classes`."""
     number = {label: index for index, label in enumerate(classes)}
-    return Images(
-        pixels=torch.from_numpy(np.stack([sample.pixels for sample in found])),
+    return Samples(
+        inputs=torch.from_numpy(np.stack([sample.pixels for sample in found])),
         labels=torch.tensor([number[sample.label] for sample in found]),
     )
 

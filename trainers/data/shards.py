@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from trainers.data import samples
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
-from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.images import Samples
 from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK, blocks_in_use
 from trainers.data.shard_cache import ShardCache
@@ -65,7 +66,7 @@ class ShardSource:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def take(self, numbers: Tensor) -> Images:
+    def take(self, numbers: Tensor) -> Samples:
         """The images of these numbers, in that order.
 
         Raises:
@@ -73,8 +74,8 @@ class ShardSource:
             DataRejected: an image cannot be decoded.
         """
         rows = self._rows(numbers.tolist())
-        return Images(
-            pixels=torch.from_numpy(np.stack(self._decoded(rows))),
+        return Samples(
+            inputs=torch.from_numpy(np.stack(self._decoded(rows))),
             labels=torch.tensor([self._label_numbers[row.label] for row in rows]),
         )
 

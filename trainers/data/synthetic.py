@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.images import Samples
 from trainers.data.samples import HELD_OUT_ONE_IN, check_fit_to_learn
 
 # Large enough that a usual batch holds an image only a few times; 38 MB of RGB at 224 pixels.
@@ -32,10 +33,10 @@ class Pool:
     def __len__(self) -> int:
         return self.samples
 
-    def take(self, numbers: Tensor) -> Images:
+    def take(self, numbers: Tensor) -> Samples:
         """The images of these numbers; a number's class is its remainder."""
         position = numbers % len(self.pixels)
-        return Images(pixels=self.pixels[position], labels=position % self.classes)
+        return Samples(inputs=self.pixels[position], labels=position % self.classes)
 
 
 def make(request: DatasetRequest) -> Dataset:

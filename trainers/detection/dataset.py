@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,71 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from trainers.data import samples
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
-from trainers.data.images import Dataset, DatasetRequest, Images
 from trainers.data.manifest import Entry, read_manifest
 from trainers.detection import coco
+from trainers.detection.annotated_images import AnnotatedImages
 from trainers.detection.coco import AnnotatedImage
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid
+from trainers.tasks.detection import Detection
 
 # Reading from a mount waits for the service: more readers than cores. Each holds one file.
 _READERS = 16
-_LEAST_PIXELS = 1.0  # of a box on the scaled image: torchvision refuses boxes without an area
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """The objects on one image, in pixels of the scaled image. Classes count from 1."""
-
-    boxes: Tensor
-    """Left, top, right, bottom, shape (O, 4)."""
-    labels: Tensor
-    """Shape (O,); 0 is the background."""
-    masks: Tensor
-    """Bytes of 0 and 1, shape (O, size, size)."""
-    is_crowd: Tensor
-    """Shape (O,)."""
-
-    def to_learn(self, device: torch.device) -> dict[str, Tensor]:
-        """For torchvision, without crowds."""
-        tensors = dataclasses.asdict(self)
-        keep = ~tensors.pop("is_crowd")
-        return {name: tensor[keep].to(device) for name, tensor in tensors.items()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnnotatedImages(Images):
-    """Images whose labels are numbers of annotated images."""
-
-    annotated: tuple[AnnotatedImage, ...]
-    size: int
-
-    def target(self, number: int) -> Target:
-        """The objects on an image. Masks are drawn on each call."""
-        image = self.annotated[number]
-        scale = (self.size / image.width, self.size / image.height) * 2
-        boxes = np.array([kept.box for kept in image.instances]).reshape(-1, 4) * scale
-        boxes = np.clip(boxes, 0, self.size)
-        large = ((boxes[:, 2:] - boxes[:, :2]) >= _LEAST_PIXELS).all(axis=1)
-        kept = [image.instances[position] for position in np.flatnonzero(large)]
-        masks = [coco.mask(instance, image, size=self.size) for instance in kept]
-        return Target(
-            boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
-            labels=torch.tensor([instance.category + 1 for instance in kept], dtype=torch.int64),
-            masks=torch.from_numpy(np.array(masks, np.uint8).reshape(-1, self.size, self.size)),
-            is_crowd=torch.tensor([instance.is_crowd for instance in kept], dtype=torch.bool),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DetectionDataset(Dataset):
-    """A dataset of annotated images, held in memory."""
-
-    train: AnnotatedImages
-    held_out: AnnotatedImages
 
 
 def load(request: DatasetRequest) -> Dataset:
@@ -121,10 +68,12 @@ def load(request: DatasetRequest) -> Dataset:
         return _stacked(again, other)
 
     marked = [(image.annotated.path, image.md5) for image in found]
-    return DetectionDataset(
+    to_train_on = _stacked(train, request.image_format)
+    return Dataset(
         version=manifest.version,
         classes=annotations.categories,
-        train=_stacked(train, request.image_format),
+        task=Detection(to_train_on),
+        train=to_train_on,
         held_out=_stacked(held_out, request.image_format),
         held_out_as=held_out_as,
         fingerprint=samples.fingerprint([(request.annotations, annotations_md5), *marked]),
@@ -181,7 +130,7 @@ class _Files:
 
 def _stacked(images: Sequence[_Decoded], image_format: ImageFormat) -> AnnotatedImages:
     return AnnotatedImages(
-        pixels=torch.from_numpy(np.stack([image.pixels for image in images])),
+        inputs=torch.from_numpy(np.stack([image.pixels for image in images])),
         labels=torch.arange(len(images)),
         annotated=tuple(image.annotated for image in images),
         size=image_format.size,

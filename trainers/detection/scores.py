@@ -7,52 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trainers.detection import masks
-from trainers.detection.dataset import Target
+from trainers.detection.annotated_images import Target
 
 MASK_FROM = 0.5  # of the probability that a pixel belongs
 _KINDS = {"bbox": "box", "segm": "mask"}
 _ANY_AREA = [0, 1e10]  # square pixels
-
-
-@dataclass(frozen=True, kw_only=True)
-class DetectionEvaluation:
-    """The scores of a detector: AP as COCO defines it."""
-
-    headline_name: ClassVar[str] = "average_precision"
-
-    loss: float
-    """The mean of the training losses' sum over the held-out images; infinite if the detector lacks
-    a class of the data."""
-    average_precision: Mapping[str, Mapping[str, float]]
-    """By kind, `box` or `mask`, and name: `ap`, `ap_50`, `ap_75`, and each class's by its name."""
-    confusion: None = None
-
-    @property
-    def headline(self) -> float:
-        """AP by masks, if there are masks, else by boxes."""
-        by_kind = self.average_precision
-        return by_kind.get("mask", by_kind["box"])["ap"]
-
-    def metrics(self) -> dict[str, float]:
-        """For metrics.json."""
-        flat = {
-            f"{kind}_{name}": by_name[name]
-            for kind, by_name in self.average_precision.items()
-            for name in ("ap", "ap_50", "ap_75")
-        }
-        return {self.headline_name: self.headline, "loss": self.loss, **flat}
-
-    def report(self, classes: Sequence[str]) -> dict[str, Any]:
-        """For report.json: average precisions by kind, those of classes by their names."""
-        del classes
-        return {"average_precision": {k: dict(v) for k, v in self.average_precision.items()}}
 
 
 @dataclass(kw_only=True)
@@ -109,8 +75,11 @@ class Scores:
             kinds=max((part.kinds for part in parts), key=len),
         )
 
-    def evaluation(self, classes: Sequence[str], *, loss: float) -> DetectionEvaluation:
-        """Average precisions; a class without an object does not count."""
+    def average_precision(self, classes: Sequence[str]) -> dict[str, dict[str, float]]:
+        """By kind, `box` or `mask`, and name: `ap`, `ap_50`, `ap_75`, and each class's by its name.
+
+        A class without an object does not count.
+        """
         by_kind: dict[str, dict[str, float]] = {}
         for kind in self.kinds:
             curves = self._curves(kind, len(classes))
@@ -122,7 +91,7 @@ class Scores:
                 "ap_75": float(mean[5]),
                 **{f"class {name}": float(curve.mean()) for name, curve in there.items()},
             }
-        return DetectionEvaluation(loss=loss, average_precision=by_kind)
+        return by_kind
 
     def _curves(self, kind: str, classes: int) -> np.ndarray:
         """The average precision of each class at each overlap, shape (classes, 10).

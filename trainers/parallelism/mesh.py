@@ -22,10 +22,11 @@ from torch import Tensor
 
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.world import World
-from trainers.settings import Settings
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+
+    from trainers.settings import Settings
 
 PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 

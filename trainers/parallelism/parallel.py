@@ -30,7 +30,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
-from trainers.detection.network import is_detector
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.deepspeed_config import deepspeed_config
 from trainers.parallelism.deepspeed_engine import DeepSpeedEngine
@@ -49,6 +48,9 @@ from trainers.settings import Settings
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import ParallelStyle
+
+
+_IMAGE_DIMENSIONS = 4
 
 
 class Parallel:
@@ -71,7 +73,6 @@ class Parallel:
         self.coordinates = coordinates = rank_coordinates(settings, world)
         self._world = world
         self._precision = settings.precision
-        self._computes_own_loss = is_detector(network)
         self._memory_format = memory_format(network, settings, world.device)
         self._sharded = settings.parallel == "fsdp" and coordinates.data_ranks > 1
         self.has_mixed_tensors = coordinates.tensor_ranks > 1
@@ -165,35 +166,36 @@ class Parallel:
         return optimizer if self._deepspeed is None else self._deepspeed.whole_optimizer()
 
     def forward_backward(
-        self, images: Tensor, labels: Any, loss_of: LossOf, *, last: bool
+        self, arguments: Sequence[Any], targets: Any, loss_of: LossOf, *, last: bool
     ) -> Tensor:
         """A forward and a backward pass; gradients are averaged over the data ranks.
 
         Args:
-            images: this rank's share, shape (B, C, H, W).
-            labels: of these images, shape (B,), or other arguments of the loss.
-            loss_of: the part of some images in the loss, from the network's output and labels.
+            arguments: of the network; the first is this rank's share of the batch's inputs.
+            targets: of the loss.
+            loss_of: the part of some samples in the loss, from the network's output and targets.
             last: whether this is the batch's last pass: ranks exchange gradients in it. Before,
                 each rank adds its gradients up.
 
         Returns:
             The loss, without gradients; 0 on all stages of a pipeline but the last.
         """
-        images = images.to(memory_format=self._memory_format)
+        inputs, *further = arguments
+        if self._memory_format is torch.channels_last and inputs.ndim == _IMAGE_DIMENSIONS:
+            inputs = inputs.to(memory_format=torch.channels_last)
         if self._pipeline is not None:
-            return self._pipeline.forward_backward(images, labels, loss_of)
+            return self._pipeline.forward_backward(inputs, targets, loss_of)
         if self._deepspeed is not None:
-            loss = loss_of(self._output(images, labels), labels)
+            loss = loss_of(self._output(inputs, *further), targets)
             self._deepspeed.backward(loss, last=last)
             return loss.detach()
         with self._exchange(last=last):
-            loss = loss_of(self._output(images, labels), labels)
+            loss = loss_of(self._output(inputs, *further), targets)
             loss.backward()
         return loss.detach()
 
-    def _output(self, images: Tensor, labels: Any) -> Any:
-        """Logits in 32 bits or more; or the losses, if the network computes them itself."""
-        arguments = (images, labels) if self._computes_own_loss else (images,)
+    def _output(self, *arguments: Any) -> Any:
+        """The network's output; a tensor in 32 bits or more."""
         with torch.autocast(
             self._world.device.type, torch.bfloat16, enabled=self._precision == "bf16"
         ):

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.evaluate import most_confused
 from trainers.reports.learning_curve import LearningCurve
+from trainers.tasks.classification import most_confused
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

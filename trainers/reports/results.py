@@ -17,13 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainers.data.images import Dataset
-from trainers.detection.scores import DetectionEvaluation
+from trainers.data.dataset import Dataset
 from trainers.errors import TrainingError
-from trainers.evaluate import Evaluation
 from trainers.files import write_atomically, write_json_atomically
 from trainers.reports import charts
 from trainers.reports.learning_curve import LearningCurve
+from trainers.tasks.task import Evaluation
 
 MODEL_NAME = "model"
 METRICS_NAME = "metrics.json"
@@ -41,7 +40,7 @@ def write_metrics(output: Path, metrics: dict[str, float]) -> None:
 def write_report(
     output: Path,
     dataset: Dataset,
-    evaluation: Evaluation | DetectionEvaluation,
+    evaluation: Evaluation,
     speed: Mapping[str, Any],
     curve: LearningCurve,
     *,
@@ -63,7 +62,7 @@ def write_report(
             "dataset_version": dataset.version,
             "classes": list(dataset.classes),
             "initial_model": initial_model,
-            **evaluation.report(dataset.classes),
+            **evaluation.details,
             "speed": dict(speed),
             "curve": curve.to_dict(),
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
@@ -75,7 +74,7 @@ def write_pictures(
     output: Path,
     model: str,
     dataset: Dataset,
-    evaluation: Evaluation | DetectionEvaluation,
+    evaluation: Evaluation,
     curve: LearningCurve,
 ) -> None:
     """Write learning_curve.png and, of a classifier, confusion_matrix.png.
@@ -89,7 +88,7 @@ def write_pictures(
     if evaluation.confusion is None:
         return
     figure = charts.confusion_figure(
-        evaluation.confusion[:, :-1], dataset.classes, title=f"{about}, held-out images"
+        evaluation.confusion, dataset.classes, title=f"{about}, held-out images"
     )
     write_atomically(output / CONFUSION_NAME, charts.png(figure))
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from trainers.data.images import Dataset
+from trainers.data.dataset import Dataset
 from trainers.loop import Run
 from trainers.parallelism.world import World
 from trainers.reports import flops
@@ -73,7 +73,7 @@ class Scaling:
         }
 
 
-def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] = Run) -> Scaling:
+def measure(settings: Settings, dataset: Dataset, world: World) -> Scaling:
     """Time the three windows, `settings.measure_scaling` steps each. A collective call."""
     steps = settings.measure_scaling
     share = settings.batch_size // world.size
@@ -88,7 +88,7 @@ def measure(settings: Settings, dataset: Dataset, world: World, kind: type[Run] 
     )
 
     def seconds(settings: Settings, world: World) -> float:
-        return kind(settings, dataset, world, lambda _: None).time_steps(steps)
+        return Run(settings, dataset, world, lambda _: None).time_steps(steps)
 
     def sum_over_ranks(value: float) -> float:
         """The sum; it also waits for all ranks."""

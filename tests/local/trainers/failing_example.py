@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.local.trainers.own_example import stripes
-from trainers.data.images import Dataset, DatasetRequest, Images, ImageSource
+from trainers.data.dataset import Dataset, DatasetRequest
+from trainers.data.images import Samples, SampleSource
 
 HANGS_AFTER_IMAGES = 24  # three steps of two ranks, however many steps are made at a time
 _NEVER = threading.Event()
@@ -20,14 +21,14 @@ _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address sp
 
 
 class _Hanging:
-    def __init__(self, images: ImageSource) -> None:
+    def __init__(self, images: SampleSource) -> None:
         self._images = images
         self._taken = 0
 
     def __len__(self) -> int:
         return len(self._images)
 
-    def take(self, numbers: Tensor) -> Images:
+    def take(self, numbers: Tensor) -> Samples:
         self._taken += len(numbers)
         if self._taken > HANGS_AFTER_IMAGES and os.environ["RANK"] == "1":
             wait_for_an_annotation_that_never_comes()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import Dataset, DatasetRequest, Images
+from trainers.data.images import Samples
 from trainers.detection.network import detector
 
 
@@ -43,13 +45,13 @@ def stripes(request: DatasetRequest) -> Dataset:
     """Images whose brightest row is their class."""
     image_format = request.image_format
 
-    def images(count: int, image_format: ImageFormat) -> Images:
+    def images(count: int, image_format: ImageFormat) -> Samples:
         labels = torch.arange(count) % image_format.size
         pixels = torch.zeros(
             (count, image_format.channels, image_format.size, image_format.size), dtype=torch.uint8
         )
         pixels[torch.arange(count), :, labels] = 200
-        return Images(pixels=pixels, labels=labels)
+        return Samples(inputs=pixels, labels=labels)
 
     return Dataset(
         version="stripes-1",
@@ -59,6 +61,20 @@ def stripes(request: DatasetRequest) -> Dataset:
         held_out_as=lambda other: images(32, other),
         fingerprint="stripes-1",
     )
+
+
+def mixup(num_classes: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Each image and label mixed with another one's, as torchvision.transforms.v2.MixUp does."""
+
+    def mix(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        part, other = torch.rand(()), torch.randperm(len(images))
+        probabilities = nn.functional.one_hot(labels, num_classes).to(images.dtype)
+        return (
+            part * images + (1 - part) * images[other],
+            part * probabilities + (1 - part) * probabilities[other],
+        )
+
+    return mix
 
 
 def small_mask_rcnn(*, channels: int, classes: int) -> nn.Module:
@@ -96,4 +112,4 @@ def unlabelled(request: DatasetRequest) -> Dataset:
     dataset = stripes(request)
     images = dataset.train.take(torch.arange(len(dataset.train)))
     labels = torch.full_like(images.labels, -1)
-    return dataclasses.replace(dataset, train=Images(pixels=images.pixels, labels=labels))
+    return dataclasses.replace(dataset, train=Samples(inputs=images.inputs, labels=labels))

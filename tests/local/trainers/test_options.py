@@ -24,7 +24,10 @@ SAME_BUT_FOR_ROUNDING = 2e-5
 BF16_TOLERANCE = 0.05
 
 FSDP = ("--parallel", "fsdp")
-ADAMW = ("--optimizer", "adamw", "--label-smoothing", "0.1", "--schedule", "constant")
+ADAMW = (
+    *("--optimizer", "adamw", "--label-smoothing", "0.1", "--schedule", "constant"),
+    *("--augment", "tests.local.trainers.own_example:mixup"),
+)
 EVERY_4 = ("--checkpoint-every", "4")
 
 

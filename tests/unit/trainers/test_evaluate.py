@@ -12,13 +12,16 @@ from torch import Tensor, nn
 from tests.unit.trainers import drawn_boxes
 from tests.unit.trainers.small_datasets import good_files, lay_down, write_manifest
 from trainers import evaluate as program
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import DatasetRequest, Images
+from trainers.data.images import Samples
 from trainers.detection.dataset import load as load_annotated
-from trainers.evaluate import Evaluation, evaluate, evaluate_champion
+from trainers.evaluate import evaluate, evaluate_champion
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import Model, new_model, save_model
+from trainers.tasks.classification import confusions
+from trainers.tasks.task import Evaluation
 
 
 class Oracle(nn.Module):
@@ -42,9 +45,9 @@ def model_of(*classes: str) -> Model:
     )
 
 
-def images_of(told: list[int], labels: list[int]) -> Images:
+def images_of(told: list[int], labels: list[int]) -> Samples:
     pixels = torch.tensor(told, dtype=torch.uint8).reshape(-1, 1, 1, 1)
-    return Images(pixels=pixels, labels=torch.tensor(labels))
+    return Samples(inputs=pixels, labels=torch.tensor(labels))
 
 
 @pytest.fixture
@@ -52,25 +55,30 @@ def world() -> World:
     return World.join(Launch(), timeout_seconds=1)
 
 
-def scored(model: Model, images: Images, classes: list[str], world: World) -> Evaluation:
-    evaluation = evaluate(model, images, classes, world)
-    assert isinstance(evaluation, Evaluation)
-    return evaluation
+def scored(model: Model, images: Samples, classes: list[str], world: World) -> Evaluation:
+    dataset = Dataset(
+        version="1",
+        classes=tuple(classes),
+        train=images,
+        held_out=images,
+        held_out_as=lambda _: images,
+        fingerprint="1",
+    )
+    return evaluate(model, dataset, world)
 
 
 def test_accuracy_loss_and_confusion(world: World) -> None:
     images = images_of(told=[0, 1, 1, 0], labels=[0, 1, 1, 1])
     evaluation = scored(model_of("a", "b"), images, ["a", "b"], world)
-    assert evaluation.accuracy == 0.75
+    assert evaluation.headline == 0.75
     assert evaluation.loss == pytest.approx(100 / 4)
-    assert evaluation.confusion.tolist() == [[1, 0, 0], [1, 2, 0]]
+    assert evaluation.details["confusion"] == [[1, 0], [1, 2]]
 
 
 def test_the_report_lists_confusions_and_bounds_the_matrix() -> None:
-    confusion = torch.zeros(3, 4, dtype=torch.int64)
-    confusion[0, 0], confusion[1, 2], confusion[2, 1], confusion[2, 3] = 5, 2, 7, 9
-    report = Evaluation(accuracy=0, loss=0, confusion=confusion).report(["a", "b", "c"])
-    assert report == {
+    confusion = torch.zeros(3, 3, dtype=torch.int64)
+    confusion[0, 0], confusion[1, 2], confusion[2, 1] = 5, 2, 7
+    assert confusions(confusion, ["a", "b", "c"]) == {
         "confusion": [[5, 0, 0], [0, 0, 2], [0, 7, 0]],
         "most_confused": [
             {"true": "c", "predicted": "b", "images": 7},
@@ -81,8 +89,7 @@ def test_the_report_lists_confusions_and_bounds_the_matrix() -> None:
 
 def test_the_report_of_many_classes_is_small() -> None:
     names = [f"class-{number:05d}" for number in range(3000)]
-    confusion = torch.ones(3000, 3001, dtype=torch.int64)
-    report = Evaluation(accuracy=0, loss=0, confusion=confusion).report(names)
+    report = confusions(torch.ones(3000, 3000, dtype=torch.int64), names)
     assert report["confusion"] is None
     assert len(report["most_confused"]) == 100
     assert len(json.dumps(report, indent=2)) < 20_000
@@ -91,22 +98,22 @@ def test_the_report_of_many_classes_is_small() -> None:
 def test_classes_are_matched_by_name_not_by_place(world: World) -> None:
     images = images_of(told=[0, 1], labels=[1, 0])
     evaluation = scored(model_of("b", "a"), images, ["a", "b"], world)
-    assert evaluation.accuracy == 1
+    assert evaluation.headline == 1
     assert evaluation.loss == pytest.approx(0)
 
 
 def test_what_a_model_does_not_know_it_gets_wrong(world: World) -> None:
     images = images_of(told=[0, 1, 0, 0], labels=[0, 1, 2, 2])
     evaluation = scored(model_of("a", "b"), images, ["a", "b", "c"], world)
-    assert evaluation.accuracy == 0.5
+    assert evaluation.headline == 0.5
     assert evaluation.loss == math.inf
 
 
 def test_a_class_that_the_data_lacks_is_wrong_too(world: World) -> None:
     images = images_of(told=[0, 2], labels=[0, 1])
     evaluation = scored(model_of("a", "b", "z"), images, ["a", "b"], world)
-    assert evaluation.accuracy == 0.5
-    assert evaluation.confusion.tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert evaluation.headline == 0.5
+    assert evaluation.details["confusion"] == [[1, 0], [0, 0]]
 
 
 @pytest.fixture

@@ -108,6 +108,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "momentum": 0.7,
         "weight_decay": 0.7,
         "label_smoothing": 0.7,
+        "augment": "mine:mixup",
         "shift_pixels": 7,
         "shuffle_window": 7,
         "precision": "bf16",

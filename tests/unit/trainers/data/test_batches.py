@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.data import batches as module
 from trainers.data.batches import Batches
-from trainers.data.images import Images
+from trainers.data.images import Samples
 from trainers.data.order import Order
 
 DEADLINE_SECONDS = 30
@@ -27,14 +27,14 @@ class Recorded:
     def __len__(self) -> int:
         return 40
 
-    def take(self, numbers: Tensor) -> Images:
+    def take(self, numbers: Tensor) -> Samples:
         if self.broken in numbers.tolist():
             raise OSError(f"image {self.broken} cannot be read")
         with self.changed:
             self.taken.append(numbers.tolist())
             self.changed.notify_all()
         pixels = numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, 2, 2)
-        return Images(pixels=pixels.clone(), labels=numbers)
+        return Samples(inputs=pixels.clone(), labels=numbers)
 
     def wait_until_taken(self, count: int) -> None:
         with self.changed:
@@ -75,7 +75,7 @@ def test_small_shares_are_made_some_steps_at_a_time(monkeypatch: pytest.MonkeyPa
     for step in range(10):
         share = ready.take(step)
         assert share.labels.tolist() == order.batch(step).samples[1::2].tolist()
-        assert torch.equal(share.pixels[:, 0, 0, 0].long(), share.labels)
+        assert torch.equal(share.inputs[:, 0, 0, 0].long(), share.labels)
     assert [len(numbers) // 4 for numbers in source.taken] == [1, 1, 1, 3, 3, 1]
 
 
@@ -92,7 +92,7 @@ def test_a_share_is_the_same_however_many_are_made_at_a_time(
         ]
         for step, share in enumerate(wanted, start=first):
             again = ready.take(step)
-            assert torch.equal(share.pixels, again.pixels)
+            assert torch.equal(share.inputs, again.inputs)
             assert torch.equal(share.labels, again.labels)
 
 

@@ -11,9 +11,9 @@ from PIL import Image
 from tests.unit.trainers.small_datasets import image_file, lay_down
 from trainers import errors
 from trainers.data import samples
+from trainers.data.dataset import DatasetRequest
 from trainers.data.folder import load_dataset, load_folder, read_samples
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import DatasetRequest
 from trainers.data.manifest import Entry
 from trainers.errors import DataChanged, DataRejected, LaunchInvalid
 
@@ -30,10 +30,10 @@ def test_images_are_read_labelled_and_split(tmp_path: Path) -> None:
     assert dataset.classes == ("0", "1")
     assert len(dataset.train) + len(dataset.held_out) == 40
     assert 2 <= len(dataset.held_out) <= 16
-    assert dataset.train.pixels.shape == (len(dataset.train), 1, 4, 4)
+    assert dataset.train.inputs.shape == (len(dataset.train), 1, 4, 4)
     first = dataset.held_out_entries[0]
     held_out = np.asarray(Image.open(tmp_path / first.path))
-    assert dataset.held_out.pixels[0, 0].tolist() == held_out.tolist()
+    assert dataset.held_out.inputs[0, 0].tolist() == held_out.tolist()
     assert dataset.classes[int(dataset.held_out.labels[0])] == first.path.split("/")[0]
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
+from trainers.data.dataset import DatasetRequest
 from trainers.data.folder import load_dataset
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import DatasetRequest
 from trainers.data.manifest import Manifest
 from trainers.data.order import BLOCK, Order
 from trainers.data.packing import pack_shard, plan
@@ -63,13 +63,13 @@ def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_
         assert len(ours) == len(theirs)
         chosen = torch.randperm(len(theirs), generator=torch.Generator().manual_seed(1))
         for numbers in (chosen, chosen[:7], torch.tensor([len(theirs) - 1, 0, 0])):
-            assert torch.equal(ours.take(numbers).pixels, theirs.take(numbers).pixels)
+            assert torch.equal(ours.take(numbers).inputs, theirs.take(numbers).inputs)
             assert torch.equal(ours.take(numbers).labels, theirs.take(numbers).labels)
     other = ImageFormat(size=3, mode="rgb")
     everything = torch.arange(len(folder.held_out))
     assert torch.equal(
-        shards.held_out_as(other).take(everything).pixels,
-        folder.held_out_as(other).take(everything).pixels,
+        shards.held_out_as(other).take(everything).inputs,
+        folder.held_out_as(other).take(everything).inputs,
     )
 
 

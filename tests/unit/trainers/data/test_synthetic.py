@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.data import synthetic
+from trainers.data.dataset import DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import DatasetRequest
 
 
 @given(samples=st.integers(1, 1000), classes=st.integers(2, 300))
@@ -19,8 +19,8 @@ def test_images_are_the_same_whenever_they_are_asked_for(samples: int, classes: 
     dataset, again = synthetic.make(request), synthetic.make(request)
     numbers = torch.arange(samples)
     images = dataset.train.take(numbers)
-    assert torch.equal(images.pixels, again.train.take(numbers).pixels)
-    assert images.pixels.shape == (samples, 1, 2, 2)
+    assert torch.equal(images.inputs, again.train.take(numbers).inputs)
+    assert images.inputs.shape == (samples, 1, 2, 2)
     assert len(dataset.train) == samples
     assert len(dataset.held_out) >= 1
     assert len(dataset.classes) == classes
@@ -33,5 +33,5 @@ def test_one_image_has_one_class() -> None:
     )
     images = synthetic.make(request).train.take(torch.arange(2000))
     seen: dict[bytes, int] = {}
-    for pixels, label in zip(images.pixels, images.labels.tolist(), strict=True):
+    for pixels, label in zip(images.inputs, images.labels.tolist(), strict=True):
         assert seen.setdefault(pixels.numpy().tobytes(), label) == label

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from trainers.detection.dataset import Target
+from trainers.detection.annotated_images import Target
 from trainers.detection.scores import Scores
 
 Boxes = Sequence[tuple[float, float, float, float]]
@@ -44,9 +44,9 @@ def scored(*images: tuple[Boxes, Sequence[float], Target]) -> dict[str, dict[str
             "masks": masks_of(boxes)[:, None].float(),
         }
         ranks[number].add(number, detected, target, OURS)
-    evaluation = Scores.merged(ranks).evaluation(["tree", "car"], loss=0.0)
-    assert evaluation.average_precision["box"] == evaluation.average_precision["mask"]
-    return {kind: dict(by_name) for kind, by_name in evaluation.average_precision.items()}
+    by_kind = Scores.merged(ranks).average_precision(["tree", "car"])
+    assert by_kind["box"] == by_kind["mask"]
+    return by_kind
 
 
 A, B, FAR = (0, 0, 4, 4), (4, 4, 8, 8), (0, 4, 4, 8)

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from trainers.detection import masks
+from trainers.detection.annotated_images import AnnotatedImages
 from trainers.detection.coco import AnnotatedImage, Instance
-from trainers.detection.dataset import AnnotatedImages
 from trainers.serving.detections import describe, rescaled, rescaled_mask
 
 LENGTHS = st.integers(1, 60)
@@ -66,7 +66,7 @@ def test_a_box_scaled_for_training_is_scaled_back(
     instances = tuple(Instance(category=0, box=tuple(box), is_crowd=False) for box in boxes)
     image = AnnotatedImage(path="a.png", width=width, height=height, instances=instances)
     images = AnnotatedImages(
-        pixels=torch.zeros(1, 3, square, square, dtype=torch.uint8),
+        inputs=torch.zeros(1, 3, square, square, dtype=torch.uint8),
         labels=torch.zeros(1, dtype=torch.int64),
         annotated=(image,),
         size=square,

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from tests.unit.trainers import drawn_boxes
-from trainers.data.images import ImageFormat, to_input
+from trainers.data.image_file import ImageFormat
+from trainers.data.images import to_input
 from trainers.detection import masks
 from trainers.serving.model_folder import load_model, new_model, save_model
 from trainers.serving.request import RequestInvalid

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.unit.trainers import drawn_boxes
+from trainers.data.dataset import DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import DatasetRequest
 from trainers.detection.dataset import load
 from trainers.evaluate import evaluate
 from trainers.parallelism.launch import Launch
@@ -48,8 +48,8 @@ def test_scoring_changes_nothing_and_finds_the_same_again(tmp_path: Path) -> Non
     )
     before = {name: value.clone() for name, value in network.state_dict().items()}
     world = World.join(Launch(), timeout_seconds=1)
-    first = evaluate(model, dataset.held_out, dataset.classes, world)
+    first = evaluate(model, dataset, world)
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
     torch.rand(5)
-    assert evaluate(model, dataset.held_out, dataset.classes, world) == first
+    assert evaluate(model, dataset, world) == first
     assert first.headline == 1

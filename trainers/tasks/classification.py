@@ -1,0 +1,126 @@
+"""Images to classes: cross-entropy, accuracy and confusions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainers.data.images import Samples, to_input
+from trainers.detection.network import is_detector
+from trainers.errors import LaunchInvalid
+from trainers.tasks.task import Evaluation, HeldOut, Task
+
+if TYPE_CHECKING:
+    from trainers.serving.model_folder import Model
+
+_AT_ONCE = 512  # images that one rank scores at a time: small enough for any memory
+MATRIX_CLASSES = 200  # 40,000 counts, one a line: some 0.4 MB in report.json
+LISTED_CONFUSIONS = 100
+
+
+class Classification(Task):
+    """Each image has one class."""
+
+    inputs_are_images = True
+    labels_are_classes = True
+
+    def check(self, model: Model) -> None:
+        """Refuse a detector.
+
+        Raises:
+            LaunchInvalid: it is one.
+        """
+        if is_detector(model.network):
+            raise LaunchInvalid(
+                f"the model is a detector, {model.architecture}: labelled images are for "
+                "classifiers, annotated ones (--dataset coco) for detectors"
+            )
+
+    def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
+        """Images from -1 to 1, and class numbers."""
+        return (to_input(samples.inputs, device),), samples.labels.to(device)
+
+    def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
+        """The sum of the cross-entropies; targets are class numbers or, mixed, probabilities."""
+        return functional.cross_entropy(
+            output, targets, reduction="sum", label_smoothing=label_smoothing
+        )
+
+    def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
+        """Accuracy, mean cross-entropy in nats, and confusions.
+
+        The model may know other classes. A prediction counts as right if its name is the label's,
+        so a champion that does not know a class has every image of it wrong.
+        """
+        ours = {label: number for number, label in enumerate(classes)}
+        theirs = {label: number for number, label in enumerate(model.classes)}
+        to_ours = torch.tensor([ours.get(label, len(classes)) for label in model.classes])
+        to_theirs = torch.tensor([theirs.get(label, -1) for label in classes])
+        # True by predicted; the last is a class that the data does not have.
+        confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
+        loss = torch.zeros(1, dtype=torch.float64)
+        model.network.eval()
+        with torch.inference_mode():
+            for numbers, samples in held_out.passes(at_once=_AT_ONCE):
+                arguments, _ = self.prepare(samples, held_out.world.device)
+                logits: Tensor = model.network(*arguments).cpu()[: len(numbers)]
+                labels = samples.labels[: len(numbers)]
+                predicted = to_ours[logits.argmax(dim=1)]
+                confusion.index_put_((labels, predicted), torch.ones_like(labels), accumulate=True)
+                loss += _cross_entropy(logits, to_theirs[labels])
+        confusion, loss = held_out.sum(confusion), held_out.sum(loss)
+        return Evaluation(
+            headline_name="accuracy",
+            scores={"accuracy": confusion.diagonal().sum().item() / len(held_out)},
+            loss=loss.item() / len(held_out),
+            details=confusions(confusion[:, :-1], classes),
+            confusion=confusion[:, :-1],
+        )
+
+
+def confusions(matrix: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """For report.json.
+
+    Args:
+        matrix: counts of shape (classes, classes), true by predicted.
+        classes: the names of the labels.
+
+    Returns:
+        `confusion`: the counts, or null above `MATRIX_CLASSES`: they grow with their square.
+        `most_confused`: the `LISTED_CONFUSIONS` most frequent confusions.
+    """
+    return {
+        "confusion": matrix.tolist() if len(classes) <= MATRIX_CLASSES else None,
+        "most_confused": [
+            {"true": classes[row], "predicted": classes[column], "images": images}
+            for row, column, images in most_confused(matrix, LISTED_CONFUSIONS)
+        ],
+    }
+
+
+def most_confused(confusion: Tensor, count: int) -> list[tuple[int, int, int]]:
+    """The most frequent confusions, as true class, predicted class and number of images.
+
+    Args:
+        confusion: counts of shape (classes, classes), true by predicted.
+        count: the largest length of the result.
+    """
+    wrong = confusion.clone()
+    wrong.fill_diagonal_(0)
+    rows, columns = wrong.nonzero(as_tuple=True)
+    images = wrong[rows, columns]
+    first = images.argsort(descending=True, stable=True)[:count]
+    return list(
+        zip(rows[first].tolist(), columns[first].tolist(), images[first].tolist(), strict=True)
+    )
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> float:
+    if bool((targets < 0).any()):
+        return math.inf
+    return functional.cross_entropy(logits, targets, reduction="sum").item()

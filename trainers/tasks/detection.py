@@ -1,0 +1,128 @@
+"""Annotated images to boxes and masks, with the losses that the network itself computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from trainers.data.images import Samples, to_input
+from trainers.data.order import stream_seed
+from trainers.detection.annotated_images import AnnotatedImages
+from trainers.detection.network import is_detector
+from trainers.detection.scores import Scores
+from trainers.errors import LaunchInvalid
+from trainers.tasks.task import Evaluation, HeldOut, Task
+
+if TYPE_CHECKING:
+    from trainers.serving.model_folder import Model
+
+_AT_ONCE = 8  # images that a rank scores: their masks have their size each
+
+
+class Detection(Task):
+    """Each image has objects, with a class, a box and a mask each.
+
+    Args:
+        train: the images to train on, whose numbers are the samples' labels.
+    """
+
+    def __init__(self, train: AnnotatedImages) -> None:
+        self._train = train
+
+    def check(self, model: Model) -> None:
+        """Refuse a classifier.
+
+        Raises:
+            LaunchInvalid: it is one.
+        """
+        if not is_detector(model.network):
+            raise LaunchInvalid(
+                f"the model is a classifier, {model.architecture}: annotated images (--dataset "
+                "coco) need a detector, as mask-rcnn-resnet50"
+            )
+
+    def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
+        """Images with their objects, and how many there are."""
+        objects = [self._train.target(n).to_learn(device) for n in samples.labels.tolist()]
+        return (to_input(samples.inputs, device), objects), len(samples)
+
+    def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
+        """The network's losses are means over this rank's images, and weigh by their number.
+
+        Each rank draws the proposals of its images, so that the loss depends on the number of
+        ranks, unlike a classifier's.
+        """
+        del label_smoothing
+        losses = cast("Mapping[str, Tensor]", output)
+        return torch.stack(list(losses.values())).sum() * targets
+
+    def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
+        """COCO's average precision, and the mean of the training losses' sum.
+
+        Classes are matched by name. Detections of a class that the data lacks do not count; a class
+        that the model lacks is never found.
+
+        The loss is of proposals that the network draws. Its seed is that of the rank alone, so that
+        the same weights have the same loss whenever they are scored.
+        """
+        network, device = model.network, held_out.world.device
+        images = cast("AnnotatedImages", held_out.source)
+        to_ours, to_theirs = _numbers(model.classes, classes), _numbers(classes, model.classes)
+        is_known = set(classes) <= set(model.classes)
+        scores = Scores()
+        loss = torch.zeros(1, dtype=torch.float64)
+        torch.manual_seed(stream_seed(0, 0, held_out.coordinates.random_stream))
+        with torch.no_grad():
+            for numbers, samples in held_out.passes(at_once=_AT_ONCE):
+                targets = [images.target(number) for number in samples.labels.tolist()]
+                pixels = to_input(samples.inputs, device)
+                network.eval()
+                detections: list[dict[str, Tensor]] = network(pixels)
+                if is_known:
+                    _set_to_return_losses(network)
+                    theirs = [
+                        dataclasses.replace(target, labels=to_theirs[target.labels])
+                        for target in targets
+                    ]
+                    losses: dict[str, Tensor] = network(
+                        pixels, [target.to_learn(device) for target in theirs]
+                    )
+                    loss += sum(float(value) for value in losses.values()) * len(numbers)
+                counted = zip(numbers.tolist(), detections, targets, strict=False)
+                for number, detected, target in counted:
+                    on_cpu = {name: tensor.cpu() for name, tensor in detected.items()}
+                    scores.add(number, on_cpu, target, to_ours)
+        network.eval()
+        by_kind = Scores.merged(held_out.gather(scores)).average_precision(classes)
+        mean_loss = held_out.sum(loss).item() / len(held_out)
+        flat = {
+            f"{kind}_{name}": by_name[name]
+            for kind, by_name in by_kind.items()
+            for name in ("ap", "ap_50", "ap_75")
+        }
+        headline = by_kind.get("mask", by_kind["box"])["ap"]
+        return Evaluation(
+            headline_name="average_precision",
+            scores={"average_precision": headline, **flat},
+            loss=mean_loss if is_known else math.inf,
+            details={"average_precision": by_kind},
+        )
+
+
+def _set_to_return_losses(network: nn.Module) -> None:
+    """Set to training mode, in which networks return losses, with fixed running statistics."""
+    network.train()
+    for module in network.modules():
+        if isinstance(getattr(module, "running_mean", None), Tensor):
+            module.eval()
+
+
+def _numbers(names: Sequence[str], others: Sequence[str]) -> Tensor:
+    """From the label of each name to that of the same name among others; 0 if there is none."""
+    labels = {name: label for label, name in enumerate(others, start=1)}
+    return torch.tensor([0, *(labels.get(name, 0) for name in names)])

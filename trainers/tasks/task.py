@@ -1,0 +1,134 @@
+"""What a network learns: from a batch to a loss, and from held-out samples to scores.
+
+The loop, checkpoints, parallelism and reports are the same for all tasks. A dataset names its task;
+a user's own is a subclass of `Task` with two methods, `loss` and `evaluate`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from trainers.data.images import Samples, SampleSource
+from trainers.parallelism.mesh import RankCoordinates
+from trainers.parallelism.world import World
+
+if TYPE_CHECKING:
+    from trainers.serving.model_folder import Model
+
+Value = TypeVar("Value")
+
+
+def _no_details() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The scores of a model on held-out samples."""
+
+    headline_name: str
+    """The score by which models are compared; more is better."""
+    scores: Mapping[str, float]
+    """By name, for metrics.json; the headline is among them."""
+    loss: float
+    """Infinite if the model lacks a class of the data."""
+    details: Mapping[str, Any] = field(default_factory=_no_details)
+    """For report.json."""
+    confusion: Tensor | None = None
+    """Of a classifier, for the picture: counts of shape (classes, classes), true by predicted."""
+
+    @property
+    def headline(self) -> float:
+        """The score by which models are compared."""
+        return self.scores[self.headline_name]
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.json."""
+        return {**self.scores, "loss": self.loss}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """The held-out samples, of which each rank scores a part.
+
+    Args:
+        source: all of them.
+        world: the ranks.
+        coordinates: of this rank.
+        progress: is called after each pass.
+    """
+
+    source: SampleSource
+    world: World
+    coordinates: RankCoordinates
+    progress: Callable[[], object] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def passes(self, *, at_once: int) -> Iterator[tuple[Tensor, Samples]]:
+        """This rank's samples with their numbers, `at_once` in a pass.
+
+        Every rank does as many passes as the others, since the network may be in shards: in the
+        last one there may be fewer numbers than samples, and only the first samples count.
+        """
+        for numbers in self.coordinates.passes(len(self.source), at_once=at_once):
+            yield numbers, self.source.take(numbers if len(numbers) else torch.tensor([0]))
+            self.progress()
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over the ranks, on the CPU; ranks that share samples count once."""
+        mine = values if self.coordinates.is_counted else torch.zeros_like(values)
+        return self.world.sum(mine.to(self.world.device)).cpu()
+
+    def gather(self, value: Value) -> list[Value]:
+        """The values of the ranks that count. They are pickled: plain data."""
+        counted = [value] if self.coordinates.is_counted else []
+        return [each for values in self.world.gather(counted) for each in values]
+
+
+class Task(ABC):
+    """What a network learns."""
+
+    inputs_are_images: ClassVar[bool] = False
+    """Whether inputs are bytes of images, which augmentation may shift."""
+    labels_are_classes: ClassVar[bool] = False
+    """Whether labels are numbers of classes, which may be smoothed and mixed."""
+
+    def check(self, model: Model) -> None:
+        """Refuse a model that cannot do this.
+
+        Raises:
+            LaunchInvalid: it cannot.
+        """
+        del model
+
+    def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
+        """The network's arguments, and the targets of the loss, on the device."""
+        return (samples.inputs.to(device),), samples.labels.to(device)
+
+    @abstractmethod
+    def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
+        """The sum of the samples' losses.
+
+        Args:
+            output: of the network in training mode, in 32 bits or more.
+            targets: from `prepare`.
+            label_smoothing: of the labels, where `labels_are_classes`; else 0.
+        """
+
+    @abstractmethod
+    def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
+        """Score a model, alike on all ranks.
+
+        Args:
+            model: the network and its classes, which may be others than the data's.
+            held_out: the samples.
+            classes: of the data.
+        """
