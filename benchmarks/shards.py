@@ -28,7 +28,7 @@ from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK
 from trainers.data.packing import ShardTask, pack_shard, plan
 from trainers.data.samples import in_order
-from trainers.data.shard_cache import ShardCache
+from trainers.data.shard_formats import FORMATS
 from trainers.data.shard_index import GROUP, ShardIndex
 
 IMAGES = 20_000
@@ -167,7 +167,7 @@ def _shards(folder: Path, storage: str) -> tuple[list[Path], Contents]:
     target = folder / storage
     _run_program(folder, target, "--format", storage)
     index = ShardIndex.read(target)
-    cache = ShardCache(target, storage)
+    shard_format = FORMATS[storage]
 
     def contents() -> Iterator[Sequence[bytes]]:
         step = BLOCK // GROUP
@@ -175,7 +175,9 @@ def _shards(folder: Path, storage: str) -> tuple[list[Path], Contents]:
             for side in (False, True):
                 groups = shard.groups(held_out=side)
                 for first in range(0, len(groups), step):
-                    yield [row.content for row in cache.read(shard, groups[first : first + step])]
+                    part = groups[first : first + step]
+                    rows = shard_format.read(target / shard.name, shard.offsets, part)
+                    yield [row.content for row in rows]
 
     return [target / shard.name for shard in index.shards], contents
 

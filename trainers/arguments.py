@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _NAMES, _ARGUMENT = "names", "argument"
@@ -71,3 +72,23 @@ def fraction(text: str) -> float:
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return number
+
+
+def is_dotted(name: str) -> bool:
+    """Whether it names a user's own factory, as `package.module:factory`."""
+    return ":" in name
+
+
+def name_among(names: Sequence[str]) -> Callable[[str], str]:
+    """One of these names, or a user's own factory."""
+
+    def name(text: str) -> str:
+        if text not in names and not is_dotted(text):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not one of {', '.join(names)}, and not package.module:factory"
+                if names
+                else f"{text!r} is not package.module:factory"
+            )
+        return text
+
+    return name

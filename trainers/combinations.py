@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from trainers.arguments import is_dotted
 from trainers.errors import LaunchInvalid
-from trainers.plugins import is_dotted
 from trainers.schedule import STEP
 from trainers.settings import SGD, Settings
 
@@ -90,8 +90,6 @@ def _about_data(settings: Settings) -> str | None:
     if settings.dataset == "shards" or is_dotted(settings.dataset):
         return None
     given = {
-        "--cache-dir": settings.cache_dir is not None,
-        "--download": settings.download,
         "--decode-threads": settings.decode_threads > 1,
     }
     option = next((option for option, is_given in given.items() if is_given), None)

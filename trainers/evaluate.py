@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainers.arguments import add_options, option
-from trainers.data.dataset import Dataset
+from trainers.data.dataset import DataOptions, Dataset
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import SampleSource
 from trainers.errors import TrainingError
@@ -41,7 +41,6 @@ from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.plugins import load_dataset
 from trainers.serving.model_folder import Model, load_model
-from trainers.settings import DataOptions
 from trainers.tasks.task import Evaluation, HeldOut
 
 

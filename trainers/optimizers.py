@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from trainers.arguments import is_dotted
 from trainers.errors import LaunchInvalid
-from trainers.plugins import is_dotted, resolve
+from trainers.plugins import resolve
 from trainers.settings import SGD, Settings
 
 

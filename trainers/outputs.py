@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+from trainers.arguments import is_dotted
 from trainers.detection.network import ARCHITECTURES as DETECTORS
 from trainers.loop import Run
-from trainers.plugins import is_dotted
 from trainers.reports import provenance, results
 from trainers.serving import pyfunc
 from trainers.serving.model_folder import Model, save_model

@@ -34,8 +34,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from trainers.arguments import is_dotted
 from trainers.data import samples
-from trainers.data.dataset import Dataset, DatasetRequest
+from trainers.data.dataset import DATASETS, Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
 from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
@@ -48,18 +49,6 @@ Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 _FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
-# Imported on use: shards need packages that the others do without.
-DATASETS = {
-    "folder": "trainers.data.folder:load_folder",
-    "shards": "trainers.data.shards:load_shards",
-    "synthetic": "trainers.data.synthetic:make",
-    "coco": "trainers.detection.dataset:load",
-}
-
-
-def is_dotted(name: str) -> bool:
-    """Whether it names a user's own factory, as `package.module:factory`."""
-    return ":" in name
 
 
 def build_network(architecture: str, *, channels: int, classes: int) -> nn.Module:

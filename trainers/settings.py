@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,16 +13,17 @@ from trainers.arguments import (
     add_options,
     count,
     fraction,
+    name_among,
     option,
     positive_integer,
     positive_number,
     rising_epochs,
 )
-from trainers.data.dataset import DatasetRequest
+from trainers.data.dataset import DataOptions, DatasetRequest
 from trainers.data.image_file import MODES, ImageFormat
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.parallelism.devices import DEVICES, DeviceChoice
-from trainers.plugins import ARCHITECTURES, DATASETS, is_dotted
+from trainers.plugins import ARCHITECTURES
 from trainers.schedule import COSINE, SCHEDULES, scaled
 
 PARALLEL = ("ddp", "fsdp")
@@ -69,70 +69,6 @@ def model_folder(text: str) -> Path | None:
     return None if text == _NO_MODEL else Path(text)
 
 
-def _name_among(names: Sequence[str]) -> Callable[[str], str]:
-    def name(text: str) -> str:
-        if text not in names and not is_dotted(text):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not one of {', '.join(names)}, and not package.module:factory"
-            )
-        return text
-
-    return name
-
-
-def _dotted(text: str) -> str:
-    if not is_dotted(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not package.module:factory")
-    return text
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """The options that name a dataset, alike for training and evaluation."""
-
-    dataset: str = option(
-        type=_name_among(tuple(DATASETS)),
-        default="folder",
-        help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
-    )
-    data: Path | None = option(
-        type=Path, default=None, help="folder of <label>/<name>.png, or of shards"
-    )
-    manifest: Path | None = option(type=Path, default=None, help="manifest.jsonl, or its folder")
-    annotations: str = option(
-        default="annotations.json", help="of --dataset coco: a file of the data"
-    )
-    synthetic_images: int = option(type=positive_integer, default=12_800)
-    synthetic_classes: int = option(type=positive_integer, default=1000)
-    cache_dir: Path | None = option(
-        type=Path, default=None, help="keep copies of shards in this folder"
-    )
-    cache_gib: float = option(type=positive_number, default=50.0, help="that copies may take")
-    download: bool = option(
-        action="store_true", default=False, help="copy all shards before training starts"
-    )
-    decode_threads: int = option(type=positive_integer, default=1, help="of each rank, for shards")
-    dataset_version: str | None = option(default=None, help="default: computed from the manifest")
-    max_bad_fraction: float = option(type=fraction, default=0.01, help="of files that may be bad")
-
-    def request(self, image_format: ImageFormat) -> DatasetRequest:
-        """What they ask for, for a single rank."""
-        return DatasetRequest(
-            image_format=image_format,
-            data=self.data,
-            manifest=self.manifest,
-            dataset_version=self.dataset_version,
-            max_bad_fraction=self.max_bad_fraction,
-            synthetic_images=self.synthetic_images,
-            synthetic_classes=self.synthetic_classes,
-            cache_dir=self.cache_dir,
-            cache_bytes=int(self.cache_gib * 2**30),
-            download=self.download,
-            annotations=self.annotations,
-            decode_threads=self.decode_threads,
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings(DataOptions):
     """The command line of `trainers.train`; see there."""
@@ -150,7 +86,7 @@ class Settings(DataOptions):
     model: str = option(
         "--model",
         "--architecture",
-        type=_name_among(ARCHITECTURES),
+        type=name_among(ARCHITECTURES),
         default="resnet8",
         help=f"{', '.join(ARCHITECTURES)}, or your own: package.module:factory",
     )
@@ -161,7 +97,7 @@ class Settings(DataOptions):
     epochs: int = option(type=positive_integer, default=10)
     batch_size: int = option(type=positive_integer, default=64, help="global: over all ranks")
     optimizer: str = option(
-        type=_name_among(OPTIMIZERS),
+        type=name_among(OPTIMIZERS),
         default=SGD,
         help=f"{', '.join(OPTIMIZERS)}, or your own: package.module:factory",
     )
@@ -201,7 +137,7 @@ class Settings(DataOptions):
         help="of a classifier's training loss: this part of each label is spread over all classes",
     )
     augment: str | None = option(
-        type=_dotted,
+        type=name_among(()),
         default=None,
         metavar="PACKAGE.MODULE:FACTORY",
         help="of each rank's share of a batch, as torchvision.transforms.v2:MixUp",
@@ -308,10 +244,8 @@ class Settings(DataOptions):
     @property
     def dataset_request(self) -> DatasetRequest:
         """The dataset options, for a single rank."""
-        return dataclasses.replace(
-            self.request(self.image_format),
-            shuffle_window=self.shuffle_window,
-            batch_size=self.batch_size,
+        return self.request(
+            self.image_format, shuffle_window=self.shuffle_window, batch_size=self.batch_size
         )
 
     @property

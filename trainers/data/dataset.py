@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
+from trainers.arguments import fraction, name_among, option, positive_integer
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import SampleSource
 from trainers.data.order import SHUFFLE_WINDOW
@@ -13,27 +15,52 @@ from trainers.errors import FileProblem
 from trainers.tasks.classification import Classification
 from trainers.tasks.task import Task
 
+# Imported on use: shards need packages that the others do without.
+DATASETS = {
+    "folder": "trainers.data.folder:load_folder",
+    "shards": "trainers.data.shards:load_shards",
+    "synthetic": "trainers.data.synthetic:make",
+    "coco": "trainers.detection.dataset:load",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetRequest:
-    """The options of a dataset. Each kind of dataset uses some of them."""
+class DataOptions:
+    """The options that name a dataset, alike for training and evaluation."""
+
+    dataset: str = option(
+        type=name_among(tuple(DATASETS)),
+        default="folder",
+        help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
+    )
+    data: Path | None = option(
+        type=Path, default=None, help="folder of <label>/<name>.png, or of shards"
+    )
+    manifest: Path | None = option(type=Path, default=None, help="manifest.jsonl, or its folder")
+    annotations: str = option(
+        default="annotations.json", help="of --dataset coco: a file of the data"
+    )
+    synthetic_images: int = option(type=positive_integer, default=12_800)
+    synthetic_classes: int = option(type=positive_integer, default=1000)
+    decode_threads: int = option(type=positive_integer, default=1, help="of each rank, for shards")
+    dataset_version: str | None = option(default=None, help="default: computed from the manifest")
+    max_bad_fraction: float = option(type=fraction, default=0.01, help="of files that may be bad")
+
+    def request(self, image_format: ImageFormat, **further: Any) -> DatasetRequest:
+        """What they ask for; `further` fields of the request are those of the run."""
+        mine = {field.name: getattr(self, field.name) for field in fields(DataOptions)}
+        return DatasetRequest(**mine, image_format=image_format, **further)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRequest(DataOptions):
+    """The options of a dataset, of which each kind uses some, and what the run adds."""
 
     image_format: ImageFormat
-    data: Path | None = None
-    manifest: Path | None = None
-    dataset_version: str | None = None
-    max_bad_fraction: float = 0.0
-    synthetic_images: int = 0
-    synthetic_classes: int = 0
     shuffle_window: int = SHUFFLE_WINDOW
     batch_size: int = 1
     rank: int = 0
     ranks: int = 1
-    cache_dir: Path | None = None
-    cache_bytes: int = 0
-    download: bool = False
-    annotations: str = ""
-    decode_threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,9 +21,8 @@ from trainers.data.image_file import ImageFormat, decode
 from trainers.data.images import Samples
 from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK, blocks_in_use
-from trainers.data.shard_cache import ShardCache
-from trainers.data.shard_formats import Row
-from trainers.data.shard_index import GROUP, ShardIndex
+from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
+from trainers.data.shard_index import GROUP, Shard, ShardIndex
 from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvalid
 
 
@@ -31,7 +31,7 @@ class ShardSource:
 
     Args:
         index: of the shards.
-        cache: reads them.
+        folder: holds them.
         image_format: what images are decoded to.
         held_out: the side.
         blocks_held: at most so many.
@@ -42,7 +42,7 @@ class ShardSource:
     def __init__(
         self,
         index: ShardIndex,
-        cache: ShardCache,
+        folder: Path,
         image_format: ImageFormat,
         *,
         held_out: bool,
@@ -50,7 +50,8 @@ class ShardSource:
         decode_threads: int,
     ) -> None:
         self._shards = index.shards
-        self._cache = cache
+        self._folder = folder
+        self._format = FORMATS[index.storage]
         self._image_format = image_format
         self._held_out = held_out
         self._blocks_held = blocks_held
@@ -106,11 +107,20 @@ class ShardSource:
                 of_side = shard.groups(held_out=self._held_out)
                 groups = of_side[(first - begin) // GROUP : (last - begin - 1) // GROUP + 1]
                 skipped = (first - begin) // GROUP * GROUP
-                found = self._cache.read(shard, groups)
+                found = self._read_groups(shard, groups)
                 rows += found[first - begin - skipped : last - begin - skipped]
                 first = last
             shard_number += 1
         return rows
+
+    def _read_groups(self, shard: Shard, groups: range) -> list[Row]:
+        try:
+            return self._format.read(self._folder / shard.name, shard.offsets, groups)
+        except (ShardDamaged, FileNotFoundError) as error:
+            raise DataChanged(
+                f"the shard {shard.name} differs from the packed one ({error}): pack again",
+                [FileProblem(path=shard.name, reason=str(error))],
+            ) from error
 
     def _decoded(self, rows: Sequence[Row]) -> list[np.ndarray]:
         length = -(-len(rows) // self._decode_threads)
@@ -136,7 +146,7 @@ def load_shards(request: DatasetRequest) -> Dataset:
     """The shards that `trainers.pack` wrote to the request's folder.
 
     Raises:
-        LaunchInvalid: the request names no folder, or wants to download more than it allows.
+        LaunchInvalid: the request names no folder.
         DataRejected: there is no index, too many files are bad, or the rest cannot be learned from.
         DataChanged: a shard is missing or changed, or the shards are of another dataset version.
     """
@@ -147,15 +157,10 @@ def load_shards(request: DatasetRequest) -> Dataset:
     samples.check_bad_fraction(index.quarantined, index.files, request.max_bad_fraction)
     train, held_out = index.samples(held_out=False), index.samples(held_out=True)
     samples.check_fit_to_learn(index.dataset_version, list(index.classes), train, held_out)
-    cache = ShardCache(
-        request.data, index.storage, folder=request.cache_dir, max_bytes=request.cache_bytes
-    )
-    if request.download:
-        cache.download(index.shards, part=request.rank, parts=request.ranks)
     held_out_as = functools.partial(
         ShardSource,
         index,
-        cache,
+        request.data,
         held_out=True,
         blocks_held=1,
         decode_threads=request.decode_threads,
@@ -165,7 +170,7 @@ def load_shards(request: DatasetRequest) -> Dataset:
         classes=tuple(index.classes),
         train=ShardSource(
             index,
-            cache,
+            request.data,
             request.image_format,
             held_out=False,
             blocks_held=blocks_in_use(

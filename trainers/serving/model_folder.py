@@ -18,10 +18,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from trainers.arguments import is_dotted
 from trainers.data.image_file import ImageFormat
 from trainers.errors import LaunchInvalid, ModelUnreadable
 from trainers.files import write_atomically, write_json_atomically
-from trainers.plugins import build_network, is_dotted
+from trainers.plugins import build_network
 
 WEIGHTS_NAME = "model.safetensors"
 DESCRIPTION_NAME = "model.json"

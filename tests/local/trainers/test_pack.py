@@ -156,16 +156,14 @@ def test_a_folder_and_its_shards_train_alike_to_the_bit(
     done = finish(pack(images, tmp_path / "x", "--manifest", str(manifest), "--format", "tfrecord"))
     assert done[0][0] == 0, done
     of_version = ("--manifest", str(manifest), *ON_DIGITS, "--epochs", "1")
-    cache = ("--cache-dir", str(tmp_path / "cache"), "--download")
     folder = train("--dataset", "folder", "--data", str(images), *of_version)
     parquet = train("--dataset", "shards", "--data", str(shards), *of_version)
-    tfrecord = train("--dataset", "shards", "--data", str(tmp_path / "x"), *of_version, *cache)
+    tfrecord = train("--dataset", "shards", "--data", str(tmp_path / "x"), *of_version)
     assert len(folder.losses) == STEPS // 2
     assert folder.losses == parquet.losses == tfrecord.losses
     assert folder.weights == parquet.weights == tfrecord.weights
     assert folder.result("metrics")["loss"] == parquet.result("metrics")["loss"]
     assert parquet.result("report")["speed"]["data_wait_seconds"] >= 0
-    assert list((tmp_path / "cache").glob("*.tfrecord"))
 
 
 @pytest.mark.parametrize(("before", "after", "resumed_on"), [(2, 1, "shards"), (1, 2, "folder")])
