@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,7 @@ from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
 from trainers.data.images import Samples
 from trainers.data.manifest import Entry, Manifest, read_manifest
-from trainers.data.samples import Changed
 from trainers.errors import FileProblem, LaunchInvalid
-
-# Reading from a mount waits for the service: more readers than cores. Each holds one file.
-_READERS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +26,6 @@ class Sample:
     md5: str
     pixels: np.ndarray
     """Unsigned bytes, shape (C, H, W)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderDataset(Dataset):
-    """A dataset of files, held in memory."""
-
-    train: Samples
-    held_out: Samples
-    held_out_entries: tuple[Entry, ...]
 
 
 def load_folder(request: DatasetRequest) -> Dataset:
@@ -62,7 +48,7 @@ def load_folder(request: DatasetRequest) -> Dataset:
 
 def load_dataset(
     manifest: Manifest, folder: Path, image_format: ImageFormat, *, max_bad_fraction: float
-) -> FolderDataset:
+) -> Dataset:
     """Read all that the manifest lists.
 
     Raises:
@@ -81,15 +67,14 @@ def load_dataset(
 
     def held_out_as(other: ImageFormat) -> Samples:
         entries = [sample.entry for sample in held_out]
-        return to_images(read_samples(entries, folder, other)[0], classes)
+        return stacked(read_samples(entries, folder, other)[0], classes)
 
-    return FolderDataset(
+    return Dataset(
         version=manifest.version,
         classes=classes,
-        train=to_images(train, classes),
-        held_out=to_images(held_out, classes),
+        train=stacked(train, classes),
+        held_out=stacked(held_out, classes),
         held_out_as=held_out_as,
-        held_out_entries=tuple(sample.entry for sample in held_out),
         quarantined=tuple(sorted(bad, key=lambda problem: problem.path)),
         fingerprint=samples.fingerprint((sample.entry.path, sample.md5) for sample in found),
     )
@@ -98,43 +83,19 @@ def load_dataset(
 def read_samples(
     entries: Sequence[Entry], folder: Path, image_format: ImageFormat
 ) -> tuple[list[Sample], list[FileProblem]]:
-    """Read, verify and decode each entry.
+    """Read, verify and decode each entry: see `trainers.data.samples.decode_all`."""
 
-    Returns:
-        The samples in order of `entries`, and the files that are not samples, with the reason.
+    def sample(entry: Entry, content: bytes, md5: str) -> Sample:
+        label = samples.label_of(entry)
+        return Sample(entry=entry, label=label, md5=md5, pixels=decode(content, image_format))
 
-    Raises:
-        DataChanged: files are missing, or differ from the manifest in size or MD5.
-    """
-    with ThreadPoolExecutor(_READERS) as readers:
-        outcomes = list(readers.map(_reader(folder, image_format), entries))
-    changed = [outcome.problem for outcome in outcomes if isinstance(outcome, Changed)]
-    samples.check_unchanged(changed, len(entries))
-    found = [outcome for outcome in outcomes if isinstance(outcome, Sample)]
-    bad = [outcome for outcome in outcomes if isinstance(outcome, FileProblem)]
-    return found, bad
+    return samples.decode_all(folder, entries, sample)
 
 
-def to_images(found: Sequence[Sample], classes: Sequence[str]) -> Samples:
+def stacked(found: Sequence[Sample], classes: Sequence[str]) -> Samples:
     """Stack samples, one or more, with labels as numbers in `classes`."""
     number = {label: index for index, label in enumerate(classes)}
     return Samples(
         inputs=torch.from_numpy(np.stack([sample.pixels for sample in found])),
         labels=torch.tensor([number[sample.label] for sample in found]),
     )
-
-
-def _reader(
-    folder: Path, image_format: ImageFormat
-) -> Callable[[Entry], Sample | FileProblem | Changed]:
-    def read(entry: Entry) -> Sample | FileProblem | Changed:
-        found = samples.read(folder, entry)
-        if not isinstance(found, samples.Content):
-            return found
-        try:
-            pixels = decode(found.content, image_format)
-        except ValueError as error:
-            return FileProblem(path=entry.path, reason=str(error))
-        return Sample(entry=entry, label=found.label, md5=found.md5, pixels=pixels)
-
-    return read

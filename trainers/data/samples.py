@@ -11,13 +11,19 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from trainers.data.manifest import Entry
 from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvalid
 
+Value = TypeVar("Value")
+
+# Reading from a mount waits for the service: more readers than cores. Each holds one file.
+_READERS = 16
 # One sample in five is held out.
 HELD_OUT_ONE_IN = 5
 # More than any image of a training set has, and few enough to hold in memory.
@@ -59,33 +65,38 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(data, key=lambda entry: (_md5(entry.path.encode()), entry.path))
 
 
-def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
-    """Read the file of an entry once, so that the verified bytes are the ones in use.
-
-    Returns:
-        The file, or why it is not a sample, or how it differs from its entry.
+def label_of(entry: Entry) -> str:
+    """The label that the folder of a file names.
 
     Raises:
-        OSError: the storage failed. An unreadable file is a `FileProblem`.
+        ValueError: it is in none.
     """
+    label, separator, _ = entry.path.partition("/")
+    if not separator:
+        raise ValueError("not in a folder that names its label")
+    return label
+
+
+def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
+    """Read the file of an entry, in a folder that names its label; see `read_verified`."""
     found = read_verified(folder, entry)
     if not isinstance(found, tuple):
         return found
-    content, digest = found
-    label, separator, _ = entry.path.partition("/")
-    if not separator:
-        return FileProblem(path=entry.path, reason="not in a folder that names its label")
-    return Content(path=entry.path, label=label, content=content, md5=digest)
+    try:
+        label = label_of(entry)
+    except ValueError as error:
+        return FileProblem(path=entry.path, reason=str(error))
+    return Content(path=entry.path, label=label, content=found[0], md5=found[1])
 
 
 def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem | Changed:
-    """Read the file of an entry that need not name a label.
+    """Read the file of an entry once, so that the verified bytes are the ones in use.
 
     Returns:
-        Its content and its MD5 in hex, or why it cannot be used, or how it differs.
+        Its content and its MD5 in hex, or why it is not a sample, or how it differs from its entry.
 
     Raises:
-        OSError: as `read`.
+        OSError: the storage failed. An unreadable file is a `FileProblem`.
     """
     if entry.size > MAX_FILE_BYTES:
         reason = f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read"
@@ -104,6 +115,43 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem
     if (reason := _difference(entry, content, digest)) is not None:
         return Changed(problem=FileProblem(path=entry.path, reason=reason))
     return content, digest
+
+
+def decode_all(
+    folder: Path, entries: Sequence[Entry], decode: Callable[[Entry, bytes, str], Value]
+) -> tuple[list[Value], list[FileProblem]]:
+    """Read, verify and decode each entry.
+
+    Args:
+        folder: of the files.
+        entries: to read.
+        decode: from an entry, its content and its MD5 in hex; raises ValueError with the reason if
+            it is not a sample.
+
+    Returns:
+        What was decoded, in order of `entries`, and the files that are not samples.
+
+    Raises:
+        DataChanged: files are missing, or differ from the manifest in size or MD5.
+        OSError: the storage failed.
+    """
+
+    def read(entry: Entry) -> tuple[Value] | FileProblem | Changed:
+        found = read_verified(folder, entry)
+        if not isinstance(found, tuple):
+            return found
+        try:
+            return (decode(entry, *found),)
+        except ValueError as error:
+            return FileProblem(path=entry.path, reason=str(error))
+
+    with ThreadPoolExecutor(_READERS) as readers:
+        outcomes = list(readers.map(read, entries))
+    check_unchanged([each.problem for each in outcomes if isinstance(each, Changed)], len(entries))
+    return (
+        [each[0] for each in outcomes if isinstance(each, tuple)],
+        [each for each in outcomes if isinstance(each, FileProblem)],
+    )
 
 
 def _content(path: str, size: int) -> bytes:

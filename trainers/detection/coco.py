@@ -73,8 +73,12 @@ def parse(content: bytes, *, name: str) -> Annotations:
             where = f"annotation {entry.get('id')}"
             instances.setdefault(int(entry["image_id"]), []).append(_instance(entry, number))
         images: list[AnnotatedImage] = []
+        paths: set[str] = set()
         for entry in value["images"]:
             where = f"image {entry.get('id')}"
+            if entry["file_name"] in paths:
+                raise ValueError("another image has the same file_name")  # noqa: TRY301  # one exit
+            paths.add(entry["file_name"])
             images.append(
                 AnnotatedImage(
                     path=str(entry["file_name"]),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,9 +17,6 @@ from trainers.detection.annotated_images import AnnotatedImages
 from trainers.detection.coco import AnnotatedImage
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid
 from trainers.tasks.detection import Detection
-
-# Reading from a mount waits for the service: more readers than cores. Each holds one file.
-_READERS = 16
 
 
 def load(request: DatasetRequest) -> Dataset:
@@ -37,22 +32,38 @@ def load(request: DatasetRequest) -> Dataset:
     if request.data is None or request.manifest is None:
         raise LaunchInvalid("a dataset of files needs --data and --manifest")
     manifest = read_manifest(request.manifest, request.dataset_version)
-    files = _Files(folder=request.data, entries={entry.path: entry for entry in manifest.entries})
-    if request.annotations not in files.entries:
+    folder, entries = request.data, {entry.path: entry for entry in manifest.entries}
+    if request.annotations not in entries:
         raise DataRejected(
             f"dataset {manifest.version} has no file {request.annotations}: --annotations names "
             "the COCO annotations by their path in it"
         )
-    content, annotations_md5 = files.annotations(request.annotations)
+    files, unreadable = samples.decode_all(
+        folder, [entries[request.annotations]], lambda _, content, md5: (content, md5)
+    )
+    if unreadable:
+        raise DataRejected(f"{request.annotations} {unreadable[0].reason}", unreadable)
+    [(content, annotations_md5)] = files
     annotations = coco.parse(content, name=request.annotations)
-    missing = [image.path for image in annotations.images if image.path not in files.entries]
+    missing = [image.path for image in annotations.images if image.path not in entries]
     if missing:
         raise DataRejected(
             f"{len(missing)} images of {request.annotations} are not in dataset "
             f"{manifest.version}: land them with it, or take them out of it",
             [FileProblem(path=path, reason="not in the manifest") for path in missing],
         )
-    found, bad = files.images(annotations.images, request.image_format)
+    annotated = {image.path: image for image in annotations.images}
+
+    def read(
+        images: Sequence[AnnotatedImage], image_format: ImageFormat
+    ) -> tuple[list[_Decoded], list[FileProblem]]:
+        def decoded(entry: Entry, content: bytes, md5: str) -> _Decoded:
+            pixels = decode(content, image_format)
+            return _Decoded(annotated=annotated[entry.path], md5=md5, pixels=pixels)
+
+        return samples.decode_all(folder, [entries[image.path] for image in images], decoded)
+
+    found, bad = read(annotations.images, request.image_format)
     samples.check_bad_fraction(bad, len(annotations.images), request.max_bad_fraction)
     train = [image for image in found if not samples.is_held_out(image.md5)]
     held_out = [image for image in found if samples.is_held_out(image.md5)]
@@ -64,7 +75,7 @@ def load(request: DatasetRequest) -> Dataset:
         )
 
     def held_out_as(other: ImageFormat) -> AnnotatedImages:
-        again, _ = files.images([image.annotated for image in held_out], other)
+        again, _ = read([image.annotated for image in held_out], other)
         return _stacked(again, other)
 
     marked = [(image.annotated.path, image.md5) for image in found]
@@ -86,46 +97,6 @@ class _Decoded:
     annotated: AnnotatedImage
     md5: str
     pixels: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Files:
-    """The files of a dataset version, by their paths."""
-
-    folder: Path
-    entries: dict[str, Entry]
-
-    def annotations(self, path: str) -> tuple[bytes, str]:
-        found = samples.read_verified(self.folder, self.entries[path])
-        if isinstance(found, samples.Changed):
-            samples.check_unchanged([found.problem], 1)
-        if not isinstance(found, tuple):
-            raise DataRejected(f"{path} cannot be read: {found}")
-        return found
-
-    def images(
-        self, images: Sequence[AnnotatedImage], image_format: ImageFormat
-    ) -> tuple[list[_Decoded], list[FileProblem]]:
-        """The images in their order, and the unreadable ones."""
-
-        def read(image: AnnotatedImage) -> _Decoded | FileProblem | samples.Changed:
-            found = samples.read_verified(self.folder, self.entries[image.path])
-            if not isinstance(found, tuple):
-                return found
-            try:
-                pixels = decode(found[0], image_format)
-            except ValueError as error:
-                return FileProblem(path=image.path, reason=str(error))
-            return _Decoded(annotated=image, md5=found[1], pixels=pixels)
-
-        with ThreadPoolExecutor(_READERS) as readers:
-            outcomes = list(readers.map(read, images))
-        changed = [found.problem for found in outcomes if isinstance(found, samples.Changed)]
-        samples.check_unchanged(changed, len(images))
-        return (
-            [found for found in outcomes if isinstance(found, _Decoded)],
-            [found for found in outcomes if isinstance(found, FileProblem)],
-        )
 
 
 def _stacked(images: Sequence[_Decoded], image_format: ImageFormat) -> AnnotatedImages:

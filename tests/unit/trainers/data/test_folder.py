@@ -13,8 +13,10 @@ from trainers import errors
 from trainers.data import samples
 from trainers.data.dataset import DatasetRequest
 from trainers.data.folder import load_dataset, load_folder, read_samples
-from trainers.data.image_file import ImageFormat
+from trainers.data.image_file import ImageFormat, decode
+from trainers.data.images import Samples
 from trainers.data.manifest import Entry
+from trainers.data.samples import in_order, is_held_out
 from trainers.errors import DataChanged, DataRejected, LaunchInvalid
 
 GREY_4 = ImageFormat(size=4, mode="grey")
@@ -31,7 +33,7 @@ def test_images_are_read_labelled_and_split(tmp_path: Path) -> None:
     assert len(dataset.train) + len(dataset.held_out) == 40
     assert 2 <= len(dataset.held_out) <= 16
     assert dataset.train.inputs.shape == (len(dataset.train), 1, 4, 4)
-    first = dataset.held_out_entries[0]
+    first = next(e for e in in_order(manifest.entries) if is_held_out(e.md5 or ""))
     held_out = np.asarray(Image.open(tmp_path / first.path))
     assert dataset.held_out.inputs[0, 0].tolist() == held_out.tolist()
     assert dataset.classes[int(dataset.held_out.labels[0])] == first.path.split("/")[0]
@@ -43,11 +45,14 @@ def test_an_image_is_on_the_same_side_in_every_dataset(tmp_path: Path) -> None:
 
     def held_out(files: dict[str, bytes], folder: Path) -> set[bytes]:
         dataset = load_dataset(lay_down(folder, files), folder, GREY_4, max_bad_fraction=0)
-        return {files[entry.path] for entry in dataset.held_out_entries}
+        assert isinstance(dataset.held_out, Samples)
+        return {pixels.numpy().tobytes() for pixels in dataset.held_out.inputs}
+
+    pixels_of_small = {decode(content, GREY_4).tobytes() for content in small.values()}
 
     of_small = held_out(small, tmp_path / "small")
     of_large = held_out(large, tmp_path / "large")
-    assert of_small == of_large & set(small.values())
+    assert of_small == of_large & pixels_of_small
     assert of_large == held_out(renamed, tmp_path / "renamed")
 
 

@@ -59,6 +59,10 @@ def test_annotations_are_read() -> None:
             "RLE string is malformed",
         ),
         (document(images=[{"id": 1, "file_name": "a.png", "width": 8}]), "image 1: KeyError"),
+        (
+            document(images=[{"id": n, "file_name": "a", "width": 8, "height": 4} for n in (1, 2)]),
+            "image 2: ValueError: another image has the same",
+        ),
     ],
 )
 def test_what_is_no_annotation_file_is_told(content: bytes, said: str) -> None:
