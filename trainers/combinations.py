@@ -27,13 +27,13 @@ def check_options(settings: Settings, ranks: int) -> None:
         raise LaunchInvalid(reason)
 
 
-def _reasons(settings: Settings, ranks: int) -> Iterator[str]:
+def _reasons(settings: Settings, ranks: int) -> Iterator[str]:  # noqa: C901  # a list of rules
     """For each rule that the options break, what to change."""
     epochs, warm_up = settings.epochs, settings.warm_up_epochs or 0
     if warm_up > epochs:
         yield (
-            f"--warm-up-epochs {warm_up:g} is longer than --epochs {epochs}: the rate would never be "
-            "reached; lower it"
+            f"--warm-up-epochs {warm_up:g} is longer than --epochs {epochs}: the rate would "
+            "never be reached; lower it"
         )
     if settings.shift_pixels >= settings.image_size:
         yield (
@@ -61,32 +61,33 @@ def _reasons(settings: Settings, ranks: int) -> Iterator[str]:
     given = [option for option, value in of_pipelines.items() if value is not None]
     if given and settings.pipeline_parallel == 1:
         yield (
-            f"{' and '.join(given)} are for pipelines, and this run has none: leave them out, or add "
-            "--pipeline-parallel STAGES"
+            f"{' and '.join(given)} are for pipelines, and this run has none: leave them out, or "
+            "add --pipeline-parallel STAGES"
         )
     reads_shards = settings.dataset == "shards" or is_dotted(settings.dataset)
     if settings.decode_threads > 1 and not reads_shards:
         yield (
-            f"--decode-threads is for shards, and --dataset {settings.dataset} has none: leave it out, "
-            "or pack the data (python -m trainers.pack) and give --dataset shards"
+            f"--decode-threads is for shards, and --dataset {settings.dataset} has none: leave it "
+            "out, or pack the data (python -m trainers.pack) and give --dataset shards"
         )
     step = settings.longest_step_seconds
     if ranks > 1 and step >= settings.peer_timeout_seconds:
         yield (
             f"--step-timeout-seconds {step:g} is not below --peer-timeout-seconds "
-            f"{settings.peer_timeout_seconds:g}: the others would give a rank up that hangs before it "
-            "could report where; lower the one or raise the other"
+            f"{settings.peer_timeout_seconds:g}: the others would give a rank up that hangs before "
+            "it could report where; lower the one or raise the other"
         )
     share = settings.batch_size // ranks
     if settings.measure_scaling > 0 and share < settings.accumulate:
         yield (
-            f"--measure-scaling times a device alone on its share of the batch, and of --batch-size "
-            f"{settings.batch_size} on {ranks} ranks that is {share}, fewer images than --accumulate "
-            f"{settings.accumulate}: raise the batch or leave it out"
+            f"--measure-scaling times a device alone on its share of the batch, and of "
+            f"--batch-size {settings.batch_size} on {ranks} ranks that is {share}, fewer images "
+            f"than --accumulate {settings.accumulate}: raise the batch or leave it out"
         )
     backend = settings.compile
     if backend is not None and backend not in torch.compiler.list_backends(exclude_tags=()):
         yield (
             f"--compile {backend} is not a backend of torch.compile here: "
-            f"{', '.join(torch.compiler.list_backends())} are, and eager and aot_eager to find errors"
+            f"{', '.join(torch.compiler.list_backends())} are, and eager and aot_eager to find "
+            "errors"
         )
