@@ -1,28 +1,15 @@
-r"""Train an image classifier on one dataset version, alone or on many ranks, with the same result.
+"""Train on one dataset version, alone or on many ranks, with the same result.
 
-    python -m trainers.train --data DIR --manifest DIR_OR_FILE \
-        --output-dir DIR --checkpoint-dir DIR --champion none --epochs 12
+    python -m trainers.train --data DIR --manifest DIR_OR_FILE --output-dir DIR --checkpoint-dir DIR
 
-    python -m trainers.train --dataset synthetic --model resnet50 --image-size 224 ...
-    python -m trainers.train --deterministic ...        # on GPUs: the same weights to the bit
-    python -m trainers.train --model mine.trees:network --dataset mine.trees:dataset ...
-    torchrun --standalone --nproc-per-node 2 -m trainers.train --parallel fsdp ...
-    mpirun -np 2 python -m trainers.train ...
-
-or ranks of any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as Azure ML's
-PyTorch distribution does. Each rank takes a GPU of its own (NCCL); where none sees a GPU, CPUs
-(Gloo). The batch size is global, so the number of ranks changes the speed and nothing else.
-
-Start the same command again after a crash: it goes on from the newest checkpoint, and ends in the
-weights that an undisturbed run ends in. SIGTERM saves a checkpoint first.
-
-Exit codes: 0; 65 the data is at fault (DataRejected, DataChanged); 124 no progress for too long;
-143 stopped by SIGTERM; 1 any other failure. On failure error.json in the output folder names it;
-see docs/trainers.md.
+Start the same command again after a crash: it goes on from the newest checkpoint. Exit codes: 0; 65
+the data is at fault; 124 no progress for too long; 143 stopped by SIGTERM; 1 any other failure,
+which error.json in the output folder names. Launchers, options, guarantees: docs/trainers.md.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -46,26 +33,18 @@ from trainers.tracing import traced
 
 
 def train(settings: Settings, world: World) -> None:
-    """Read, train, evaluate, write the results: the same on every rank. Rank 0 logs and writes.
-
-    Raises:
-        TrainingError: see `trainers.errors`.
-    """
+    """Read, train, evaluate, write the results: the same on every rank. Rank 0 logs and writes."""
     log = write_line if world.is_first else discard_line
     inputs = world.run_on_all_ranks("inputs", lambda: read_inputs(settings, world))
     dataset = inputs.dataset
-    log(
-        f"dataset {dataset.version}: {len(dataset.train)} images to train on, "
-        f"{len(dataset.held_out)} held out, {len(dataset.classes)} classes, "
-        f"{len(dataset.quarantined)} quarantined; {world.size} ranks on {world.device.type}"
-    )
+    log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
     world.connect()
     scaling = measure(settings, dataset, world) if settings.measure_scaling else None
     watchdog = Watchdog(
         limit_seconds=settings.longest_step_seconds,
         rank=world.rank,
         output=settings.output_dir,
-        report=lambda error: write_failure(settings.output_dir, error),
+        report=functools.partial(write_failure, settings.output_dir),
     )
     run = Run(settings, dataset, world, log, watchdog.heartbeat, inputs.initial_model)
     run.resume()
@@ -97,13 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if launch.rank == 0:
             results.clear_error(settings.output_dir)
         numerics.prepare_environment(settings, os.environ)
-        world = World.join(
-            launch,
-            timeout_seconds=settings.peer_timeout_seconds,
-            device_choice=settings.device,
-        )
-        # One span for all ranks.
-        environment = os.environ if world.is_first else {}
+        timeout = settings.peer_timeout_seconds
+        world = World.join(launch, timeout_seconds=timeout, device_choice=settings.device)
+        environment = os.environ if world.is_first else {}  # one span for all ranks
         with traced("train", environment, {"landfall.job.ranks": world.size}):
             train(settings, world)
     except Exception as error:  # noqa: BLE001  # the edge of the process

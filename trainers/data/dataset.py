@@ -77,3 +77,10 @@ class Dataset:
     """Changes whenever a sample does, or their order: no checkpoint of other data is resumed."""
     quarantined: tuple[FileProblem, ...] = ()
     task: Task = field(default_factory=Classification)
+
+    def summary(self) -> str:
+        """One line for the log."""
+        return (
+            f"{self.version}: {len(self.train)} images to train on, {len(self.held_out)} held out, "
+            f"{len(self.classes)} classes, {len(self.quarantined)} quarantined"
+        )

@@ -30,6 +30,8 @@ def test_images_are_read_labelled_and_split(tmp_path: Path) -> None:
     manifest = lay_down(tmp_path, good_files() | {"_SUCCESS": b"", "1/.DS_Store": b"x"})
     dataset = load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0)
     assert dataset.classes == ("0", "1")
+    assert isinstance(dataset.train, Samples)
+    assert isinstance(dataset.held_out, Samples)
     assert len(dataset.train) + len(dataset.held_out) == 40
     assert 2 <= len(dataset.held_out) <= 16
     assert dataset.train.inputs.shape == (len(dataset.train), 1, 4, 4)
