@@ -53,15 +53,16 @@ class Check:
     name: str
     run: Callable[[Path, str], Figures]
     needs_gpu: bool = False
-    needs_package: str | None = None
+    needs_packages: tuple[str, ...] = ()
     needs_compiler: bool = False
 
     def why_not_on(self, device: str) -> str | None:
         """The reason why it cannot run here; None if it can."""
         if self.needs_gpu and device != "cuda":
             return "needs a GPU"
-        if self.needs_package is not None and not importlib.util.find_spec(self.needs_package):
-            return f"needs {self.needs_package}, which is not installed"
+        missing = [name for name in self.needs_packages if not importlib.util.find_spec(name)]
+        if missing:
+            return f"needs {' and '.join(missing)}, not installed"
         if self.needs_compiler and not can_compile(os.environ):
             return "needs a C compiler (gcc, clang or CC) and Python.h, which Triton uses"
         return None
@@ -335,7 +336,11 @@ CHECKS = (
     Check("too many ranks", check_too_many_ranks, needs_gpu=True),
     Check("no visible GPU", check_no_gpu_is_visible),
     Check("measure: checkpoint", measure_checkpoint),
-    Check("measure: mask r-cnn", measure_mask_rcnn, needs_gpu=True, needs_package="torchvision"),
+    Check(
+        *("measure: mask r-cnn", measure_mask_rcnn),
+        needs_gpu=True,
+        needs_packages=("torchvision", "faster_coco_eval"),
+    ),
     Check("measure: modes", measure_modes, needs_gpu=True),
     Check("transformer repeatable", check_transformer_repeatable),
     Check("compile", check_compile, needs_gpu=True, needs_compiler=True),
