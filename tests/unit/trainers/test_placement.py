@@ -15,10 +15,12 @@ import pytest
 import torch
 
 from trainers.data import synthetic
+from trainers.data.images import Samples, to_input
 from trainers.loop import Run
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.settings import parse_settings
+from trainers.tasks.classification import Classification
 
 META = torch.device("meta")
 
@@ -73,6 +75,9 @@ def test_steps_and_scoring_stay_on_the_device(tmp_path: Path, options: str) -> N
 def test_labels_on_the_wrong_device_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Run, "moves_labels", False)
+    def prepare(_: Classification, images: Samples, device: torch.device) -> Any:
+        return (to_input(images.inputs, device),), torch.zeros(len(images), dtype=torch.int64)
+
+    monkeypatch.setattr(Classification, "prepare", prepare)
     with pytest.raises(RuntimeError, match="not on the expected device"):
         a_run(tmp_path, "--model resnet8").fit(NeverStop())
