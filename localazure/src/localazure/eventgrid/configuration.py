@@ -19,7 +19,14 @@ from localazure.configuration_file import (
     validate,
 )
 from localazure.errors import ConfigurationError
-from localazure.eventgrid.destinations import Batching, DeadLetterDestination, Destination
+from localazure.eventgrid.destinations import (
+    SERVICE_BUS_BATCHING,
+    Batching,
+    DeadLetterDestination,
+    Destination,
+    ServiceBusQueueDestination,
+    ServiceBusTopicDestination,
+)
 from localazure.eventgrid.filters import Filter
 from localazure.eventgrid.retry import SCHEDULE_SECONDS, RetryPolicy, RetrySchedule
 from localazure.eventgrid.schemas import Schema
@@ -61,10 +68,13 @@ class Subscription(ConfigurationModel):
     topic: str
     properties: _SubscriptionProperties
 
-    @property
-    def batching(self) -> Batching:
-        """The limits of a request; destinations that do not batch have the defaults."""
+    def batching(self, attempts: int) -> Batching:
+        """The limits of a request after so many attempts; a storage queue has the defaults."""
         destination = self.properties.destination.properties
+        if isinstance(destination, ServiceBusQueueDestination | ServiceBusTopicDestination):
+            # Service Bus takes all messages of a transfer or none. So after a failure each is sent
+            # alone, and one that is rejected does not hold back its neighbours.
+            return SERVICE_BUS_BATCHING if attempts == 0 else Batching()
         return destination if isinstance(destination, Batching) else Batching()
 
     @property

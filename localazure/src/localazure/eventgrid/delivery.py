@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import time
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 # Concurrent requests to one endpoint.
 MAX_CONCURRENT_DELIVERIES = 16
 # Deliveries read ahead from the store.
-READ_AHEAD = 200
+READ_AHEAD = 500
 # First and longest pause between two attempts to connect to a local port that is closed.
 CONNECT_RETRY_SECONDS = 0.1
 MAX_CONNECT_RETRY_SECONDS = 2.0
@@ -124,18 +123,21 @@ class DeliveryWorker:
 
     def _next_batch(self) -> list[Delivery]:
         """The next deliveries of one request. A dead letter is alone."""
-        batching = self.subscription.batching
-        batch = [self._waiting.popleft()]
-        size = _size(batch[0])
+        first = self._waiting.popleft()
+        batching = self.subscription.batching(first.attempts)
+        batch, size_bytes = [first], first.size_bytes
         while (
             len(batch) < batching.max_events_per_batch
-            and batch[0].dead_letter_reason is None
+            and first.dead_letter_reason is None
             and self._waiting
             and self._waiting[0].dead_letter_reason is None
-            and size + _size(self._waiting[0]) <= 1024 * batching.preferred_batch_size_in_kilobytes
+            # A request names the number of attempts of all its events.
+            and self._waiting[0].attempts == first.attempts
+            and size_bytes + self._waiting[0].size_bytes
+            <= 1024 * batching.preferred_batch_size_in_kilobytes
         ):
             batch.append(self._waiting.popleft())
-            size += _size(batch[-1])
+            size_bytes += batch[-1].size_bytes
         return batch
 
     async def _pause(self, now_seconds: float) -> None:
@@ -265,7 +267,3 @@ class DeliveryWorker:
             return
         logger.warning("%s: event %s dead-lettered (%s)", name, event_id, reason)
         await self._store.finish(name, [delivery.event_id], "deadLettered")
-
-
-def _size(delivery: Delivery) -> int:
-    return len(json.dumps(delivery.event))

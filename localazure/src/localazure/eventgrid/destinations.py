@@ -64,6 +64,11 @@ class FunctionDestination(Batching):
         )
 
 
+# Single messages for the receiver, sent together. With their properties, 100 messages of 128 KB
+# stay below the 256 KB that Service Bus takes in one transfer.
+SERVICE_BUS_BATCHING = Batching(max_events_per_batch=100, preferred_batch_size_in_kilobytes=128)
+
+
 class ServiceBusQueueDestination(ConfigurationModel):
     """Delivery as a message to a queue of the local Service Bus."""
 

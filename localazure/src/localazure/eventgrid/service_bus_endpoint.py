@@ -1,4 +1,4 @@
-"""Delivery to a Service Bus queue or topic, one message an event.
+"""Delivery to a Service Bus queue or topic, one message an event, many in one transfer.
 
 Source: https://learn.microsoft.com/azure/event-grid/handler-service-bus.
 """

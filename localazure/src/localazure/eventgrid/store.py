@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ class Delivery:
     Attributes:
         event_id: the number in this store, not the event's own id.
         event: as published, in `schema`.
+        size_bytes: of the event as JSON.
         attempts: made so far.
         published_seconds: Unix time, as all others.
         dead_letter_reason: set for an event that will be dead-lettered.
@@ -64,6 +66,7 @@ class Delivery:
 
     event_id: int
     event: Event
+    size_bytes: int
     schema: Schema
     published_seconds: float
     attempts: int = 0
@@ -99,6 +102,7 @@ class Store:
     ) -> None:
         """Store events with the subscriptions that they match. They are durable on return."""
         wanted = [(json.dumps(event), names) for event, names in events if names]
+        matched = Counter(name for _, names in wanted for name in names)
 
         def insert(connection: sqlite3.Connection) -> None:
             for body, names in wanted:
@@ -112,7 +116,8 @@ class Store:
                         " VALUES (?, ?, ?)",
                         (name, cursor.lastrowid, now_seconds),
                     )
-                    _count(connection, name, "matched", 1)
+            for name, number in matched.items():
+                _count(connection, name, "matched", number)
 
         if wanted:
             await self._database.write(insert)
@@ -132,6 +137,7 @@ class Store:
             Delivery(
                 row["event"],
                 json.loads(row["body"]),
+                len(row["body"]),
                 Schema(row["schema"]),
                 row["published_seconds"],
                 row["attempts"],

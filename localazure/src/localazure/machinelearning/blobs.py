@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 from azure.core.exceptions import (
@@ -19,6 +19,7 @@ from azure.core.exceptions import (
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_requests import BlobRequests, ListedBlob
 
 T = TypeVar("T")
 
@@ -33,20 +34,18 @@ _REQUEST_TIMEOUT = 408
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One blob below a prefix."""
+    """One blob below a prefix.
 
-    blob: str
-    """Its name in the container."""
+    Attributes:
+        path: its name below the prefix; for a single blob its last segment.
+    """
+
     path: str
-    """Its name below the prefix; for a single blob its last segment."""
-    size: int
-    """Bytes."""
-    etag: str
-    modified: datetime
+    blob: ListedBlob
 
 
 class BlobStore:
-    """Container clients of the local storage accounts. May be used by many threads.
+    """The local storage accounts: reads, and clients that write. May be used by many threads.
 
     Args:
         connection_string: gives that of an account.
@@ -55,6 +54,7 @@ class BlobStore:
     def __init__(self, connection_string: Callable[[str], str]) -> None:
         self._connection_string = connection_string
         self._services: dict[str, BlobServiceClient] = {}
+        self._requests: dict[str, BlobRequests] = {}
         self._lock = threading.Lock()
 
     def container(self, where: BlobPath) -> ContainerClient:
@@ -79,29 +79,41 @@ class BlobStore:
             return
 
     def list(self, source: BlobPath) -> Iterator[RemoteFile]:
-        """The blob at the path itself, or else all blobs below it as a folder."""
-        container = self.container(source)
+        """The blob at the path itself, or else all blobs below it as a folder.
+
+        Raises:
+            AzureError: storage refused or is unavailable.
+        """
         folder = f"{source.path}/" if source.path else ""
-        for found in container.list_blobs(name_starts_with=source.path or None):
-            name = str(found.name)
-            if name == source.path:
-                path = name.rpartition("/")[2]
-            elif name.startswith(folder) and not name.endswith("/"):
-                path = name.removeprefix(folder)
-            else:
-                continue
-            yield RemoteFile(
-                blob=name,
-                path=path,
-                size=found.size or 0,
-                etag=str(found.etag),
-                modified=found.last_modified,
-            )
+        for blob in self._reading(source).list(source.container, source.path):
+            if blob.name == source.path:
+                yield RemoteFile(blob.name.rpartition("/")[2], blob)
+            elif blob.name.startswith(folder) and not blob.name.endswith("/"):
+                yield RemoteFile(blob.name.removeprefix(folder), blob)
+
+    def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
+        """Write exactly the version that was listed to a file.
+
+        Raises:
+            ResourceModifiedError: the blob was overwritten since.
+            AzureError: storage refused or is unavailable.
+        """
+        with target.open("wb") as out:
+            if file.blob.size:
+                self._reading(source).download(source.container, file.blob, out)
+
+    def _reading(self, where: BlobPath) -> BlobRequests:
+        with self._lock:
+            requests = self._requests.get(where.account)
+            if requests is None:
+                requests = BlobRequests(self._connection_string(where.account))
+                self._requests[where.account] = requests
+            return requests
 
     def close(self) -> None:
         """Close the connections."""
-        for service in self._services.values():
-            service.close()
+        for each in (*self._services.values(), *self._requests.values()):
+            each.close()
 
 
 def is_transient(error: AzureError) -> bool:

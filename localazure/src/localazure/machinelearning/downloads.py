@@ -11,11 +11,10 @@ import hashlib
 import os
 import shutil
 import threading
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-from azure.core import MatchConditions
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import BlobStore, RemoteFile
@@ -52,45 +51,34 @@ class BlobCache:
         for folder in {(target / file.path).parent for file in files}:
             folder.mkdir(parents=True, exist_ok=True)
 
-        def place(file: RemoteFile) -> None:
-            cached = self._cached(source, file)
-            destination = target / file.path
-            destination.unlink(missing_ok=True)
-            if is_mount:
-                os.link(cached, destination)
-            else:
-                shutil.copyfile(cached, destination)
+        def place(some: Iterable[RemoteFile]) -> None:
+            for file in some:
+                cached = self._cached(source, file)
+                destination = target / file.path
+                destination.unlink(missing_ok=True)
+                if is_mount:
+                    os.link(cached, destination)
+                else:
+                    shutil.copyfile(cached, destination)
 
         with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
-            _raise_first(pool.map(place, files))
+            shares = [files[first::PARALLEL_DOWNLOADS] for first in range(PARALLEL_DOWNLOADS)]
+            deque(pool.map(place, shares), maxlen=0)  # raises the first error
         return len(files)
 
     def _cached(self, source: BlobPath, file: RemoteFile) -> Path:
-        identity = f"{source.account}\n{source.container}\n{file.blob}\n{file.etag}"
+        identity = f"{source.account}\n{source.container}\n{file.blob.name}\n{file.blob.etag}"
         key = hashlib.sha256(identity.encode()).hexdigest()
         cached = self._folder / key[:2] / key
         if not _is_as_left(cached, file):
             cached.parent.mkdir(parents=True, exist_ok=True)
             scratch = cached.with_name(f"{key}.{os.getpid()}.{threading.get_ident()}.tmp")
-            download(self._store, source, file, scratch)
-            os.utime(scratch, ns=(_marked_time_ns(file), _marked_time_ns(file)))
+            self._store.download(source, file, scratch)
+            marked_ns = _marked_time_ns(file)
+            os.utime(scratch, ns=(marked_ns, marked_ns))
             scratch.chmod(READ_ONLY)
             scratch.replace(cached)
         return cached
-
-
-def download(store: BlobStore, source: BlobPath, file: RemoteFile, target: Path) -> None:
-    """Write exactly the version that was listed to a file.
-
-    Raises:
-        ResourceModifiedError: the blob was overwritten since.
-    """
-    blob = store.container(source).get_blob_client(file.blob)
-    with target.open("wb") as out:
-        if file.size:
-            blob.download_blob(
-                etag=file.etag, match_condition=MatchConditions.IfNotModified
-            ).readinto(out)
 
 
 def _is_as_left(cached: Path, file: RemoteFile) -> bool:
@@ -98,14 +86,9 @@ def _is_as_left(cached: Path, file: RemoteFile) -> bool:
         found = cached.stat()
     except FileNotFoundError:
         return False
-    return found.st_size == file.size and found.st_mtime_ns == _marked_time_ns(file)
+    return found.st_size == file.blob.size and found.st_mtime_ns == _marked_time_ns(file)
 
 
 def _marked_time_ns(file: RemoteFile) -> int:
     """The blob's time, which has whole seconds, with a fraction that marks downloaded files."""
-    return int(file.modified.timestamp()) * 1_000_000_000 + _MARK_NS
-
-
-def _raise_first(results: Iterable[None]) -> None:
-    for _ in results:
-        pass
+    return int(file.blob.modified.timestamp()) * 1_000_000_000 + _MARK_NS

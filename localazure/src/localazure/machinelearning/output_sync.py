@@ -20,7 +20,6 @@ from azure.storage.blob import BlobBlock, BlobClient
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import BlobStore, RemoteFile
-from localazure.machinelearning.downloads import download
 from localazure.machinelearning.job_spec import write_atomically
 from localazure.machinelearning.sync_plan import FileState, Scan, plan_sync
 
@@ -69,7 +68,7 @@ class OutputSync:
             (self._folder / path).unlink(missing_ok=True)
             self._forget(path)
         for path, file in remote.items():
-            is_same = self._etags.get(path) == file.etag and path in self._synced
+            is_same = self._etags.get(path) == file.blob.etag and path in self._synced
             if not is_same or not (self._folder / path).exists():
                 self._download(file)
         self._save()
@@ -144,14 +143,14 @@ class OutputSync:
         destination.parent.mkdir(parents=True, exist_ok=True)
         scratch = destination.with_name(f"{_SCRATCH_PREFIX}{uuid.uuid4().hex}")
         try:
-            download(self._store, self._target, file, scratch)
+            self._store.download(self._target, file, scratch)
             scratch.replace(destination)
         except (ResourceModifiedError, ResourceNotFoundError):
             return  # another writer has replaced the blob: its version stays
         finally:
             scratch.unlink(missing_ok=True)
         self._synced[file.path] = _state_of(destination.lstat())
-        self._etags[file.path] = file.etag
+        self._etags[file.path] = file.blob.etag
 
     def _forget(self, path: str) -> None:
         self._synced.pop(path, None)

@@ -122,7 +122,7 @@ def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:
 def test_every_setting_is_read(tmp_path: Path) -> None:
     configuration = read(tmp_path, FULL)
     subscription, retry_schedule = only(configuration), configuration.retry_schedule
-    properties, batching = subscription.properties, subscription.batching
+    properties, batching = subscription.properties, subscription.batching(attempts=0)
     assert destination_of(subscription).url(environment(tmp_path)) == (
         "http://127.0.0.1:7071/api/hook"
     )

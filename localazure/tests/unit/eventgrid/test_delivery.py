@@ -71,14 +71,24 @@ class Bench:
     """A worker, its store, its endpoint, its clock."""
 
     def __init__(
-        self, folder: Path, *, webhook: dict[str, Any] | None = None, **properties: Any
+        self,
+        folder: Path,
+        *,
+        webhook: dict[str, Any] | None = None,
+        queue: str | None = None,
+        **properties: Any,
     ) -> None:
         self.clock = Clock()
         self.store = Store(folder / "events.db")
         self.endpoint = ScriptedEndpoint(self.clock)
         self.letters: list[tuple[str, Delivery]] = []
         self.letter_errors = 0
-        destination = {"endpointType": "WebHook", "properties": webhook or WEBHOOK}
+        destination: dict[str, Any] = {
+            "endpointType": "WebHook",
+            "properties": webhook or WEBHOOK,
+        }
+        if queue is not None:
+            destination = {"endpointType": "ServiceBusQueue", "properties": {"resourceId": queue}}
         self.worker = DeliveryWorker(
             Subscription.model_validate(
                 {
@@ -233,6 +243,21 @@ async def test_batches_have_a_bounded_number_and_size(
     assert sum(len(events) for events in batches) == 200
     assert all(sum(len(json.dumps(event)) for event in events) <= 1024 for events in batches)
     assert most - 3 < max(len(events) for events in batches) <= most
+
+
+async def test_messages_go_to_service_bus_together_until_one_is_rejected(make_bench: Any) -> None:
+    bench = make_bench(queue="/queues/inbox")
+    await bench.publish(250)
+    await bench.run_until_done()
+    batches = [len(events) for _, _, events in bench.endpoint.attempts]
+    assert (sum(batches), max(batches)) == (250, 100)
+
+    bench.endpoint.attempts.clear()
+    bench.endpoint.answers = [Outcome(Verdict.RETRY, "Busy")]
+    await bench.publish(3)
+    await bench.run_until_done()
+    sizes = [(attempts, len(events)) for _, attempts, events in bench.endpoint.attempts]
+    assert sizes == [(0, 3), (1, 1), (1, 1), (1, 1)]
 
 
 async def test_undelivered_events_go_on_after_a_restart(make_bench: Any) -> None:

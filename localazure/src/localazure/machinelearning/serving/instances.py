@@ -94,7 +94,7 @@ class DeploymentFolder:
                 self.model.mkdir(parents=True)
                 if source.model is not None:
                     files = list(store.list(source.model))
-                    is_file = len(files) == 1 and files[0].blob == source.model.path
+                    is_file = len(files) == 1 and files[0].blob.name == source.model.path
                     name = Path(source.model.path).name
                     target = self.model if is_file or not name else self.model / name
                     count = cache.materialize(source.model, target, is_mount=True)

@@ -1,0 +1,149 @@
+"""Requests to a server that answers as the Blob service does, or does not."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from azure.core.exceptions import (
+    AzureError,
+    HttpResponseError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+
+from localazure.machinelearning.blob_requests import BlobRequests, ListedBlob
+from localazure.machinelearning.blobs import is_transient
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
+
+PAGE = """<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs><Blob>
+<Name{attribute}>{name}</Name><Properties>
+<Last-Modified>Sun, 22 Nov 2026 20:00:00 GMT</Last-Modified><Etag>"0x1"</Etag>
+<Content-Length>5</Content-Length></Properties></Blob></Blobs>
+<NextMarker>{marker}</NextMarker></EnumerationResults>"""
+BLOB = ListedBlob("a b/é.png", 5, "0x1", datetime(2026, 11, 22, 20, tzinfo=UTC))
+
+
+Answer = tuple[int, bytes, int]
+"""Status (0 ends the connection), body, and the length that it promises."""
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with the next of its answers, and keeps path, If-Match and sender of requests."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[Answer] = []
+        self.seen: list[tuple[str, str | None, object]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = cast("Server", self.server)
+        server.seen.append((self.path, self.headers.get("if-match"), self.client_address))
+        status, body, length = server.answers.pop(0)
+        self.close_connection = length != len(body) or status == 0
+        if status:
+            self.send_response(status)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+
+@pytest.fixture
+def service() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def requests(service: Server) -> Iterator[BlobRequests]:
+    requests = BlobRequests(
+        f"DefaultEndpointsProtocol=http;AccountName={STORAGE_ACCOUNT};AccountKey={STORAGE_KEY};"
+        f"BlobEndpoint=http://127.0.0.1:{service.server_port}/{STORAGE_ACCOUNT};"
+    )
+    yield requests
+    requests.close()
+
+
+def page(name: str, marker: str = "", attribute: str = "") -> Answer:
+    body = PAGE.format(name=name, marker=marker, attribute=attribute).encode()
+    return 200, body, len(body)
+
+
+def test_all_pages_are_listed_over_one_connection(service: Server, requests: BlobRequests) -> None:
+    service.answers += [page("a b/é.png", "next one"), page("b%01", attribute=' Encoded="true"')]
+    first, second = requests.list("landing", "a b/")
+    assert (first, second.name) == (BLOB, "b\x01")
+    queries = [parse_qs(urlsplit(path).query) for path, *_ in service.seen]
+    assert [query.get("marker") for query in queries] == [None, ["next one"]]
+    assert {query["prefix"][0] for query in queries} == {"a b/"}
+    assert len({address for *_, address in service.seen}) == 1
+
+
+def test_the_listed_version_is_read(service: Server, requests: BlobRequests) -> None:
+    service.answers += [(200, b"12345", 5), (200, b"12345", 5)]
+    for _ in range(2):
+        out = io.BytesIO()
+        requests.download("landing", BLOB, out)
+        assert out.getvalue() == b"12345"
+    assert {(path, match) for path, match, _ in service.seen} == {
+        (f"/{STORAGE_ACCOUNT}/landing/a%20b/%C3%A9.png", '"0x1"')
+    }
+    assert len({address for *_, address in service.seen}) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "is_repeated"),
+    [
+        ((412, b"", 0), ResourceModifiedError, False),
+        ((404, b"", 0), ResourceNotFoundError, False),
+        ((403, b"", 0), HttpResponseError, False),
+        ((503, b"", 0), HttpResponseError, True),
+        ((0, b"", 0), ServiceRequestError, True),
+        ((200, b"123", 5), ServiceResponseError, True),
+        ((200, b"123", 3), ServiceResponseError, True),
+    ],
+)
+def test_errors_are_those_of_the_sdk(
+    service: Server,
+    requests: BlobRequests,
+    answer: Answer,
+    error: type[AzureError],
+    *,
+    is_repeated: bool,
+) -> None:
+    service.answers += [answer, (200, b"12345", 5)]
+    with pytest.raises(error) as raised:
+        requests.download("landing", BLOB, io.BytesIO())
+    assert is_transient(raised.value) is is_repeated
+    out = io.BytesIO()
+    requests.download("landing", BLOB, out)  # the next request has a connection that works
+    assert out.getvalue() == b"12345"
+
+
+def test_a_full_disk_is_no_error_of_storage(service: Server, requests: BlobRequests) -> None:
+    class Full(io.BytesIO):
+        def writelines(self, _lines: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    service.answers += [(200, b"12345", 5)]
+    with pytest.raises(OSError, match="No space left"):
+        requests.download("landing", BLOB, Full())
