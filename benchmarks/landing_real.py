@@ -39,6 +39,7 @@ PROGRESS_SECONDS = 10.0
 # 200,000 small blobs pass the storage proxy in some ten minutes, and again on their way to the job.
 TIMEOUT_SECONDS = 4 * 3600
 PIPELINE = "digits"
+PART_MODULE = "localazure.runtime.part"
 # The example's own rules are for batches of seconds.
 CHANGES = {
     "pipeline.yml": {
@@ -74,8 +75,10 @@ def measure(bench: Bench) -> None:
     * freezing s: the listing and the manifest, from the freeze's begin to the claim of its dataset.
     * settled to submitted s: from the freeze's begin until Azure ML has the job; the first time it
       includes loading azure.ai.ml.
-    * app CPU s: of the functions host and its worker, from the first upload to the manifest.
+    * app CPU s: of the Functions host, which runs the app, from the first upload to the manifest.
     * each later step of the run by its own name, from its timeline.
+    * CPU s of each process from the first upload to the end; `jobs` are the runner and what it
+      starts, once they have ended, and `benchmark` is the program that uploads.
     """
     files = bench.rounds(FILES, QUICK_FILES)
     first, more = asyncio.run(_land(files, bench.say))
@@ -125,12 +128,12 @@ class _Zone:
         Raises:
             WrongOutcome: it is not one run of so many blobs that succeeds.
         """
-        cpu_before, began = self._app_cpu_seconds(), time.monotonic()
+        cpu_before, began = self._cpu_seconds(), time.monotonic()
         await self._upload(files)
         uploaded = time.monotonic()
         marker_at = await self._marker_written_at()
         await self._wait_for_run(lambda _: True)
-        cpu_seconds = self._app_cpu_seconds() - cpu_before
+        app_cpu_seconds = self._cpu_seconds()["functions"] - cpu_before["functions"]
         run = await self._wait_for_run(
             lambda each: each["state"] in (ENDED if to_the_end else {*ENDED, "queued", "running"})
         )
@@ -153,9 +156,13 @@ class _Zone:
             "marker to manifest s": (created_at - marker_at).total_seconds(),
             "freezing s": (created_at - frozen_from).total_seconds(),
             "settled to submitted s": (submitted_at - frozen_from).total_seconds(),
-            "app CPU s": cpu_seconds,
+            "app CPU s": app_cpu_seconds,
             **{f"{each['state']} s": _seconds(each) for each in steps},
             "all s": time.monotonic() - began,
+            **{
+                f"CPU s of {name}": seconds - cpu_before[name]
+                for name, seconds in self._cpu_seconds().items()
+            },
         }
 
     async def _upload(self, files: Iterator[File]) -> None:
@@ -228,15 +235,20 @@ class _Zone:
 
         return await eventually(find, 60, f"record of the batch with version {version}")
 
-    def _app_cpu_seconds(self) -> float:
-        """CPU that the functions host has taken, with its worker's threads."""
-        wanted = ["localazure.runtime.part", "functions", str(self.state)]
-        seconds = 0.0
+    def _cpu_seconds(self) -> dict[str, float]:
+        """CPU that each process of the laptop has taken."""
+        own = psutil.Process().cpu_times()
+        seconds = {"benchmark": own.user + own.system}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.cmdline()[-3:] == wanted:
-                    times = process.cpu_times()
-                    seconds += times.user + times.system
+                command = process.cmdline()
+                times = process.cpu_times()
+                if str(self.state / "storage" / "azurite") in command:
+                    seconds["azurite"] = times.user + times.system
+                elif command[-3:-2] == [PART_MODULE] and command[-1] == str(self.state):
+                    seconds[command[-2]] = times.user + times.system
+                    if command[-2] == "machinelearning":
+                        seconds["jobs"] = times.children_user + times.children_system
         return seconds
 
 
