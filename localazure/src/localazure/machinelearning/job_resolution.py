@@ -29,6 +29,7 @@ from localazure.machinelearning.job_spec import (
     InputSpec,
     JobSpec,
     OutputSpec,
+    artifacts_of,
 )
 from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS
 from localazure.machinelearning.placeholders import UnknownPlaceholderError, expand
@@ -46,7 +47,13 @@ _INPUT_MODES = {
 }
 _OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
 _OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastore)\s*\}\}")
-_DISTRIBUTIONS = {"PyTorch": Distribution.PYTORCH, "Mpi": Distribution.MPI}
+_DISTRIBUTIONS = {
+    "PyTorch": Distribution.PYTORCH,
+    "Mpi": Distribution.MPI,
+    "TensorFlow": Distribution.TENSORFLOW,
+}
+DEFAULT_ARTIFACTS = "artifacts"
+"""The output that is a job's default artifacts, where it has no path: `./outputs` and the logs."""
 _MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
 
 
@@ -77,11 +84,13 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         outputs={
             key: _resolve_output(query, name, key, entry)
             for key, entry in (properties.get("outputs") or {}).items()
+            if not _is_default_artifacts(key, entry)
         },
         artifact_root=_root_of(query, ARTIFACT_DATASTORE),
-        distribution=_distribution(distribution),
+        distribution=distribution_of(properties),
         node_count=node_count(properties),
         processes_per_node=_count(distribution, "processCountPerInstance"),
+        tasks=tensorflow_tasks(properties),
         timeout_seconds=_timeout(properties.get("limits") or {}),
         environment_variables=properties.get("environmentVariables") or {},
     )
@@ -94,6 +103,41 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
     except UnknownPlaceholderError as error:
         raise invalid(f"job {name!r}: {error}") from error
     return spec
+
+
+def distribution_of(properties: dict[str, Any]) -> Distribution:
+    """How the processes of a job find each other.
+
+    Raises:
+        ArmError: in a way that is not covered.
+    """
+    document = properties.get("distribution")
+    if not document:
+        return Distribution.NONE
+    kind = document.get("distributionType")
+    if kind not in _DISTRIBUTIONS:
+        raise invalid(f"distribution {kind!r} is not covered; use PyTorch, Mpi or TensorFlow")
+    return _DISTRIBUTIONS[kind]
+
+
+def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:
+    """The tasks of a TensorFlow job, rank by rank: workers, then parameter servers.
+
+    There is one worker a node where the job does not say how many.
+    https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command#distribution-configurations
+
+    Raises:
+        ArmError: a number is wrong.
+    """
+    if distribution_of(properties) is not Distribution.TENSORFLOW:
+        return ()
+    document = properties["distribution"]
+    workers = document.get("workerCount")
+    workers = node_count(properties) if workers is None else _count(document, "workerCount")
+    servers = document.get("parameterServerCount") or 0
+    if not isinstance(servers, int) or servers < 0:
+        raise invalid(f"parameterServerCount is {servers!r}; it must be a number from 0")
+    return ("worker",) * workers + ("ps",) * servers
 
 
 def node_count(properties: dict[str, Any]) -> int:
@@ -139,19 +183,19 @@ def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
     return address
 
 
-def default_output_uri(job: str, output: str) -> str:
-    """The default path of a named output."""
-    return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
-
-
 def output_uri(job: str, output: str, entry: dict[str, Any]) -> str:
     """Where an output goes: its path, with Azure ML's names in it replaced, or the default path.
 
+    Without a path, `artifacts` is what the job leaves in `./outputs`, with its logs.
+
     https://learn.microsoft.com/azure/machine-learning/how-to-manage-inputs-outputs-pipeline
     """
+    if _is_default_artifacts(output, entry):
+        folder = artifacts_of(job, BlobPath("", "")).path
+        return f"azureml://datastores/{ARTIFACT_DATASTORE}/paths/{folder}/"
     uri = entry.get("uri")
     if not uri:
-        return default_output_uri(job, output)
+        return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
     names = {"name": job, "output_name": output, "default_datastore": DEFAULT_DATASTORE}
     return _OUTPUT_NAMES.sub(lambda match: names[match["name"]], uri)
 
@@ -202,13 +246,8 @@ def _resolve_output(query: Query, job: str, key: str, entry: dict[str, Any]) -> 
     )
 
 
-def _distribution(document: dict[str, Any]) -> Distribution:
-    if not document:
-        return Distribution.NONE
-    kind = document.get("distributionType")
-    if kind not in _DISTRIBUTIONS:
-        raise invalid(f"distribution {kind!r} is not covered; use PyTorch or Mpi")
-    return _DISTRIBUTIONS[kind]
+def _is_default_artifacts(output: str, entry: dict[str, Any]) -> bool:
+    return output == DEFAULT_ARTIFACTS and not entry.get("uri")
 
 
 def _count(document: dict[str, Any], key: str) -> int:

@@ -21,6 +21,7 @@ class Distribution(StrEnum):
     NONE = "none"
     PYTORCH = "pytorch"
     MPI = "mpi"
+    TENSORFLOW = "tensorflow"
 
 
 class InputMode(StrEnum):
@@ -71,6 +72,8 @@ class JobSpec:
     distribution: Distribution = Distribution.NONE
     node_count: int = 1
     processes_per_node: int = 1
+    tasks: tuple[str, ...] = ()
+    """Rank by rank, `worker` or `ps`: of a TensorFlow job only."""
     timeout_seconds: float | None = None
     environment_variables: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -82,7 +85,7 @@ class JobSpec:
     @property
     def world_size(self) -> int:
         """Processes of the whole job."""
-        return self.node_count * self.processes_per_node
+        return len(self.tasks) or self.node_count * self.processes_per_node
 
     def save(self, job_folder: Path) -> None:
         """Write to the job's folder, atomically."""
@@ -114,6 +117,7 @@ class JobSpec:
                 for name, entry in document["outputs"].items()
             },
             "distribution": Distribution(document["distribution"]),
+            "tasks": tuple(document["tasks"]),
         }
         return cls(**{**document, **parsed})
 

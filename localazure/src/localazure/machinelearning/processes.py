@@ -1,13 +1,15 @@
 """The processes of one attempt: their command lines and environments. Pure.
 
 PyTorch ranks are started directly, as Azure ML does, each with the variables that torch's `env://`
-rendezvous reads; MPI jobs are one `mpirun`. All "nodes" are this machine.
+rendezvous reads; TensorFlow's tasks each with TF_CONFIG; MPI jobs are one `mpirun`. All
+"nodes" are this machine.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-train-distributed-gpu
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +45,8 @@ class Machine:
     cpu_count: int
     loopback_interface: str
     is_root: bool
-    free_port: int
-    """A TCP port for the rendezvous."""
+    free_ports: tuple[int, ...]
+    """TCP ports: the first for a rendezvous; one a task for TensorFlow."""
     mpirun: str | None
     """Path of Open MPI's launcher, if there is one."""
 
@@ -81,6 +83,11 @@ def plan_processes(
         case Distribution.PYTORCH:
             return [
                 _pytorch_rank(spec, folder, command, shared, rank)
+                for rank in range(spec.world_size)
+            ]
+        case Distribution.TENSORFLOW:
+            return [
+                _tensorflow_task(spec, folder, command, shared, machine, rank)
                 for rank in range(spec.world_size)
             ]
         case Distribution.NONE:
@@ -128,7 +135,7 @@ def log_names(distribution: Distribution, world_size: int) -> list[str]:
     match distribution:
         case Distribution.NONE:
             return [SINGLE_LOG]
-        case Distribution.PYTORCH:
+        case Distribution.PYTORCH | Distribution.TENSORFLOW:
             return [rank_log(rank) for rank in range(world_size)]
         case Distribution.MPI:
             return [SINGLE_LOG, *(rank_log(rank) for rank in range(world_size))]
@@ -182,9 +189,9 @@ def _shared_environment(
         **spec.environment_variables,
         FOLDER_VARIABLE: str(folder.root),
         "AZ_BATCHAI_MPI_MASTER_NODE": LOOPBACK,
-        "AZ_BATCH_MASTER_NODE": f"{LOOPBACK}:{machine.free_port}",
+        "AZ_BATCH_MASTER_NODE": f"{LOOPBACK}:{machine.free_ports[0]}",
         "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": str(machine.free_port),
+        "MASTER_PORT": str(machine.free_ports[0]),
     }
 
 
@@ -203,6 +210,36 @@ def _pytorch_rank(
             "LOCAL_RANK": str(local_rank),
             "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
             "NODE_RANK": str(node),
+            "AZUREML_CR_NODE_RANK": str(node),
+        },
+        log=folder.user_logs / rank_log(rank),
+    )
+
+
+def _tensorflow_task(
+    spec: JobSpec,
+    folder: JobFolder,
+    command: str,
+    shared: dict[str, str],
+    machine: Machine,
+    rank: int,
+) -> Process:
+    """A worker or a parameter server.
+
+    https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
+    """
+    addresses: dict[str, list[str]] = {}
+    for task, port in zip(spec.tasks, machine.free_ports, strict=True):
+        addresses.setdefault(task, []).append(f"{LOOPBACK}:{port}")
+    task = {"type": spec.tasks[rank], "index": spec.tasks[:rank].count(spec.tasks[rank])}
+    node = rank % spec.node_count
+    return Process(
+        node=node,
+        rank=rank,
+        arguments=_shell(command),
+        environment={
+            **shared,
+            "TF_CONFIG": json.dumps({"cluster": addresses, "task": task, "environment": "cloud"}),
             "AZUREML_CR_NODE_RANK": str(node),
         },
         log=folder.user_logs / rank_log(rank),

@@ -169,7 +169,9 @@ class Runner:
     async def _run_processes(self) -> Result:
         store = tracking_store(self._environment)
         ensure_run(store, self._spec.experiment, self._spec.name, now=time.time())
-        plan = plan_processes(self._spec, self._folder, self._environment, this_machine())
+        plan = plan_processes(
+            self._spec, self._folder, self._environment, this_machine(len(self._spec.tasks) or 1)
+        )
         self._group.start(plan)
         report(JobStatus.RUNNING)
         syncing = asyncio.create_task(self._sync_while_running())
@@ -296,8 +298,8 @@ def _explain(error: Exception) -> tuple[str, str]:
             return "LaunchFailed", str(error)
 
 
-def this_machine() -> Machine:
-    """The facts about this machine that a launch needs."""
+def this_machine(ports: int) -> Machine:
+    """The facts about this machine that a launch needs, with so many free ports."""
     python_folder = Path(sys.executable).parent
     path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return Machine(
@@ -306,7 +308,7 @@ def this_machine() -> Machine:
         cpu_count=os.cpu_count() or 1,
         loopback_interface="lo" if sys.platform == "linux" else "lo0",
         is_root=os.geteuid() == 0,
-        free_port=free_ports(1)[0],
+        free_ports=tuple(free_ports(ports)),
         mpirun=shutil.which("mpirun", path=path),
     )
 

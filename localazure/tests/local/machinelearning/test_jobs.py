@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.ai.ml import Input, MpiDistribution, Output, PyTorchDistribution, command
+from azure.ai.ml import (
+    Input,
+    MpiDistribution,
+    Output,
+    PyTorchDistribution,
+    TensorFlowDistribution,
+    command,
+)
 from azure.ai.ml.entities import AmlCompute, CommandJobLimits, Data, Model
 from azure.ai.ml.exceptions import JobException
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
@@ -180,6 +187,25 @@ def test_the_ranks_of_a_distributed_job_know_each_other_and_are_streamed(
     assert first["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
     assert "AZUREML_CR_NODE_RANK" in first
     assert "LOCALAZURE_READY_FD" not in first
+
+
+def test_the_tasks_of_a_tensorflow_job_know_each_other(local: Local) -> None:
+    command = "echo $TF_CONFIG > ${{outputs.tasks}}/$AZUREML_CR_NODE_RANK"
+    submit(
+        local,
+        "tensorflow",
+        command,
+        outputs={"tasks": Output(type="uri_folder")},
+        distribution=TensorFlowDistribution(),
+        instance_count=2,
+    )
+    local.wait_for("tensorflow", "Completed")
+    written = [
+        local.read_blob("azureml-blobstore", f"azureml/tensorflow/tasks/{node}") for node in "01"
+    ]
+    found = [json.loads(each) for each in written]
+    assert [each["task"]["index"] for each in found] == [0, 1]
+    assert len(set(found[0]["cluster"]["worker"])) == 2
 
 
 def test_torch_ranks_find_each_other(local: Local) -> None:

@@ -92,6 +92,19 @@ def test_steps_pass_on_their_outputs(local: Local, tmp_path: Path) -> None:
     local.ml.jobs.stream("chain")
 
 
+def test_a_step_reads_the_default_artifacts_of_another(local: Local) -> None:
+    """As azureml-examples' hello-pipeline-default-artifacts.yml has it."""
+    jobs = {
+        "write": step("echo hello > ./outputs/world", outputs={"artifacts": None}),
+        "read": step(
+            "grep hello ${{inputs.found}}/outputs/world",
+            inputs={"found": "${{parent.jobs.write.outputs.artifacts}}"},
+        ),
+    }
+    submit(local, "artifacts", jobs=jobs)
+    local.wait_for("artifacts", "Completed")
+
+
 def test_a_step_is_reused_when_its_inputs_did_not_change(local: Local) -> None:
     submit(local, "reuse-1", **pack_and_train("same"))
     local.wait_for("reuse-1", "Completed")

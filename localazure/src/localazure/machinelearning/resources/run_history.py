@@ -27,8 +27,13 @@ from localazure.machinelearning.arm import (
 )
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
-from localazure.machinelearning.job_resolution import node_count, output_uri
-from localazure.machinelearning.job_spec import Distribution, artifacts_of
+from localazure.machinelearning.job_resolution import (
+    distribution_of,
+    node_count,
+    output_uri,
+    tensorflow_tasks,
+)
+from localazure.machinelearning.job_spec import artifacts_of
 from localazure.machinelearning.job_table import (
     DEFAULT_EXPERIMENT,
     JOBS,
@@ -186,12 +191,9 @@ def _outputs(resource: Resource) -> dict[str, tuple[str, str]]:
 
 def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
     properties = resource.properties
-    distribution = properties.get("distribution") or {}
-    kind = str(distribution.get("distributionType"))
-    names = log_names(
-        {"PyTorch": Distribution.PYTORCH, "Mpi": Distribution.MPI}.get(kind, Distribution.NONE),
-        node_count(properties) * (distribution.get("processCountPerInstance") or 1),
-    )
+    per_node = (properties.get("distribution") or {}).get("processCountPerInstance") or 1
+    ranks = len(tensorflow_tasks(properties)) or node_count(properties) * per_node
+    names = log_names(distribution_of(properties), ranks)
     root = workspace.configuration.datastores[ARTIFACT_DATASTORE]
     folder = artifacts_of(resource.name, root).child("user_logs")
     now = datetime.fromtimestamp(workspace.clock(), tz=UTC)

@@ -1,0 +1,205 @@
+"""Runs Azure's published azureml-examples, unmodified: `make examples SOURCES=…/azureml-examples`.
+
+A workspace with the clusters that the examples' set-up makes, and nothing else. Each job file of
+`cli/jobs` is submitted by the SDK, as `az ml job create` does. The result is
+localazure/docs/published-examples.md (`WRITE=1`).
+
+In localazure/tests: `python -m published_examples SOURCES [--only FOLDER] [--write]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import chdir, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from azure.storage.blob import BlobServiceClient
+
+from harness.child_process import REPOSITORY
+from harness.part_process import PartProcess
+from localazure.machinelearning.client_settings import app_settings
+from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.environment import Environment
+
+PAGE: Final = REPOSITORY / "localazure" / "docs" / "published-examples.md"
+FOLDERS: Final = ("basics", "single-step", "pipelines", "pipelines-with-components")
+# As the examples' infra/bootstrapping makes them.
+CLUSTERS: Final = ("cpu-cluster", "gpu-cluster")
+JOB_SCHEMA: Final = re.compile(
+    r"^\$schema:.*/(command|sweep|pipeline|parallel|spark|autoML)Job", re.MULTILINE
+)
+ENDED: Final = ("Completed", "Failed", "Canceled")
+AT_ONCE: Final = 3
+LIMIT_SECONDS: Final = 300.0
+REASON_LIMIT_CHARACTERS: Final = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One row of the table."""
+
+    path: str
+    state: str
+    reason: str = ""
+
+
+def job_files(sources: Path, folders: Sequence[str]) -> list[Path]:
+    """Every file below `cli/jobs` that says that it is a job."""
+    root = sources / "cli" / "jobs"
+    found = (path for folder in folders for path in sorted((root / folder).rglob("*.y*ml")))
+    return [path for path in found if JOB_SCHEMA.search(path.read_text(errors="replace"))]
+
+
+@contextmanager
+def workspace() -> Generator[tuple[Any, BlobServiceClient]]:
+    """A new workspace; an MLClient for it, and its storage."""
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        (state / "azure-ml.json").write_text(json.dumps({"provisioningSeconds": 0.2}))
+        environment = Environment.draw(state, app=state, config=state)
+        environment.save()
+        ensure_certificates(environment)
+        os.environ.update(app_settings(environment), AZUREML_RUN_POLLING_INTERVAL_MIN="1")
+        blobs = BlobServiceClient.from_connection_string(environment.storage_connection_string())
+        with PartProcess("storage", state), PartProcess("machinelearning", state), blobs:
+            # The package asks the cloud for its metadata when it is imported.
+            from azure.ai.ml import MLClient  # noqa: PLC0415
+            from azure.ai.ml.entities import AmlCompute  # noqa: PLC0415
+            from azure.identity import DefaultAzureCredential  # noqa: PLC0415
+
+            ml: Any = MLClient(
+                DefaultAzureCredential(),
+                environment.subscription_id,
+                environment.resource_group,
+                environment.workspace,
+            )
+            for name in CLUSTERS:
+                cluster = AmlCompute(name=name, size="Standard_DS3_v2", max_instances=4)
+                ml.compute.begin_create_or_update(cluster).result()
+            yield ml, blobs
+
+
+def run_all(
+    ml: Any, blobs: BlobServiceClient, sources: Path, files: Sequence[Path]
+) -> Iterator[Result]:
+    """Submit each, a few at a time, and wait for its end."""
+    waiting: dict[str, tuple[Path, float]] = {}
+    left = [*files]
+    while left or waiting:
+        while left and len(waiting) < AT_ONCE:
+            path = left.pop(0)
+            try:
+                waiting[submit(ml, path)] = (path, time.monotonic() + LIMIT_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the SDK raises many kinds; each is a result
+                yield Result(path=_name(sources, path), state="refused", reason=_short(str(error)))
+        for job, (path, deadline) in [*waiting.items()]:
+            status: str = ml.jobs.get(job).status
+            if status in ENDED:
+                reason = "" if status == "Completed" else _short(last_line(ml, blobs, job))
+                yield Result(path=_name(sources, path), state=status.lower(), reason=reason)
+                del waiting[job]
+            elif time.monotonic() > deadline:
+                ml.jobs.begin_cancel(job).result()
+                reason = f"still {status!s} after {LIMIT_SECONDS:.0f} s"
+                yield Result(path=_name(sources, path), state="unfinished", reason=reason)
+                del waiting[job]
+        time.sleep(0.5)
+
+
+def submit(ml: Any, path: Path) -> str:
+    """The name of the job of a file."""
+    from azure.ai.ml import load_job  # noqa: PLC0415 - see `workspace`
+
+    with chdir(path.parent):
+        job: Any = load_job(path)
+        return str(ml.jobs.create_or_update(job).name)
+
+
+def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
+    """What a failed job, or a step of it, wrote last; without a log, why it failed."""
+    names = [job, *(str(child.name) for child in ml.jobs.list(parent_job_name=job))]
+    container = blobs.get_container_client("azureml")
+    for name in names:
+        for blob in container.list_blob_names(
+            name_starts_with=f"ExperimentRun/dcid.{name}/user_logs/"
+        ):
+            lines = container.download_blob(blob).readall().decode(errors="replace").split("\n")
+            written = [line for line in lines if line.strip()]
+            if written:
+                return written[-1]
+    with redirect_stdout(io.StringIO()):
+        try:
+            ml.jobs.stream(job)
+        except Exception as error:  # noqa: BLE001 - a JobException, or another of the SDK's
+            return re.sub(r'.*"message": ', "", str(error), flags=re.DOTALL)
+    return "no reason"
+
+
+def to_page(results: Sequence[Result], commit: str) -> str:
+    """The page of the documentation."""
+    completed = sum(each.state == "completed" for each in results)
+    rows = "\n".join(f"| {each.path} | {each.state} | {each.reason} |" for each in results)
+    return f"""# Azure's published examples
+
+[azureml-examples](https://github.com/Azure/azureml-examples) at {commit}: job files below
+`cli/jobs`, submitted unmodified to an empty workspace with the clusters `cpu-cluster` and
+`gpu-cluster`, by `make examples`. {completed} of {len(results)} complete.
+
+Environments are recorded, not built: a job runs in localazure's interpreter, so that a package that
+is not installed there is missing. Public data is downloaded from the internet, which the machine of
+this table does not reach.
+
+| file | ends | last line of its log, or the refusal |
+|---|---|---|
+{rows}
+"""
+
+
+def _name(sources: Path, path: Path) -> str:
+    return str(path.relative_to(sources / "cli" / "jobs"))
+
+
+def _short(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())[:REASON_LIMIT_CHARACTERS]
+
+
+def main() -> int:
+    """Run the examples."""
+    parser = argparse.ArgumentParser(prog="published_examples", description=__doc__)
+    parser.add_argument("sources", type=Path, help="a clone of Azure/azureml-examples")
+    parser.add_argument("--only", action="append", help=f"folders of cli/jobs; {FOLDERS}")
+    parser.add_argument("--commit", default="an unknown commit", help="of the clone")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    given = parser.parse_args()
+    sources: Path = given.sources.resolve()
+    warnings.simplefilter("ignore")  # of the SDK: experimental classes, marshmallow
+    logging.disable(logging.WARNING)
+    files = job_files(sources, given.only or FOLDERS)
+    results: list[Result] = []
+    with workspace() as (ml, blobs):
+        for result in run_all(ml, blobs, sources, files):
+            results.append(result)
+            print(
+                f"{len(results)}/{len(files)}  {result.state:10} {result.path}  {result.reason}",
+                flush=True,
+            )
+    results.sort(key=lambda each: each.path)
+    if given.write:
+        PAGE.write_text(to_page(results, given.commit))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
