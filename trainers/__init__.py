@@ -11,6 +11,7 @@ They know folders and environment variables, nothing of Azure Functions or of an
     tracing                  the span of a training, below that of its run
     settings, plugins        the command line; a user's own models and datasets
     data                     datasets, shards, and the order in which samples are trained on
+    tasks                    losses and scores: classification, detection, a user's own
     models                   the networks that come with the trainers
     detection                boxes and masks, with torchvision
     parallelism              ranks, and how a network is spread over them

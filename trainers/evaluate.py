@@ -3,17 +3,8 @@
     python -m trainers.evaluate --model DIR --data DIR --manifest DIR_OR_FILE
     python -m trainers.evaluate --model DIR --dataset coco --annotations FILE --data DIR ...
 
-    --model             a folder that trainers.train left: model.safetensors and model.json
-    --data              the folder of labelled folders of images: DIR/<label>/<name>.png
-    --manifest          manifest.jsonl of the dataset version, or the folder that holds it
-    --max-bad-fraction  of files that may be no images (default 0.01)
-    --architecture      the dotted path of your own model, if the folder is of one
-    --dataset           as in trainers.train: folder, shards, synthetic, coco, or your own by its
-                        dotted path
-    --annotations       of coco: the annotations' path in the dataset
-
-Prints one JSON object: accuracy (of a detector average_precision, and box_ap, box_ap_50, box_ap_75,
-mask_ap …), loss (null if the model lacks a class of the data), held_out_samples,
+Prints one JSON object: the scores of the task (accuracy; of a detector average_precision, box_ap,
+mask_ap and so on), loss (null if the model lacks a class of the data), held_out_samples,
 quarantined_files, dataset_version. Exit code 65 if the data differs from the manifest or is not
 fit to learn from; 1 for any other failure.
 
@@ -108,8 +99,10 @@ def evaluate_champion(
 class Options(DataOptions):
     """The command line."""
 
-    model: Path = option(type=Path)
-    architecture: str | None = option(default=None)
+    model: Path = option(type=Path, help="a folder that trainers.train left")
+    architecture: str | None = option(
+        default=None, help="the dotted path of your own model, if the folder is of one"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,27 +1,8 @@
-r"""Pack a folder of many small images into shards, which `--dataset shards` trains on.
+"""Pack a folder of many small images into shards, which `--dataset shards` trains on.
 
     python -m trainers.pack SOURCE TARGET --manifest DIR_OR_FILE
     torchrun --nproc-per-node 2 -m trainers.pack SOURCE TARGET ...
     mpirun -np 2 python -m trainers.pack SOURCE TARGET ...
-
-    SOURCE              folder of labelled folders of images: SOURCE/<label>/<name>.png
-    TARGET              where shards and their index.json go; all ranks see the same one
-    --manifest          manifest.jsonl of the dataset version, or the folder that holds it; without
-                        it all files are packed, and read once more, for their MD5
-    --dataset-version   default: computed from the manifest
-    --format            parquet (default) or tfrecord
-    --processes         of each rank; default: a core each, or 1 where a launcher started ranks
-    --readers           files that a process reads at a time (default 8): waiting for a mount is
-                        most of the work
-    --shard-images      at most so many in a shard (default 8192)
-    --shard-mib         at most so many mebibytes in a shard (default 64)
-    --check             decode (default): every image is decoded once, so that training can rely on
-                        it; quick: only those that do not begin and end as images do, and damage
-                        within others ends the training that meets it
-    --max-bad-fraction  of files that may be no labelled images (default 0.01)
-    --output-dir        where error.json is left on failure
-    --patience-seconds  after so long without a new shard from the other ranks, theirs are packed
-                        here (default 60)
 
 A shard is there whole or not at all, and the same files make the same bytes. Start the command
 again after a crash: shards that are done are kept. index.json comes last; it is what counts.
@@ -266,25 +247,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m trainers.pack",
-        usage="python -m trainers.pack SOURCE TARGET [options]",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=True,
     )
     add = parser.add_argument
-    add("source", type=Path)
-    add("target", type=Path)
-    add("--manifest", type=Path, default=None)
-    add("--dataset-version", default=None)
+    add("source", type=Path, help="folder of SOURCE/<label>/<name>.png")
+    add("target", type=Path, help="of shards and their index.json; all ranks see the same one")
+    add(
+        "--manifest",
+        type=Path,
+        help="manifest.jsonl, or its folder; without it all files are packed, and read once more",
+    )
+    add("--dataset-version", help="default: computed from the manifest")
     add("--format", choices=tuple(FORMATS), default="parquet")
-    add("--processes", type=positive_integer, default=None)
-    add("--readers", type=positive_integer, default=8)
-    add("--shard-images", type=positive_integer, default=8192)
-    add("--shard-mib", type=positive_integer, default=64)
-    add("--check", choices=("decode", "quick"), default="decode")
-    add("--max-bad-fraction", type=fraction, default=0.01)
-    add("--output-dir", type=Path, default=None)
-    add("--patience-seconds", type=positive_number, default=60.0)
+    add("--processes", type=positive_integer, help="of each rank; default: a core each, or 1")
+    add("--readers", type=positive_integer, default=8, help="files that a process reads at a time")
+    add("--shard-images", type=positive_integer, default=8192, help="at most so many in a shard")
+    add("--shard-mib", type=positive_integer, default=64, help="at most so large a shard")
+    add(
+        "--check",
+        choices=("decode", "quick"),
+        default="decode",
+        help="quick: decode only images that do not begin and end as images do; damage within "
+        "others ends the training that meets it",
+    )
+    add("--max-bad-fraction", type=fraction, default=0.01, help="of files that may be bad")
+    add("--output-dir", type=Path, help="where error.json is left on failure")
+    add(
+        "--patience-seconds",
+        type=positive_number,
+        default=60.0,
+        help="after so long without a new shard from the other ranks, theirs are packed here",
+    )
     return parser.parse_args(arguments)
 
 
