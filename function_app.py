@@ -9,57 +9,35 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import List  # noqa: UP035 - see event_triggers
+from typing import TYPE_CHECKING, Any, List, Literal  # noqa: UP035 - see event_triggers
 
 import azure.durable_functions as df
 import azure.functions as func
 
-from handlers.alarms import raising as alarms
-from handlers.api import models, page, pausing
-from handlers.api.actions import list_actions as read_actions
-from handlers.api.alarms import list_alarms as read_alarms
-from handlers.api.dead_letters import discard_dead_letters as discard_letters
-from handlers.api.dead_letters import get_dead_letter as read_letter
-from handlers.api.dead_letters import list_dead_letters as read_letters
-from handlers.api.dead_letters import redrive_dead_letters as redrive_letters
-from handlers.api.openapi import get_openapi
-from handlers.api.pipelines import get_pipeline as read_pipeline
-from handlers.api.pipelines import list_pipelines as read_pipelines
-from handlers.api.queues import list_queues as read_queues
-from handlers.api.runs import get_run as read_run
-from handlers.api.runs import list_runs as read_runs
-from handlers.api.traces import get_trace as read_trace
+from handlers import alarms, api, messaging, notifications, rollouts, telemetry, triggers
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
 from handlers.durable.activity_adapter import functions as activity_functions
-from handlers.messaging.retry_queue import handle_retry
-from handlers.notifications.delivery import handle_delivery
-from handlers.rollouts.starting import handle_rollout
-from handlers.telemetry.measuring import measure
-from handlers.telemetry.metrics import of_events
-from handlers.triggers import http_api
-from handlers.triggers.blob_created import handle_blob_events
-from handlers.triggers.event_envelope import Delivered
-from handlers.triggers.explain import answer_explain
-from handlers.triggers.job_state_changed import handle_job_events
-from handlers.triggers.reconciliation import reconcile as reconcile_all
-from handlers.triggers.release import release_batch
-from handlers.triggers.rollout_api import decide_rollout
-from handlers.triggers.rollout_api import get_rollout as read_rollout
-from handlers.triggers.rollout_api import list_rollouts as read_rollouts
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
 from orchestrations.rollout import rollout
+
+if TYPE_CHECKING:
+    from handlers.triggers.event_envelope import Delivered
+    from handlers.triggers.problem_details import Answer
+
+    HandleEvents = Callable[[Sequence[Delivered], df.DurableOrchestrationClient], Awaitable[None]]
+    Respond = Callable[["Request"], Awaitable[Answer]]
 
 logger = logging.getLogger("landfall")
 settings = Settings(os.environ)
 clients = Clients(settings)
 # Read at once: a deployment with a broken pipeline file must not come up.
 pipelines = load_pipelines(settings.pipelines_folder, records_container=settings.records_container)
-HandleEvents = Callable[[Sequence[Delivered], df.DurableOrchestrationClient], Awaitable[None]]
 
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
@@ -111,8 +89,10 @@ async def on_blob_events(
 ) -> None:
     """Data landed: have a landing under way."""
     now = datetime.now(UTC)
-    decisions = await handle_blob_events(clients, pipelines, starter, events, now=now)
-    clients.telemetry.record(of_events(decisions))
+    decisions = await triggers.blob_created.handle_blob_events(
+        clients, pipelines, starter, events, now=now
+    )
+    clients.telemetry.record(telemetry.metrics.of_events(decisions))
     logger.info("%d blob events: %s", len(events), dict(decisions))
 
 
@@ -121,14 +101,16 @@ async def on_job_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
     """Jobs of Azure ML changed their states: wake the runs that wait for them."""
-    await handle_job_events(clients, pipelines, starter, events, now=datetime.now(UTC))
+    await triggers.job_state_changed.handle_job_events(
+        clients, pipelines, starter, events, now=datetime.now(UTC)
+    )
 
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="retries", connection="ServiceBus")
 @app.durable_client_input(client_name="starter")
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
     """A run's delay is over: start its next attempt."""
-    await handle_retry(clients, starter, message.get_body())
+    await messaging.retry_queue.handle_retry(clients, starter, message.get_body())
 
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="rollouts", connection="ServiceBus")
@@ -137,7 +119,9 @@ async def on_rollout(
     message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
 ) -> None:
     """A model was registered for an endpoint: roll it out."""
-    await handle_rollout(clients, starter, message.get_body(), now=datetime.now(UTC))
+    await rollouts.starting.handle_rollout(
+        clients, starter, message.get_body(), now=datetime.now(UTC)
+    )
 
 
 @app.service_bus_queue_trigger(
@@ -145,23 +129,65 @@ async def on_rollout(
 )
 def deliver_notification(message: func.ServiceBusMessage) -> None:
     """One notification for one receiver."""
-    handle_delivery(clients, message.get_body(), now=datetime.now(UTC))
+    notifications.delivery.handle_delivery(clients, message.get_body(), now=datetime.now(UTC))
 
 
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
 @app.durable_client_input(client_name="starter")
 async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationClient) -> None:
     """Find what a lost event or a broken instance left undone."""
-    summary = await reconcile_all(clients, pipelines, starter, now=datetime.now(UTC))
+    summary = await triggers.reconciliation.reconcile(
+        clients, pipelines, starter, now=datetime.now(UTC)
+    )
     logger.info("reconciled%s: %s", " (late)" if timer.past_due else "", summary)
 
 
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
 async def raise_alarms(timer: func.TimerRequest) -> None:
     """Alert operators to what should have happened and has not."""
-    changes = await alarms.raise_alarms(clients, pipelines, now=datetime.now(UTC))
+    changes = await alarms.raising.raise_alarms(clients, pipelines, now=datetime.now(UTC))
     logger.info("alarms%s: %s", " (late)" if timer.past_due else "", changes)
-    await measure(clients, pipelines, now=datetime.now(UTC))
+    await telemetry.measuring.measure(clients, pipelines, now=datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request of the API, and the durable client for its answer."""
+
+    http: func.HttpRequest
+    starter: df.DurableOrchestrationClient
+
+    @property
+    def action(self) -> dict[str, Any]:
+        """What an action is told of its caller, and by its caller."""
+        return {"headers": self.http.headers, "body": self.http.get_body()}
+
+
+def route(method: Literal["GET", "POST"], path: str) -> Callable[[Respond], Respond]:
+    """Register a route of the API. Answers to GET have an ETag.
+
+    The host lets callers with a function key in. Where app setting `API_SIGN_IN` is `entra`, it
+    lets everybody in, and `handlers.triggers.sign_in` those who are signed in.
+    """
+    by_key = settings.sign_in == "key"
+
+    def register(respond: Respond) -> Respond:
+        async def function(
+            req: func.HttpRequest, starter: df.DurableOrchestrationClient
+        ) -> func.HttpResponse:
+            refused = triggers.sign_in.check_sign_in(settings, method, req.headers)
+            answer = refused or await respond(Request(req, starter))
+            if method == "GET":
+                return answer.to_conditional_response(req.headers.get("if-none-match"))
+            return answer.to_response()
+
+        function.__name__ = respond.__name__
+        level = func.AuthLevel.FUNCTION if by_key else func.AuthLevel.ANONYMOUS
+        with_client = app.durable_client_input(client_name="starter")
+        app.route(path, methods=[method], auth_level=level)(with_client(function))
+        return respond
+
+    return register
 
 
 # The signature authenticates the caller; a function key would be a second secret to hand out.
@@ -171,7 +197,7 @@ async def start_run(
     req: func.HttpRequest, starter: df.DurableOrchestrationClient
 ) -> func.HttpResponse:
     """Another system asks for a run on what is in the zone now."""
-    answer = await http_api.start_run(
+    answer = await triggers.http_api.start_run(
         settings,
         pipelines,
         starter,
@@ -182,274 +208,212 @@ async def start_run(
     return answer.to_response()
 
 
-@app.route("runs", methods=["GET"])
-async def list_runs(req: func.HttpRequest) -> func.HttpResponse:
-    """Runs, newest first: filtered, and in pages."""
-    answer = await read_runs(clients, req.params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("runs/{id}", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def get_run(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """One run with its timeline, or what became of one request."""
-    answer = await read_run(clients, starter, run=req.route_params["id"])
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("traces/{id}", methods=["GET"])
-async def get_trace(req: func.HttpRequest) -> func.HttpResponse:
-    """One trace: what led from an event to a model, and how long it took."""
-    answer = await read_trace(clients, trace=req.route_params["id"])
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("runs/{id}/cancel", methods=["POST"])
-@app.durable_client_input(client_name="starter")
-async def cancel_run(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """Ask a run to end its job."""
-    answer = await http_api.cancel_run(
-        clients,
-        starter,
-        run=req.route_params["id"],
-        headers=req.headers,
-        body=req.get_body(),
-    )
-    return answer.to_response()
-
-
-@app.route("rollouts", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def list_rollouts(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """Rollouts, newest first."""
-    answer = await read_rollouts(clients, starter, req.params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("rollouts/{id}", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def get_rollout(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """How far a model is on its way to an endpoint."""
-    answer = await read_rollout(starter, rollout=req.route_params["id"])
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("rollouts/{id}/promote", methods=["POST"])
-@app.durable_client_input(client_name="starter")
-async def promote_rollout(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """End the step that a rollout bakes in: the next one begins."""
-    answer = await decide_rollout(
-        clients,
-        starter,
-        "promote",
-        rollout=req.route_params["id"],
-        headers=req.headers,
-        body=req.get_body(),
-    )
-    return answer.to_response()
-
-
-@app.route("rollouts/{id}/rollback", methods=["POST"])
-@app.durable_client_input(client_name="starter")
-async def roll_back_rollout(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """Set the traffic of before a rollout again."""
-    answer = await decide_rollout(
-        clients,
-        starter,
-        "rollback",
-        rollout=req.route_params["id"],
-        headers=req.headers,
-        body=req.get_body(),
-    )
-    return answer.to_response()
-
-
-@app.route("redrive", methods=["POST"])
-async def redrive(req: func.HttpRequest) -> func.HttpResponse:
-    """Start what was dead-lettered again, as it was or with changes."""
-    answer = await http_api.redrive(
-        clients, headers=req.headers, body=req.get_body(), now=datetime.now(UTC)
-    )
-    return answer.to_response()
-
-
-@app.route("pipelines/{name}/release", methods=["POST"])
-@app.durable_client_input(client_name="starter")
-async def release(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """Let a held batch be trained on."""
-    answer = await release_batch(
-        clients,
-        pipelines,
-        starter,
-        name=req.route_params["name"],
-        headers=req.headers,
-        body=req.get_body(),
-    )
-    return answer.to_response()
-
-
-@app.route("pipelines/{name}/pause", methods=["POST"])
-async def pause_pipeline(req: func.HttpRequest) -> func.HttpResponse:
-    """Start no run of a pipeline: what lands is held."""
-    answer = await pausing.pause_pipeline(
-        clients, pipelines, headers=req.headers, body=req.get_body(), **req.route_params
-    )
-    return answer.to_response()
-
-
-@app.route("pipelines/{name}/resume", methods=["POST"])
-@app.durable_client_input(client_name="starter")
-async def resume_pipeline(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """End a pause: what was held is trained on."""
-    answer = await pausing.resume_pipeline(
-        clients, pipelines, starter, headers=req.headers, body=req.get_body(), **req.route_params
-    )
-    return answer.to_response()
-
-
-@app.route("explain", methods=["GET"])
-async def explain(req: func.HttpRequest) -> func.HttpResponse:
-    """What became of a blob, and why?"""
-    answer = await answer_explain(clients, pipelines, req.params, now=datetime.now(UTC))
-    return answer.to_response()
-
-
-@app.route("pipelines", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def list_pipelines(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """Every pipeline: what it does or waits for."""
-    answer = await read_pipelines(clients, pipelines, starter, req.params, now=datetime.now(UTC))
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("pipelines/{name}", methods=["GET"])
-@app.durable_client_input(client_name="starter")
-async def get_pipeline(
-    req: func.HttpRequest, starter: df.DurableOrchestrationClient
-) -> func.HttpResponse:
-    """One pipeline with its zones and its champion."""
-    answer = await read_pipeline(
-        clients, pipelines, starter, name=req.route_params["name"], now=datetime.now(UTC)
-    )
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("pipelines/{name}/models", methods=["GET"])
-async def list_models(req: func.HttpRequest) -> func.HttpResponse:
-    """The versions of a pipeline's model, newest first."""
-    name = req.route_params["name"]
-    answer = await models.list_models(clients, pipelines, req.params, name=name)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("pipelines/{name}/models/{version}", methods=["GET"])
-async def get_model(req: func.HttpRequest) -> func.HttpResponse:
-    """One version with its lineage."""
-    answer = await models.get_model(clients, pipelines, **req.route_params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("pipelines/{name}/models/{version}/blobs", methods=["GET"])
-async def list_model_blobs(req: func.HttpRequest) -> func.HttpResponse:
-    """The blobs that a version was trained on."""
-    answer = await models.list_model_blobs(clients, pipelines, req.params, **req.route_params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("pipelines/{name}/models/{version}/promote", methods=["POST"])
-async def promote_model(req: func.HttpRequest) -> func.HttpResponse:
-    """Put a version in service."""
-    answer = await models.promote_model(
-        clients, pipelines, headers=req.headers, body=req.get_body(), **req.route_params
-    )
-    return answer.to_response()
-
-
-@app.route("pipelines/{name}/models/{version}/rollback", methods=["POST"])
-async def roll_back_model(req: func.HttpRequest) -> func.HttpResponse:
-    """Take the champion out of service."""
-    answer = await models.roll_back_model(
-        clients, pipelines, headers=req.headers, body=req.get_body(), **req.route_params
-    )
-    return answer.to_response()
-
-
-@app.route("dead-letters", methods=["GET"])
-async def list_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
-    """What gave up, oldest first."""
-    answer = await read_letters(clients, req.params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("dead-letters/{id}", methods=["GET"])
-async def get_dead_letter(req: func.HttpRequest) -> func.HttpResponse:
-    """One dead letter with its body."""
-    answer = await read_letter(clients, number=req.route_params["id"])
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("dead-letters/redrive", methods=["POST"])
-async def redrive_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
-    """Send dead letters again, each as its next attempt."""
-    answer = await redrive_letters(clients, headers=req.headers, body=req.get_body())
-    return answer.to_response()
-
-
-@app.route("dead-letters/discard", methods=["POST"])
-async def discard_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
-    """Remove dead letters, with a reason."""
-    answer = await discard_letters(clients, headers=req.headers, body=req.get_body())
-    return answer.to_response()
-
-
-@app.route("alarms", methods=["GET"])
-async def list_alarms(req: func.HttpRequest) -> func.HttpResponse:
-    """Silence alarms that are on."""
-    answer = await read_alarms(clients, req.params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("queues", methods=["GET"])
-async def list_queues(req: func.HttpRequest) -> func.HttpResponse:
-    """Who holds which nodes, who waits for them and why, and what was spent."""
-    answer = await read_queues(clients, req.params, now=datetime.now(UTC))
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("actions", methods=["GET"])
-async def list_actions(req: func.HttpRequest) -> func.HttpResponse:
-    """What people did over the API."""
-    answer = await read_actions(clients, req.params)
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
-@app.route("openapi.json", methods=["GET"])
-async def openapi(req: func.HttpRequest) -> func.HttpResponse:
-    """The HTTP API, described."""
-    answer = await get_openapi()
-    return answer.to_conditional_response(req.headers.get("if-none-match"))
-
-
 # The page holds no data: it asks the API, with the key that its user gives it.
 @app.route("ui/{*file}", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
 async def ui(req: func.HttpRequest) -> func.HttpResponse:
     """The operators' page and its files."""
-    return page.serve(req.route_params.get("file", ""), req.headers.get("if-none-match"))
+    return api.page.serve(req.route_params.get("file", ""), req.headers.get("if-none-match"))
+
+
+@route("GET", "runs")
+async def list_runs(request: Request) -> Answer:
+    """Runs, newest first: filtered, and in pages."""
+    return await api.runs.list_runs(clients, request.http.params)
+
+
+@route("GET", "runs/{id}")
+async def get_run(request: Request) -> Answer:
+    """One run, or what became of a request."""
+    return await api.runs.get_run(clients, request.starter, run=request.http.route_params["id"])
+
+
+@route("GET", "traces/{id}")
+async def get_trace(request: Request) -> Answer:
+    """One trace: what led from an event to a model, and how long it took."""
+    return await api.traces.get_trace(clients, trace=request.http.route_params["id"])
+
+
+@route("POST", "runs/{id}/cancel")
+async def cancel_run(request: Request) -> Answer:
+    """Ask a run to end its job."""
+    return await triggers.http_api.cancel_run(
+        clients, request.starter, run=request.http.route_params["id"], **request.action
+    )
+
+
+@route("GET", "rollouts")
+async def list_rollouts(request: Request) -> Answer:
+    """Rollouts, newest first."""
+    return await triggers.rollout_api.list_rollouts(clients, request.starter, request.http.params)
+
+
+@route("GET", "rollouts/{id}")
+async def get_rollout(request: Request) -> Answer:
+    """How far a model is on its way to an endpoint."""
+    return await triggers.rollout_api.get_rollout(
+        request.starter, rollout=request.http.route_params["id"]
+    )
+
+
+@route("POST", "rollouts/{id}/promote")
+async def promote_rollout(request: Request) -> Answer:
+    """End the step that a rollout bakes in: the next one begins."""
+    return await triggers.rollout_api.decide_rollout(
+        clients,
+        request.starter,
+        "promote",
+        rollout=request.http.route_params["id"],
+        **request.action,
+    )
+
+
+@route("POST", "rollouts/{id}/rollback")
+async def roll_back_rollout(request: Request) -> Answer:
+    """Set the traffic of before a rollout again."""
+    return await triggers.rollout_api.decide_rollout(
+        clients,
+        request.starter,
+        "rollback",
+        rollout=request.http.route_params["id"],
+        **request.action,
+    )
+
+
+@route("POST", "redrive")
+async def redrive(request: Request) -> Answer:
+    """Start what was dead-lettered again, as it was or with changes."""
+    return await triggers.http_api.redrive(clients, **request.action, now=datetime.now(UTC))
+
+
+@route("POST", "pipelines/{name}/release")
+async def release(request: Request) -> Answer:
+    """Let a held batch be trained on."""
+    return await triggers.release.release_batch(
+        clients, pipelines, request.starter, **request.http.route_params, **request.action
+    )
+
+
+@route("POST", "pipelines/{name}/pause")
+async def pause_pipeline(request: Request) -> Answer:
+    """Start no run of a pipeline: what lands is held."""
+    return await api.pausing.pause_pipeline(
+        clients, pipelines, **request.http.route_params, **request.action
+    )
+
+
+@route("POST", "pipelines/{name}/resume")
+async def resume_pipeline(request: Request) -> Answer:
+    """End a pause: what was held is trained on."""
+    return await api.pausing.resume_pipeline(
+        clients, pipelines, request.starter, **request.http.route_params, **request.action
+    )
+
+
+@route("GET", "explain")
+async def explain(request: Request) -> Answer:
+    """What became of a blob, and why?"""
+    return await triggers.explain.answer_explain(
+        clients, pipelines, request.http.params, now=datetime.now(UTC)
+    )
+
+
+@route("GET", "pipelines")
+async def list_pipelines(request: Request) -> Answer:
+    """Every pipeline: what it does or waits for."""
+    return await api.pipelines.list_pipelines(
+        clients, pipelines, request.starter, request.http.params, now=datetime.now(UTC)
+    )
+
+
+@route("GET", "pipelines/{name}")
+async def get_pipeline(request: Request) -> Answer:
+    """One pipeline with its zones and its champion."""
+    return await api.pipelines.get_pipeline(
+        clients, pipelines, request.starter, **request.http.route_params, now=datetime.now(UTC)
+    )
+
+
+@route("GET", "pipelines/{name}/models")
+async def list_models(request: Request) -> Answer:
+    """The versions of a pipeline's model, newest first."""
+    return await api.models.list_models(
+        clients, pipelines, request.http.params, **request.http.route_params
+    )
+
+
+@route("GET", "pipelines/{name}/models/{version}")
+async def get_model(request: Request) -> Answer:
+    """One version with its lineage."""
+    return await api.models.get_model(clients, pipelines, **request.http.route_params)
+
+
+@route("GET", "pipelines/{name}/models/{version}/blobs")
+async def list_model_blobs(request: Request) -> Answer:
+    """The blobs that a version was trained on."""
+    return await api.models.list_model_blobs(
+        clients, pipelines, request.http.params, **request.http.route_params
+    )
+
+
+@route("POST", "pipelines/{name}/models/{version}/promote")
+async def promote_model(request: Request) -> Answer:
+    """Put a version in service."""
+    return await api.models.promote_model(
+        clients, pipelines, **request.http.route_params, **request.action
+    )
+
+
+@route("POST", "pipelines/{name}/models/{version}/rollback")
+async def roll_back_model(request: Request) -> Answer:
+    """Take the champion out of service."""
+    return await api.models.roll_back_model(
+        clients, pipelines, **request.http.route_params, **request.action
+    )
+
+
+@route("GET", "dead-letters")
+async def list_dead_letters(request: Request) -> Answer:
+    """What gave up, oldest first."""
+    return await api.dead_letters.list_dead_letters(clients, request.http.params)
+
+
+@route("GET", "dead-letters/{id}")
+async def get_dead_letter(request: Request) -> Answer:
+    """One dead letter with its body."""
+    return await api.dead_letters.get_dead_letter(clients, number=request.http.route_params["id"])
+
+
+@route("POST", "dead-letters/redrive")
+async def redrive_dead_letters(request: Request) -> Answer:
+    """Send dead letters again, each as its next attempt."""
+    return await api.dead_letters.redrive_dead_letters(clients, **request.action)
+
+
+@route("POST", "dead-letters/discard")
+async def discard_dead_letters(request: Request) -> Answer:
+    """Remove dead letters, with a reason."""
+    return await api.dead_letters.discard_dead_letters(clients, **request.action)
+
+
+@route("GET", "alarms")
+async def list_alarms(request: Request) -> Answer:
+    """Silence alarms that are on."""
+    return await api.alarms.list_alarms(clients, request.http.params)
+
+
+@route("GET", "queues")
+async def list_queues(request: Request) -> Answer:
+    """Who holds which nodes, who waits for them and why, and what was spent."""
+    return await api.queues.list_queues(clients, request.http.params, now=datetime.now(UTC))
+
+
+@route("GET", "actions")
+async def list_actions(request: Request) -> Answer:
+    """What people did over the API."""
+    return await api.actions.list_actions(clients, request.http.params)
+
+
+@route("GET", "openapi.json")
+async def openapi(_request: Request) -> Answer:
+    """The HTTP API, described."""
+    return await api.openapi.get_openapi()

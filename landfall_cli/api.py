@@ -98,7 +98,9 @@ class Api:
         if self.connection.scope and self.connection.key:
             return "the function key or the Entra token: check --key and --scope"
         if self.connection.scope:
-            return "the Entra token alone: it asks for a function key, too; set LANDFALL_KEY"
+            return (
+                "the Entra token: check --scope, and that API_SIGN_IN is entra; or set LANDFALL_KEY"
+            )
         return "the function key: set LANDFALL_KEY or --key"
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:

@@ -10,6 +10,7 @@ export class Refused extends Error {
   constructor(status, problem) {
     super(problem?.detail ?? (status === 401 ? "the function key is missing or wrong" : `HTTP ${status}`));
     this.status = status;
+    this.type = problem?.type;
   }
 }
 
@@ -82,7 +83,7 @@ export function useResource(path) {
         }
       } catch (error) {
         if (ended) return;
-        if (error.status === 401) dispatchEvent(new Event("unauthorized"));
+        if (error.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: error.type }));
         setState((before) => ({
           path,
           data: before.path === path ? before.data : null,

@@ -97,6 +97,11 @@ function KeyForm() {
   </form>`;
 }
 
+// App Service authentication answers under /.auth, and sends the browser back to the page.
+function SignIn() {
+  return html`<p class="key"><a href="/.auth/login/aad?post_login_redirect_uri=/api/ui">Sign in with Microsoft Entra</a></p>`;
+}
+
 function Help({ onClose }) {
   return html`<dialog open class="help" aria-label="Keyboard">
     <h2>Keyboard</h2>
@@ -113,14 +118,14 @@ function Help({ onClose }) {
 function App() {
   const { screen, id, filters } = useAddress();
   const [isHelpOpen, setHelpOpen] = useState(false);
-  const [needsKey, setNeedsKey] = useState(false);
+  const [needs, setNeeds] = useState(null);
   useKeyboard(() => setHelpOpen(true));
   useEffect(() => {
     document.title = `${id ?? screen.title} · Landfall`;
   }, [screen, id]);
   useEffect(() => {
-    const refused = () => setNeedsKey(true);
-    const given = () => setNeedsKey(false);
+    const refused = ({ detail }) => setNeeds(detail === "/problems/not-signed-in" ? "sign-in" : "key");
+    const given = () => setNeeds(null);
     addEventListener("unauthorized", refused);
     addEventListener("key", given);
     return () => {
@@ -138,7 +143,7 @@ function App() {
       <button class="icon" aria-label="Keyboard" title="Keyboard (?)" onClick=${() => setHelpOpen(true)}>?</button>
     </header>
     <main>
-      ${needsKey && html`<${KeyForm} />`}
+      ${needs && html`<${needs === "key" ? KeyForm : SignIn} />`}
       <${Screen} key=${`${screen.name}/${id ?? ""}`} id=${id} filters=${filters} />
     </main>
     ${isHelpOpen && html`<${Help} onClose=${() => setHelpOpen(false)} />`}

@@ -313,10 +313,12 @@ def describe_api() -> Mapping[str, Any]:
         "components": {
             "schemas": schemas["$defs"],
             "securitySchemes": {
-                "functionKey": {"type": "apiKey", "in": "header", "name": "x-functions-key"}
+                "functionKey": {"type": "apiKey", "in": "header", "name": "x-functions-key"},
+                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
             },
         },
-        "security": [{"functionKey": []}],
+        # One of them: app setting API_SIGN_IN says which.
+        "security": [{"functionKey": []}, {"entra": []}],
     }
 
 

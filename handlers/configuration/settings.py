@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from orchestrations.errors import InvalidSetting
 
@@ -137,6 +138,18 @@ class Settings:
         """The name that spans and metrics are sent under: the function app's, on Azure."""
         named = self.values.get("OTEL_SERVICE_NAME") or self.values.get("WEBSITE_SITE_NAME")
         return named or "landfall"
+
+    @property
+    def sign_in(self) -> Literal["key", "entra"]:
+        """What opens the API: a function key, or a token of Microsoft Entra; `API_SIGN_IN`.
+
+        Raises:
+            InvalidSetting: it is neither.
+        """
+        value = self.values.get("API_SIGN_IN") or "key"
+        if value not in ("key", "entra"):
+            raise InvalidSetting("app setting API_SIGN_IN: set it to key or entra")
+        return value
 
     @property
     def webhook_networks(self) -> tuple[Network, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ class ActivityFault(Exception):
 
 
 _BODIES: dict[str, Body] = {}
+_LOADING = threading.Lock()
+_WITHOUT_ACTIVITIES = ("handlers.api", "handlers.triggers")
 
 
 def activity(body: Callable[[Clients, Request], Result]) -> Callable[[Clients, Request], Result]:
@@ -42,21 +45,39 @@ def activity(body: Callable[[Clients, Request], Result]) -> Callable[[Clients, R
 def functions(clients: Clients) -> Iterator[Function]:
     """The function of every activity, as Azure Functions registers it.
 
+    The modules with their bodies are loaded when the first of them is called: a cold start for an
+    event or a request does not wait for the SDKs of all activities.
+    """
+
+    def late(name: str) -> Body:
+        def body(clients: Clients, request: Any) -> Contract:
+            return bodies()[name](clients, request)
+
+        return body
+
+    for name, request in ACTIVITIES.items():
+        yield as_function(request, late(name), clients)
+
+
+def bodies() -> dict[str, Body]:
+    """The body of every activity, by its name.
+
     Raises:
         LookupError: an activity is declared, but no module of `handlers` has its body.
     """
-    _import_bodies()
-    missing = sorted(ACTIVITIES.keys() - _BODIES.keys())
-    if missing:
-        raise LookupError(f"no module of handlers has the body of: {', '.join(missing)}")
-    for name, request in ACTIVITIES.items():
-        yield as_function(request, _BODIES[name], clients)
+    with _LOADING:
+        return _load_bodies()
 
 
 @functools.cache
-def _import_bodies() -> None:
+def _load_bodies() -> dict[str, Body]:
     for module in pkgutil.walk_packages(handlers.__path__, f"{handlers.__name__}."):
-        importlib.import_module(module.name)
+        if not module.name.startswith(_WITHOUT_ACTIVITIES):
+            importlib.import_module(module.name)
+    missing = sorted(ACTIVITIES.keys() - _BODIES.keys())
+    if missing:
+        raise LookupError(f"no module of handlers has the body of: {', '.join(missing)}")
+    return _BODIES
 
 
 def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Clients) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from handlers.api.openapi import describe_api
+from handlers.api.openapi import ROUTES, describe_api
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import APP_FOLDER, Settings
 from handlers.messaging import service_bus
@@ -284,27 +285,7 @@ TRIGGERS: dict[str, list[dict[str, Any]]] = {
         {"type": "http"},
     ],
 }
-# Every trigger that starts, wakes or asks an instance has the durable client.
-WITH_DURABLE_CLIENT = {
-    "on_blob_events",
-    "on_job_events",
-    "release",
-    "on_blob_event",
-    "on_job_event",
-    "on_retry",
-    "on_rollout",
-    "reconcile",
-    "start_run",
-    "get_run",
-    "cancel_run",
-    "resume_pipeline",
-    "list_pipelines",
-    "get_pipeline",
-    "list_rollouts",
-    "get_rollout",
-    "promote_rollout",
-    "roll_back_rollout",
-}
+WITHOUT_DURABLE_CLIENT = {"deliver_notification", "raise_alarms", "ui"}
 ORCHESTRATORS = {"freezing", "landing", "retraining", "rollout"}
 
 _LIST_FUNCTIONS = """
@@ -355,8 +336,47 @@ def test_every_trigger_is_registered_as_the_table_says() -> None:
     assert found == TRIGGERS
 
 
+_CALL_UNSIGNED = """
+import asyncio, json
+import azure.functions as func
+from function_app import app
+client = json.dumps({"taskHubName": "t", "rpcBaseUrl": "http://127.0.0.1:9", "creationUrls": {
+    "createNewInstancePostUri": "", "createAndWaitOnNewInstancePostUri": ""},
+    "managementUrls": dict.fromkeys(["id", "statusQueryGetUri", "sendEventPostUri",
+    "terminatePostUri", "rewindPostUri", "purgeHistoryDeleteUri", "restartPostUri",
+    "suspendPostUri", "resumePostUri"], "")})
+def trigger_of(function):
+    bindings = map(json.loads, function.get_raw_bindings())
+    return next((each for each in bindings if each["type"] == "httpTrigger"), None)
+async def call(function):
+    name, trigger = function.get_function_name(), trigger_of(function)
+    request = func.HttpRequest(method=trigger["methods"][0], url="/", body=b"")
+    answer = await function.get_user_function()(req=request, starter=client)
+    return name, [trigger["authLevel"], answer.status_code]
+async def main():
+    found = [each for each in app.get_functions() if trigger_of(each)]
+    apart = [each for each in found if each.get_function_name() not in ("ui", "start_run")]
+    print(json.dumps(dict([await call(each) for each in apart])))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("enabled", "status"), [("", 503), ("True", 401)])
+def test_where_entra_opens_the_api_no_route_is_open_to_others(enabled: str, status: int) -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", _CALL_UNSIGNED],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=APP_FOLDER,
+        env=os.environ | {"API_SIGN_IN": "entra", "WEBSITE_AUTH_ENABLED": enabled},
+    ).stdout
+    of_the_api = {route.function for route in ROUTES} - {"start_run"} | {"openapi"}
+    assert json.loads(printed) == {each: ["ANONYMOUS", status] for each in of_the_api}
+
+
 def test_who_has_the_durable_client() -> None:
-    assert registered_as("durableClient") == WITH_DURABLE_CLIENT
+    assert registered_as("durableClient") == TRIGGERS.keys() - WITHOUT_DURABLE_CLIENT
 
 
 def test_orchestrators_are_registered_by_the_names_that_they_are_started_by() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from azure.core.exceptions import AzureError
 
 from handlers.configuration.clients import Clients
-from handlers.durable.activity_adapter import ActivityFault, Function, functions
+from handlers.durable.activity_adapter import ActivityFault, Function, bodies, functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
 from handlers.triggers.blob_created import handle_blob_events
@@ -91,6 +91,7 @@ class Host:
     def start(self) -> None:
         """A new process comes up."""
         self.clients = self._make_clients()
+        bodies()  # loaded before the clock is a virtual one
         self._functions = {each.__name__: each for each in functions(self.clients)}
         self.is_up = True
         self._hub.come_up()

@@ -39,14 +39,9 @@ from tests.simulation.world import PIPELINES_FOLDER
 Mutation = Callable[[], AbstractContextManager[Any]]
 
 
-# A mutation restores the bodies that are known when it begins: all of them.
-_FUNCTIONS = tuple(activity_adapter.functions(Clients(Settings({}))))
-
-
 def _body(name: str, body: Callable[[Clients, Any], Contract]) -> Mutation:
     """Another body of an activity."""
-    bodies = activity_adapter._BODIES  # pyright: ignore[reportPrivateUsage]
-    return lambda: mock.patch.dict(bodies, {name: body})
+    return lambda: mock.patch.dict(activity_adapter.bodies(), {name: body})
 
 
 def _keep_nodes(_clients: Clients, _request: ReturnNodes) -> NodesReturned:

@@ -41,7 +41,7 @@ def test_a_scope_signs_in_with_entra_and_a_key_goes_along(url: str) -> None:
     ("key", "scope", "words"),
     [
         ("k", None, "the function key: set LANDFALL_KEY"),
-        (None, "api://other/.default", "asks for a function key, too"),
+        (None, "api://other/.default", "check --scope, and that API_SIGN_IN is entra"),
         ("k", "api://other/.default", "check --key and --scope"),
     ],
 )

@@ -105,7 +105,10 @@ sys.meta_path.insert(0, Refusal())
 sys.path.insert(0, ".")
 """
 LOADED = """
-import function_app
+import importlib, pkgutil
+import function_app, handlers
+for module in pkgutil.walk_packages(handlers.__path__, "handlers."):
+    importlib.import_module(module.name)
 import handlers.azure_ml.sdk
 handlers.azure_ml.sdk.import_azure_ml()
 import azure.ai.ml, azure.eventgrid, azure.identity, azure.servicebus, azure.storage.blob

@@ -11,7 +11,13 @@ import pytest
 from handlers.azure_ml.jobs import get_job
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import ActivityFault, activity, as_function
+from handlers.durable.activity_adapter import (
+    ActivityFault,
+    activity,
+    as_function,
+    bodies,
+    functions,
+)
 from orchestrations.activities import ACTIVITIES, parse_fault, parse_outcome
 from orchestrations.contracts.jobs import GetJob, Job
 from orchestrations.errors import InvalidRequest, JobFailed, JobRejected, PermanentError
@@ -114,6 +120,12 @@ def test_what_is_no_such_contract_is_no_better_when_it_is_tried_again(
     outcome = as_function(GetJob, never, CLIENTS)(document)
     with pytest.raises(InvalidRequest, match=r"activity get_job: (job|more)"):
         parse_outcome(GetJob, outcome)
+
+
+def test_every_activity_has_a_function_and_a_body() -> None:
+    assert [each.__name__ for each in functions(CLIENTS)] == list(ACTIVITIES)
+    assert bodies().keys() >= ACTIVITIES.keys()
+    assert bodies()["get_job"] is get_job
 
 
 def test_a_body_must_be_declared_and_there_is_one_of_each() -> None:
