@@ -103,6 +103,28 @@ def duration(span: timedelta) -> str:
     return "0 s"
 
 
+def cost(run: Mapping[str, Any]) -> str | None:
+    """What a run's job has cost, and how that comes about; None where it is in no queue."""
+    it = run.get("cost")
+    if it is None:
+        return None
+    hours = it["node_seconds"] / 3600
+    return (
+        f"{it['amount']:,.2f} {it['currency']}: {hours:,.2f} node-hours of {it['flavor']} "
+        f"({it['nodes']} nodes) at {it['price_per_node_hour']:,.2f}, queue {it['queue']}"
+    )
+
+
+def costs(of: Sequence[Mapping[str, Any]], currency: str | None) -> str | None:
+    """What was spent in each month, in one line; None where nothing was."""
+    shown = [
+        f"{it['month']}: {it['amount']:,.2f} {currency} in queue {it['queue']} "
+        f"(runs: {it['runs']}, node-hours: {it['node_hours']:,.2f})"
+        for it in of
+    ]
+    return "; ".join(shown) or None
+
+
 def state(name: str) -> Text:
     """A state in its colour."""
     return Text(name, style=COLOURS.get(name, ""))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from landfall_cli.options import By, OptionalReason, Reason, Yes
-from landfall_cli.output import state
+from landfall_cli.output import costs, state
 from landfall_cli.session import asked_by, open_session, with_exit_codes
 
 app = typer.Typer(no_args_is_help=True, help="Pipelines: what each does, or waits for and why.")
@@ -59,6 +59,7 @@ def get_pipeline(context: typer.Context, name: Name) -> None:
                 "last success": f"{success['id']}, {output.ago(success['since'])}"
                 if success
                 else "none yet",
+                "cost": costs(document["costs"], document["currency"]),
                 "held": "; ".join(f"{each['dataset_version']}: {each['message']}" for each in held)
                 or None,
                 "next attempt": output.ago(document["next_attempt_at"])

@@ -36,6 +36,21 @@ def print_queues(document: Any, output: Output) -> None:
         for quota in each["quotas"]
     ]
     output.table(("QUEUE", "FLAVOR", "NODES", "GUARANTEED", "BUDGET"), rows)
+    spent = [
+        (
+            each["month"],
+            each["queue"],
+            each["pipeline"],
+            str(each["runs"]),
+            f"{each['node_hours']:,.2f}",
+            f"{each['amount']:,.2f} {document['currency']}",
+        )
+        for each in document["costs"]
+    ]
+    if spent:
+        output.line("")
+        output.table(("MONTH", "QUEUE", "PIPELINE", "RUNS", "NODE-HOURS", "COST"), spent)
+        output.line("")
     for each in document["queues"]:
         for run in each["waiting"]:
             output.line(f"{run['run']} {output.sentence(run['sentence'])}")

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from landfall_cli.options import After, By, OptionalReason, Reason, Yes
-from landfall_cli.output import Output, duration, result, state
+from landfall_cli.output import Output, cost, duration, result, state
 from landfall_cli.session import Exit, asked_by, open_session, with_exit_codes
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
@@ -177,6 +177,7 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "compute": None
             if compute is None
             else f"{compute['nodes']} x {compute['size']} ({compute['cluster']})",
+            "cost": cost(run),
             "job": run["job_url"] or run["job"],
             "previous": run["links"]["previous_attempt"],
             "next": run["links"]["next_attempt"] or run["next_attempt_at"],

@@ -51,6 +51,9 @@ export function Table({ caption, columns, rows, empty }) {
 export const number = (value) =>
   Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toString();
 
+export const money = (amount, currency) =>
+  `${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} ${currency}`;
+
 export const Metrics = ({ of }) =>
   Object.entries(of ?? {}).map(([name, value]) => html`<span class="metric">${name} <b>${number(value)}</b></span> `);
 

@@ -20,8 +20,10 @@ from handlers.api.documents.pipelines import (
     PipelineSummary,
     ZoneState,
 )
+from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
 from handlers.api.parameters import NoParameters, find_pipeline, parse_parameters
+from handlers.api.queues import read_costs
 from handlers.api.remedies import remedy
 from handlers.azure_ml.champions import find_champion
 from handlers.configuration.clients import Clients
@@ -59,9 +61,10 @@ async def list_pipelines(
         parse_parameters(NoParameters, parameters)
     except Problem as problem:
         return problem.to_answer()
+    costs = await asyncio.to_thread(read_costs, clients, now)
     found = await asyncio.gather(
         *(
-            _summarise(clients, pipelines[name], starter, partitions=[None], now=now)
+            _summarise(clients, pipelines[name], starter, costs, partitions=[None], now=now)
             for name in sorted(pipelines)
         )
     )
@@ -83,8 +86,9 @@ async def get_pipeline(
     except Problem as problem:
         return problem.to_answer()
     partitions = await asyncio.to_thread(_partitions, clients, pipeline)
+    costs = await asyncio.to_thread(read_costs, clients, now)
     (summary, zones), (champion, problem) = await asyncio.gather(
-        _summarise(clients, pipeline, starter, partitions=partitions, now=now),
+        _summarise(clients, pipeline, starter, costs, partitions=partitions, now=now),
         asyncio.to_thread(_champion, clients, pipeline),
     )
     detail = PipelineDetail(
@@ -103,6 +107,7 @@ async def _summarise(
     clients: Clients,
     pipeline: Pipeline,
     starter: DurableOrchestrationClient,
+    costs: tuple[str | None, Sequence[CostState]],
     *,
     partitions: Sequence[str | None],
     now: datetime,
@@ -130,6 +135,8 @@ async def _summarise(
         last_success=_summary(successes[0] if successes else None),
         running=[RunSummary.model_validate(run) for run in running],
         next_attempt_at=due,
+        currency=costs[0],
+        costs=[each for each in costs[1] if each.pipeline == pipeline.name],
     )
     return summary, [zone for zone, _, _ in zones]
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from handlers.api.documents.queues import (
     BudgetState,
+    CostState,
     FlavorState,
     QueueList,
     QueueQuota,
@@ -15,8 +16,7 @@ from handlers.api.documents.queues import (
     RunHoldingNodes,
     RunWaitingForNodes,
 )
-from handlers.api.parameters import parse_parameters
-from handlers.api.pipelines import NoParameters
+from handlers.api.parameters import NoParameters, parse_parameters
 from handlers.capacity.admission_record import read_admission
 from handlers.configuration.clients import Clients
 from handlers.configuration.queue_files import load_queues
@@ -25,8 +25,9 @@ from orchestrations.capacity import accounts
 from orchestrations.capacity.admission import Division, divide
 from orchestrations.capacity.queues import Queue, Queues
 from orchestrations.capacity.room import Room
+from orchestrations.contracts.capacity import Admission
 
-_EMPTY = QueueList(currency=None, flavors=[], queues=[])
+_EMPTY = QueueList(currency=None, flavors=[], queues=[], costs=[])
 
 
 async def list_queues(clients: Clients, parameters: Mapping[str, str], *, now: datetime) -> Answer:
@@ -48,6 +49,14 @@ def _list_queues(clients: Clients, now: datetime) -> Answer:
     return Answer(200, found.model_dump(mode="json"))
 
 
+def read_costs(clients: Clients, now: datetime) -> tuple[str | None, list[CostState]]:
+    """The currency, and what was spent; nothing where there is no `queues.yml`."""
+    queues = load_queues(clients.settings.pipelines_folder)
+    if queues is None:
+        return None, []
+    return queues.currency, describe_costs(read_admission(clients.records, queues, now=now), now)
+
+
 def describe_queues(queues: Queues, division: Division) -> QueueList:
     """The document of the queues. Pure."""
     room = Room(division.document)
@@ -64,7 +73,25 @@ def describe_queues(queues: Queues, division: Division) -> QueueList:
             for flavor in queues.flavors
         ],
         queues=[_describe(queue, room, division) for queue in queues.queues],
+        costs=describe_costs(division.document, division.document.at),
     )
+
+
+def describe_costs(document: Admission, now: datetime) -> list[CostState]:
+    """What was spent this month and in the one before, newest first. Pure."""
+    return [
+        CostState(
+            month=each.month,
+            queue=each.queue,
+            pipeline=each.pipeline,
+            runs=each.runs,
+            node_hours=round(each.node_seconds / 3600, 2),
+            amount=round(each.amount, 2),
+        )
+        for month in accounts.months(now)
+        for each in sorted(document.costs, key=lambda it: (it.queue, it.pipeline))
+        if each.month == month
+    ]
 
 
 def _describe(queue: Queue, room: Room, division: Division) -> QueueState:

@@ -50,7 +50,8 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     change_admission(
         clients.records,
         queues,
-        lambda given: accounts.settle(given, request.run, cost),
+        # First to this moment: the cost belongs to the period and the month in which the job ended.
+        lambda given: accounts.settle(accounts.carry_forward(given, now), request.run, cost),
         now=now,
     )
     return NodesReturned(returned=True, cost=cost)

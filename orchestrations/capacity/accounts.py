@@ -19,7 +19,7 @@ from orchestrations.contracts.capacity import (
     JobLengths,
     Spending,
 )
-from orchestrations.contracts.costs import RunCost
+from orchestrations.contracts.costs import MonthlyCost, RunCost
 
 FIRST_EXPECTATION_SECONDS = 3_600.0
 """How long the first job of a pipeline is expected to take."""
@@ -86,7 +86,7 @@ def price_of(node_seconds: float, price_per_node_hour: float) -> float:
 
 
 def settle(document: Admission, run: str, cost: RunCost) -> Admission:
-    """The document without a run that has ended: its nodes are free, its budget is settled.
+    """The document without a run that has ended now: its nodes are free, its cost is settled.
 
     The same run again changes nothing.
     """
@@ -111,6 +111,7 @@ def settle(document: Admission, run: str, cost: RunCost) -> Admission:
             "admitted": tuple(each for each in document.admitted if each is not entry),
             "spending": spending,
             "lengths": lengths,
+            "costs": _costs_with(document, entry.pipeline, cost),
         }
     )
 
@@ -120,6 +121,34 @@ def period_of(budget: Budget, now: datetime) -> tuple[datetime, datetime]:
     length = timedelta(days=budget.days)
     begins_at = now - (now - FIRST_PERIOD_BEGINS_AT) % length
     return begins_at, begins_at + length
+
+
+def months(now: datetime) -> tuple[str, str]:
+    """This month and the one before, in UTC."""
+    begins_at = now.astimezone(UTC).replace(day=1)
+    return f"{begins_at:%Y-%m}", f"{begins_at - timedelta(days=1):%Y-%m}"
+
+
+def _costs_with(document: Admission, pipeline: str, cost: RunCost) -> tuple[MonthlyCost, ...]:
+    """What is spent in each month, with a run that has ended now; older months are dropped."""
+    kept = {
+        (each.month, each.queue, each.pipeline): each
+        for each in document.costs
+        if each.month in months(document.at)
+    }
+    # A job that never ran has cost nothing.
+    if cost.node_seconds:
+        key = (months(document.at)[0], cost.queue, pipeline)
+        before = kept.get(key)
+        kept[key] = MonthlyCost(
+            month=key[0],
+            queue=cost.queue,
+            pipeline=pipeline,
+            runs=1 + (before.runs if before else 0),
+            node_seconds=cost.node_seconds + (before.node_seconds if before else 0.0),
+            amount=cost.amount + (before.amount if before else 0.0),
+        )
+    return tuple(kept[key] for key in sorted(kept))
 
 
 def _usage_at(document: Admission, now: datetime) -> tuple[BorrowedUsage, ...]:

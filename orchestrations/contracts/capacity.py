@@ -6,7 +6,7 @@ from datetime import datetime
 
 from orchestrations.capacity.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract
-from orchestrations.contracts.costs import RunCost
+from orchestrations.contracts.costs import MonthlyCost, RunCost
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.pipeline import ComputeOption
 
@@ -86,6 +86,8 @@ class Admission(Contract):
     usage: tuple[BorrowedUsage, ...] = ()
     spending: tuple[Spending, ...] = ()
     lengths: tuple[JobLengths, ...] = ()
+    costs: tuple[MonthlyCost, ...] = ()
+    """Of this month and the one before."""
 
 
 class Refusal(Contract):

@@ -1,4 +1,4 @@
-"""What a run has cost."""
+"""What runs have cost."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ class RunCost(Contract):
     amount: float
     """`node_seconds` / 3600 times `price_per_node_hour`."""
     currency: str
+
+
+class MonthlyCost(Contract):
+    """What a pipeline's runs have cost in a queue: those whose jobs ended in a month, in UTC."""
+
+    month: str
+    """As in `2026-11`."""
+    queue: str
+    pipeline: str
+    runs: int
+    node_seconds: float
+    amount: float

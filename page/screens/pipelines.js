@@ -2,7 +2,7 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, Metrics, money, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
 import { ModelLink, modelHref } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
@@ -16,6 +16,7 @@ export function PipelinesScreen() {
       <p class="dim">${each.last_success
         ? html`last success <${Time} at=${each.last_success.since} />, model ${each.last_success.model?.version} <${Metrics} of=${each.last_success.metrics} />`
         : "no model was registered yet"}</p>
+      ${each.costs.length > 0 && html`<p class="dim"><${Costs} of=${each} /></p>`}
     </article>`)}</div>`}</>
   `;
 }
@@ -32,6 +33,7 @@ export function PipelineScreen({ id }) {
       <dt>Marker</dt><dd>${data.marker ?? "none: the zone must be quiet"}</dd>
       <dt>Champion</dt><dd>${data.champion ? html`<${ModelLink} pipeline=${data.name} version=${data.champion.version} />, <a href=${modelHref(data.name)}>all versions</a>` : (data.champion_problem ?? "none yet")}</dd>
       <dt>Last success</dt><dd>${data.last_success ? html`<${Time} at=${data.last_success.since} />, <${RunLink} id=${data.last_success.id} /> <${Metrics} of=${data.last_success.metrics} />` : "none yet"}</dd>
+      ${data.costs.length > 0 && html`<dt>Cost</dt><dd><${Costs} of=${data} /></dd>`}
       ${data.next_attempt_at && html`<dt>Next attempt</dt><dd><${Time} at=${data.next_attempt_at} /></dd>`}
     </dl>
     <h2>Zones</h2>
@@ -49,6 +51,9 @@ export function PipelineScreen({ id }) {
     `}</>
   `}</>`;
 }
+
+const Costs = ({ of }) =>
+  of.costs.map((each, index) => `${index ? ", " : ""}${money(each.amount, of.currency)} in ${each.month} (queue ${each.queue}, ${number(each.node_hours)} node-hours of ${each.runs} ${each.runs === 1 ? "run" : "runs"})`);
 
 function PipelineActions({ pipeline }) {
   const path = `/api/pipelines/${encodeURIComponent(pipeline.name)}`;

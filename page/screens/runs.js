@@ -2,7 +2,7 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, kindOf, Loaded, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
+import { Action, Badge, href, kindOf, Loaded, money, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, Time, useNow } from "/api/ui/times.js";
 
@@ -107,6 +107,7 @@ function Facts({ run }) {
     <dt>Attempt</dt><dd>${run.attempt}</dd>
     <dt>Dataset</dt><dd><span class="mono">${run.dataset_version}</span>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`}</dd>
     <dt>Compute</dt><dd>${run.compute ? `${run.compute.nodes} × ${run.compute.size}, ${run.compute.priority.replace("_", " ")}, cluster ${run.compute.cluster}` : "none yet"}</dd>
+    ${run.cost && html`<dt>Cost</dt><dd>${money(run.cost.amount, run.cost.currency)} in queue ${run.cost.queue}</dd>`}
     <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>
     <dt>Model</dt><dd>${run.model ? html`<${ModelLink} pipeline=${run.pipeline} version=${run.model.version} />` : "none"}</dd>
     <dt>Began</dt><dd><${Time} at=${run.created_at} /></dd>
@@ -125,6 +126,13 @@ function MetricTable({ run }) {
     <thead><tr><th scope="col">metric</th><th scope="col">this run</th><th scope="col">${champion}</th></tr></thead>
     <tbody>${names.map((name) => html`<tr><td>${name}</td><td>${number(all[name])}</td><td>${`champion_${name}` in all ? number(all[`champion_${name}`]) : "–"}</td></tr>`)}</tbody>
   </table>`;
+}
+
+// From node-seconds and price, as the run was settled when its job had ended.
+function costOf(cost) {
+  const each = duration((cost.node_seconds / cost.nodes) * 1000);
+  const nodes = cost.nodes === 1 ? "1 node" : `${cost.nodes} nodes`;
+  return `Cost: ${nodes} of ${cost.flavor} for ${each} at ${money(cost.price_per_node_hour, cost.currency)} a node-hour: ${money(cost.amount, cost.currency)}`;
 }
 
 const ROW = 26;
@@ -155,5 +163,6 @@ function Gantt({ run, hasEnded }) {
         </g>`;
       })}
     </svg>
+    ${run.cost && html`<figcaption class="dim">${costOf(run.cost)}</figcaption>`}
   </figure>`;
 }

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from handlers.api.documents.base import Document
+from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
 from orchestrations.contracts.landing import HoldReason, LandingPhase
 
@@ -62,6 +63,9 @@ class PipelineSummary(Document):
     last_success: RunSummary | None
     running: list[RunSummary]
     next_attempt_at: datetime | None
+    costs: list[CostState]
+    """Of this month and the one before, the newest first; empty where no queue has its runs."""
+    currency: str | None
 
 
 class PipelineList(Document):

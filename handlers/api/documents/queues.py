@@ -72,9 +72,23 @@ class QueueState(Document):
     """The oldest first."""
 
 
+class CostState(Document):
+    """What a pipeline's runs have cost in a queue: those whose jobs ended in a month."""
+
+    month: str
+    """As in `2026-11`, in UTC."""
+    queue: str
+    pipeline: str
+    runs: int
+    node_hours: float
+    amount: float
+
+
 class QueueList(Document):
     """Answer of `GET /api/queues`; empty where there is no `queues.yml`."""
 
     currency: str | None
     flavors: list[FlavorState]
     queues: list[QueueState]
+    costs: list[CostState]
+    """Of this month and the one before, the newest first."""

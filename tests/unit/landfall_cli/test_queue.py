@@ -10,6 +10,7 @@ from handlers.api.queues import describe_queues
 from landfall_cli.output import Output
 from landfall_cli.queue import print_queues
 from orchestrations.capacity.admission import divide
+from orchestrations.contracts.costs import MonthlyCost
 from tests.unit.orchestrations.capacity.examples import START, an_admission, queues, waiting
 
 QUEUES = queues(
@@ -48,6 +49,21 @@ def test_people_see_nodes_budget_and_why_a_run_waits() -> None:
     assert run.startswith("b waits in queue speech since 2026-11-23 00:00:00 UTC (10 min ago)")
 
 
+def test_people_see_what_each_pipeline_has_cost() -> None:
+    spent = MonthlyCost(
+        month="2026-11",
+        queue="vision",
+        pipeline="digits",
+        runs=2,
+        node_seconds=5400,
+        amount=3.0,
+    )
+    document = describe_queues(QUEUES, divide(an_admission(QUEUES, costs=(spent,)), START))
+    lines = [line.split() for line in printed(document.model_dump(mode="json")).splitlines()]
+    assert ["MONTH", "QUEUE", "PIPELINE", "RUNS", "NODE-HOURS", "COST"] in lines
+    assert ["2026-11", "vision", "digits", "2", "1.50", "3.00", "USD"] in lines
+
+
 def test_without_queues_it_says_so() -> None:
-    text = printed({"currency": None, "flavors": [], "queues": []})
+    text = printed({"currency": None, "flavors": [], "queues": [], "costs": []})
     assert text == "There is no queues.yml: no run waits for nodes in Landfall.\n"
