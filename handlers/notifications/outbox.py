@@ -23,8 +23,11 @@ from handlers.messaging.service_bus import (
     parse_body,
     traced,
 )
+from handlers.rollouts.rollout_index import asked_at
+from handlers.telemetry.spans import of_rollout
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline, Webhook
 from orchestrations.run_progress import fit_status
@@ -139,10 +142,26 @@ def publish_notification(clients: Clients, request: PublishNotification) -> Done
     If the process dies on the way, the activity is run again and sends messages of the same ids,
     which the queue drops.
     """
+    _send_rollout_span(clients, request.notification)
     found = deliveries(request.pipeline, request.notification)
     if found:
         send_in_background(clients, NOTIFICATIONS, *(each.to_message() for each in found))
     return Done()
+
+
+def _send_rollout_span(clients: Clients, notification: Notification) -> None:
+    """Send the span of a rollout when it is live or over, which is when people are notified."""
+    status = notification.status
+    is_traced = clients.telemetry.is_on and notification.traceparent is not None
+    if not is_traced or not isinstance(status, RolloutStatus) or notification.kind == "deploying":
+        return
+    began_at = asked_at(clients, status.id)
+    if began_at is not None:
+        clients.telemetry.send(
+            of_rollout(
+                status, notification.traceparent, began_at=began_at, ended_at=notification.at
+            )
+        )
 
 
 def parse_delivery(body: bytes | str) -> Delivery:

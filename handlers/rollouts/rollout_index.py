@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -59,6 +60,12 @@ def list_rollouts(
     )
     found, following = first_page(wanted, limit)
     return RolloutPage([RolloutStatus.from_dict(document) for document in found], following)
+
+
+def asked_at(clients: Clients, rollout: str) -> datetime | None:
+    """When a rollout was asked for, as far as it was recorded."""
+    asked = record_store.read(clients.records, f"rollouts/{rollout}/asked.json")
+    return None if asked is None else RolloutStatus.from_dict(asked).since
 
 
 def record_outcome(clients: Clients, rollout: str, outcome: RolloutOutcome) -> None:

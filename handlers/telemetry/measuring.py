@@ -7,9 +7,11 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from typing import get_args
 
 from azure.core.exceptions import AzureError
 
+from handlers.alarms.evaluation import AlarmKind
 from handlers.alarms.raising import read_alarms
 from handlers.api.dead_letters import peek
 from handlers.configuration.clients import Clients
@@ -43,8 +45,9 @@ def _measure(clients: Clients, pipelines: list[str], now: datetime) -> None:
             *of_unfinished(page.runs, pipelines, now=now),
             Measurement("landfall.dead_letter.count", letters, {}),
             *(
-                Measurement("landfall.alarm.active", count, {"landfall.alarm.kind": kind})
-                for kind, count in alarms.items()
+                # Also 0: a gauge that is sent no more would not say that the alarm is over.
+                Measurement("landfall.alarm.active", alarms[kind], {"landfall.alarm.kind": kind})
+                for kind in get_args(AlarmKind)
             ),
         ]
     )

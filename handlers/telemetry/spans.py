@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Literal
 
 from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.trace_context import TraceContext, batch_context
@@ -169,6 +170,41 @@ def of_run(record: RunRecord) -> list[Span]:
         for step, following in pairwise(record.steps)
     ]
     return [run, *states]
+
+
+def of_rollout(
+    status: RolloutStatus, run: str | None, *, began_at: datetime, ended_at: datetime
+) -> list[Span]:
+    """The span of a rollout below its run's: until it was live, or the old traffic was restored.
+
+    Args:
+        status: when it is live or over.
+        run: header of the run's span; without one the rollout is not traced.
+        began_at: when the rollout was asked for.
+        ended_at: when people are notified of the end.
+    """
+    parent = TraceContext.parse(run)
+    if parent is None:
+        return []
+    return [
+        Span(
+            context=parent.child("rollout", status.id, status.state),
+            parent=parent,
+            name=f"rollout {status.pipeline}",
+            began_at=began_at,
+            ended_at=ended_at,
+            attributes={
+                "landfall.pipeline": status.pipeline,
+                "landfall.run.id": status.run,
+                "landfall.rollout.id": status.id,
+                "landfall.rollout.state": status.state,
+                "landfall.model": f"{status.model.name}:{status.model.version}",
+                "landfall.endpoint": status.endpoint,
+                "landfall.deployment": status.deployment,
+            },
+            error=status.state if status.state == "rolled_back" else None,
+        )
+    ]
 
 
 def _first(events: Sequence[TracedEvent]) -> TracedEvent:

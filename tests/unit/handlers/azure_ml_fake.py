@@ -195,6 +195,15 @@ class Container:
             if name.startswith(name_starts_with)
         ]
 
+    def walk_blobs(self, *, name_starts_with: str, delimiter: str) -> list[Any]:
+        """Folders alone: what is asked for here has no blobs beside them."""
+        rest = [
+            name.removeprefix(name_starts_with)
+            for name in self.list_blob_names(name_starts_with=name_starts_with)
+        ]
+        folders = dict.fromkeys(each.partition(delimiter)[0] + delimiter for each in rest)
+        return [SimpleNamespace(name=name_starts_with + folder) for folder in sorted(folders)]
+
     def delete_blob(self, name: str) -> None:
         if self.blobs.pop(name, None) is None:
             raise refusal(404, "BlobNotFound")

@@ -12,12 +12,14 @@ from handlers.telemetry.spans import (
     TracedEvent,
     accepted_events,
     of_batch,
+    of_rollout,
     of_run,
     opening_context,
 )
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import BatchTrace, LandingResult, RecordBatch
 from orchestrations.contracts.models import Model
+from orchestrations.contracts.rollouts import RolloutState, RolloutStatus
 from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.trace_context import TraceContext, batch_context
@@ -153,3 +155,37 @@ def test_an_error_is_one_where_the_run_failed() -> None:
     failure = Failure(type="JobFailed", message="boom", permanent=False)
     assert of_run(run_record("failed", error=failure))[0].error == "JobFailed"
     assert of_run(run_record("cancelled", error=failure))[0].error is None
+
+
+def rollout_status(state: RolloutState) -> RolloutStatus:
+    return RolloutStatus(
+        id="rollout-live-7",
+        pipeline="digits",
+        run="digits-v-1",
+        model=Model(name="digits", version="7", path="p"),
+        endpoint="live",
+        deployment="model-7",
+        state=state,
+        since=NOW,
+        step=1,
+        steps=2,
+        reason="failures: 12 %, at most 1 %",
+    )
+
+
+def test_a_rollout_has_a_span_below_its_runs_which_comes_twice_as_the_same() -> None:
+    run = UPLOAD.child("run", "digits-v-1")
+    ended_at = NOW + timedelta(hours=2)
+
+    def spans(state: RolloutState, header: str | None = run.header):  # noqa: ANN202 - spans
+        return of_rollout(rollout_status(state), header, began_at=NOW, ended_at=ended_at)
+
+    (live,) = spans("live")
+    assert (live.parent, live.context.trace_id, live.error) == (run, UPLOAD.trace_id, None)
+    assert (live.name, live.began_at, live.ended_at) == ("rollout digits", NOW, ended_at)
+    assert live.attributes["landfall.model"] == "digits:7"
+    assert spans("live") == [live]
+    (back,) = spans("rolled_back")
+    assert back.error == "rolled_back"
+    assert back.context != live.context, "a person may roll back what was live"
+    assert spans("live", None) == []

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+from azure.servicebus.exceptions import ServiceBusConnectionError
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from handlers.alarms.evaluation import Alarm, AlarmKind
+from handlers.alarms.raising import RECORD, AlarmRecord
+from handlers.configuration.settings import Settings
+from handlers.runs.run_index import index_run
+from handlers.telemetry.exporting import Telemetry
+from handlers.telemetry.measuring import measure
+from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.unit.handlers.telemetry.test_spans import run_record
+
+# The fourth state of `run_record` begins 40 s after its first one.
+NOW = datetime(2026, 11, 22, 1, tzinfo=UTC)
+QUEUED_FOR_SECONDS = 3600 - 40
+Values = dict[tuple[str, ...], float]
+
+
+class Receiver(nullcontext[None]):
+    """Of a queue with so many dead letters."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def peek_messages(self, most: int, *, sequence_number: int) -> range:
+        assert sequence_number == 1
+        return range(min(most, self.count))
+
+
+class DeadLetters:
+    """Service Bus, as far as dead letters are counted."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.fault: Exception | None = None
+
+    def get_queue_receiver(self, queue: str, *, sub_queue: str) -> Receiver:
+        assert (queue, sub_queue) == ("rejected-runs", "deadletter")
+        if self.fault is not None:
+            raise self.fault
+        return Receiver(self.count)
+
+
+@pytest.fixture
+def reader() -> InMemoryMetricReader:
+    return InMemoryMetricReader()
+
+
+@pytest.fixture
+def world(reader: InMemoryMetricReader) -> World:
+    world = make_world()
+    telemetry = Telemetry(Settings({}), metric_readers=[reader])
+    vars(world.clients).update(telemetry=telemetry, service_bus=DeadLetters(3))
+    return world
+
+
+def measured(world: World, reader: InMemoryMetricReader) -> Values:
+    """Each instrument with its attributes, and the value that is sent."""
+    asyncio.run(measure(world.clients, ["digits", "signs"], now=NOW))
+    data = reader.get_metrics_data()
+    if data is None:
+        return {}
+    (sender,) = data.resource_metrics
+    found: Values = {}
+    for metric in sender.scope_metrics[0].metrics:
+        for point in metric.data.data_points:
+            value: Any = point
+            found[metric.name, *map(str, (point.attributes or {}).values())] = value.value
+    return found
+
+
+def test_what_waits_what_is_dead_and_which_alarms_are_on(
+    world: World, reader: InMemoryMetricReader
+) -> None:
+    index_run(world.clients.records, run_record("queued"))
+    alarm = Alarm(kind="no-data", pipeline="signs", about="signs", since=NOW, message="no data")
+    world.records.blobs[RECORD] = json.dumps(AlarmRecord(active=(alarm,)).to_dict()).encode()
+    kinds: Values = {("landfall.alarm.active", kind): 0 for kind in get_args(AlarmKind)}
+    assert measured(world, reader) == {
+        ("landfall.run.active", "digits", "queued"): 1,
+        ("landfall.run.wait.age", "digits"): QUEUED_FOR_SECONDS,
+        ("landfall.run.wait.age", "signs"): 0,
+        ("landfall.dead_letter.count",): 3,
+        **kinds,
+        ("landfall.alarm.active", "no-data"): 1,
+    }
+
+
+def test_an_alarm_that_is_over_is_measured_as_none(
+    world: World, reader: InMemoryMetricReader
+) -> None:
+    alarm = Alarm(kind="no-data", pipeline="signs", about="signs", since=NOW, message="no data")
+    for active, expected in (((alarm,), 1), ((), 0)):
+        world.records.blobs[RECORD] = json.dumps(AlarmRecord(active=active).to_dict()).encode()
+        assert measured(world, reader)["landfall.alarm.active", "no-data"] == expected
+
+
+def test_a_run_that_has_ended_waits_no_more(world: World, reader: InMemoryMetricReader) -> None:
+    for state in ("queued", "succeeded"):
+        index_run(world.clients.records, run_record(state))
+    found = measured(world, reader)
+    assert ("landfall.run.active", "digits", "queued") not in found
+    assert found["landfall.run.wait.age", "digits"] == 0
+
+
+def test_a_service_that_is_out_of_reach_costs_one_round(
+    world: World, reader: InMemoryMetricReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    letters: Any = world.clients.service_bus
+    letters.fault = ServiceBusConnectionError(message="Endpoint=sb://secret")
+    with caplog.at_level(logging.WARNING, logger="landfall"):
+        assert measured(world, reader) == {}
+    assert caplog.messages[0] == "metrics were not measured: ServiceBusConnectionError"
+    assert "secret" not in caplog.text
+    letters.fault = None
+    assert measured(world, reader)["landfall.dead_letter.count",] == 3
+
+
+def test_where_nothing_is_sent_nothing_is_asked(reader: InMemoryMetricReader) -> None:
+    world = make_world()
+    vars(world.clients).update(records=SimpleNamespace(), service_bus=SimpleNamespace())
+    assert measured(world, reader) == {}
