@@ -9,6 +9,7 @@ from urllib.parse import quote
 import typer
 
 from landfall_cli import dead_letters, models, pipelines, rollouts, runs
+from landfall_cli.check import check
 from landfall_cli.connection import KEY_VARIABLE, SCOPE_VARIABLE, URL_VARIABLE, Connection
 from landfall_cli.doctor import doctor
 from landfall_cli.queue import queue
@@ -25,6 +26,7 @@ app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(models.app, name="models")
 app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.command()(check)
 app.command()(doctor)
 app.command()(queue)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import typer
 from pydantic import BaseModel
 
 from landfall_cli.api import Api, Refused
-from landfall_cli.session import Exit, open_session, with_exit_codes
+from landfall_cli.session import Exit, open_output, open_session, with_exit_codes
 
 OPERATIONS = frozenset(
     {
@@ -47,19 +47,27 @@ class Check(BaseModel):
 
 @with_exit_codes
 def doctor(context: typer.Context) -> None:
-    """Look at the API, storage, Service Bus and every pipeline; exit code 1 if something is bad."""
-    session = open_session(context)
-    checks = list(examine(session.api))
+    """Look at the API, its services and every pipeline; exit code 1 if something is bad."""
+    print_checks(context, list(examine(open_session(context).api)))
+
+
+def print_checks(context: typer.Context, checks: Sequence[Check]) -> None:
+    """Print what was found and how to mend it.
+
+    Raises:
+        typer.Exit: something is bad.
+    """
+    output = open_output(context)
     document = {"checks": [check.model_dump() for check in checks]}
 
     def people(_: Any) -> None:
         for check in checks:
             mark = "✓" if check.verdict == "good" else "✗"
-            session.output.line(f"{mark} {check.name}: {check.finding}")
+            output.line(f"{mark} {check.name}: {check.finding}")
             if check.remedy:
-                session.output.line(f"  {check.remedy}")
+                output.line(f"  {check.remedy}")
 
-    session.output.show(document, people)
+    output.show(document, people)
     if any(check.verdict == "bad" for check in checks):
         raise typer.Exit(Exit.FAILED)
 
@@ -87,11 +95,28 @@ def examine(api: Api) -> Iterator[Check]:
     )
     yield from _ask("storage", lambda: api.get("/api/runs", limit=1), _storage, STORAGE_REMEDY)
     yield from _ask("Service Bus", lambda: api.get("/api/dead-letters"), _letters, BUS_REMEDY)
-    yield from _ask("pipelines", lambda: api.get("/api/pipelines"), _pipelines, STORAGE_REMEDY)
+    yield from _ask("credentials", lambda: api.get("/api/alarms"), _credentials, STORAGE_REMEDY)
+    yield from _ask("nodes", lambda: api.get("/api/queues"), _nodes, STORAGE_REMEDY)
+    listed: list[str] = []
+
+    def pipelines() -> Any:
+        document = api.get("/api/pipelines")
+        listed.extend(each["name"] for each in document["pipelines"])
+        return document
+
+    yield from _ask("pipelines", pipelines, _pipelines, STORAGE_REMEDY)
+    if listed:
+        path = f"/api/pipelines/{listed[0]}"
+        yield from _ask("Azure ML", lambda: api.get(path), _azure_ml, AZURE_ML_REMEDY)
 
 
 STORAGE_REMEDY = (
     "Check app setting DataStorage, and that the app's identity is Storage Blob Data Owner there."
+)
+AZURE_ML_REMEDY = (
+    "Check app settings AZUREML_SUBSCRIPTION_ID, AZUREML_RESOURCE_GROUP and "
+    "AZUREML_WORKSPACE_NAME, and that the app's identity is AzureML Data Scientist and AzureML "
+    "Compute Operator there."
 )
 BUS_REMEDY = (
     "Check app setting ServiceBus, and that the app's identity is Azure Service Bus Data Owner."
@@ -121,6 +146,36 @@ def _letters(document: Any) -> Iterator[Check]:
         verdict="bad" if count else "good",
         finding=f"{count} {more}dead letters" if count else "no dead letter",
         remedy="See `landfall dead-letters list`." if count else None,
+    )
+
+
+def _credentials(document: Any) -> Iterator[Check]:
+    expiring = [each for each in document["alarms"] if each["kind"] == "credential-expires"]
+    for each in expiring:
+        yield Check(
+            name=f"credential {each['about']}",
+            verdict="bad",
+            finding=each["message"],
+            remedy="Renew it in the function app's settings, or use a managed identity.",
+        )
+    if not expiring:
+        found = "no shared access signature in the app settings expires soon"
+        yield Check(name="credentials", verdict="good", finding=found)
+
+
+def _nodes(document: Any) -> Iterator[Check]:
+    waiting = [run for queue in document["queues"] for run in queue["waiting"]]
+    finding = f"{len(waiting)} runs wait in a queue" if waiting else "no run waits in a queue"
+    yield Check(name="nodes", verdict="good", finding=finding)
+
+
+def _azure_ml(document: Any) -> Iterator[Check]:
+    problem = document["champion_problem"]
+    yield Check(
+        name="Azure ML",
+        verdict="bad" if problem else "good",
+        finding=problem or "the model registry can be read",
+        remedy=AZURE_ML_REMEDY if problem else None,
     )
 
 

@@ -80,8 +80,13 @@ def open_session(context: typer.Context) -> Session:
     except NotConfigured as error:
         complain(str(error))
         raise typer.Exit(Exit.UNREACHABLE) from None
-    output = Output(Console(), as_json=options.as_json, now=lambda: datetime.now(UTC))
-    return Session(Api(connection), output)
+    return Session(Api(connection), open_output(context))
+
+
+def open_output(context: typer.Context) -> Output:
+    """The output of a command, which may need no API."""
+    options = context.ensure_object(Options)
+    return Output(Console(), as_json=options.as_json, now=lambda: datetime.now(UTC))
 
 
 def with_exit_codes(command: Callable[Given, None]) -> Callable[Given, None]:

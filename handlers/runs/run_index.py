@@ -116,17 +116,30 @@ def list_runs(
     groups = dict.fromkeys(map(_group, states)) or (_ALL,)
     folders = [_folder(group, each) for group in groups for each in pipelines]
 
-    def read(folder: str) -> list[tuple[str, dict[str, Any]]]:
-        entries = (
-            entry
-            for entry in _entries(records, folder, first, after, last, limit + 1)
+    # The newest page is mostly of many folders, a few entries of each. A folder is read on if the
+    # page needs it.
+    few = limit + 1 if first else min(limit, -(-2 * limit // max(len(folders), 1))) + 1
+
+    def read(folder: str, after: str | None, count: int) -> list[tuple[str, dict[str, Any]]]:
+        entries = _entries(records, folder, max(first, after or ""), after, last, count)
+        return list(itertools.islice(entries, count))
+
+    def read_on(
+        folder: str, entries: list[tuple[str, dict[str, Any]]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        count = few
+        while entries:
             # Only those that are unfinished are in several states: there are few of them.
-            if not states or entry[1]["state"] in states
-        )
-        return list(itertools.islice(entries, limit + 1))
+            yield from (each for each in entries if not states or each[1]["state"] in states)
+            if len(entries) < count:
+                return
+            count = limit + 1
+            entries = read(folder, entries[-1][0], count)
 
     with ThreadPoolExecutor(LISTINGS_AT_ONCE) as pool:
-        merged = heapq.merge(*pool.map(read, folders), key=lambda entry: entry[0])
+        begun = pool.map(read, folders, itertools.repeat(after), itertools.repeat(few))
+        streams = [read_on(*each) for each in zip(folders, begun, strict=True)]
+    merged = heapq.merge(*streams, key=lambda entry: entry[0])
     # A run that changes its state in this moment may be found in both.
     return RunPage(*first_page(_once(merged), limit))
 

@@ -19,12 +19,20 @@ from demo.waiting import eventually
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import running
 from tests.replay.record import make_app
-from tests.replay.situations import SITUATIONS, Scene
+from tests.replay.situations import SITUATIONS, Scene, ended_as, is_in, landed_as
 from tests.replay.tape import Tape
 
-# Two models, a run without quota, one that fails twice, a zone that waits for its marker, and a job
-# that runs.
-PLAYED = ("batches", "no-quota", "hopeless")
+# Two models, a run without quota, one that fails twice, and one that pays for its nodes.
+PLAYED = ("batches", "no-quota", "hopeless", "admitted")
+# What a test changes is its own, so that tests may come in any order.
+HELD = "shrunk"
+"""Its second batch waits to be released."""
+IN_QUEUE = "over-budget"
+"""Its run waits for money, until somebody cancels it."""
+FAILING = "crashed"
+"""Three of its runs gave up."""
+FAILED_RUNS = 3
+# A zone that waits for its marker.
 WAITING = "marked"
 # A run may have to fail on a busy machine first.
 LIMIT_SECONDS = 180
@@ -65,15 +73,37 @@ class Laptop:
             error.add_note(f"the last answer: {json.dumps(last)[:2000]}")
             raise
 
-    async def dead_letters(self, count: int) -> list[dict[str, Any]]:
-        """Wait until there are so many."""
+    async def dead_letters(self, count: int, of: str = "") -> list[dict[str, Any]]:
+        """Wait until there are so many, of one pipeline if it is named."""
 
         async def found() -> list[dict[str, Any]] | None:
             _, document, _ = await self.get("/api/dead-letters")
-            letters = document["dead_letters"]
+            letters = [each for each in document["dead_letters"] if of in (each["run"] or "")]
             return letters if len(letters) >= count else None
 
         return await eventually(found, LIMIT_SECONDS, f"{count} dead letters")
+
+
+async def hold(scene: Scene) -> None:
+    """Train on a batch, and have the next one held."""
+    await scene.land("1", "2", "3", "4", accuracy=0.7)
+    await scene.landed()
+    await scene.delete("2", "3")
+    await scene.land("5")
+    await scene.until("landing", landed_as("held"))
+
+
+async def wait_in_queue(scene: Scene) -> None:
+    """Have a run wait that may not be paid for."""
+    await scene.land("1")
+    await scene.until("retraining", is_in("waiting_for_nodes"))
+
+
+async def fail(scene: Scene) -> None:
+    """Have several runs give up, each on data of its own."""
+    for number in range(1, FAILED_RUNS + 1):
+        await scene.land(str(number), crashes=9)
+        await scene.until("retraining", ended_as("failed"), number)
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
@@ -82,7 +112,8 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     tape = state / "tape.jsonl"
     settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
-    options = make_app(state, (*PLAYED, WAITING, BUSY), settings)
+    names = (*PLAYED, HELD, IN_QUEUE, FAILING, WAITING, BUSY)
+    options = make_app(state, names, settings)
     async with running(options, lambda _: None) as (environment, _):
         endpoints = describe_endpoints(environment)
         async with (
@@ -103,7 +134,12 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
                 )
 
             await scene(WAITING).land("1", "2")
-            await asyncio.gather(*(SITUATIONS[name].play(scene(name)) for name in PLAYED))
+            await asyncio.gather(
+                *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
+                hold(scene(HELD)),
+                wait_in_queue(scene(IN_QUEUE)),
+                fail(scene(FAILING)),
+            )
             # Last: its job takes all nodes of the cluster.
             await scene(BUSY).land("1", seconds=1000)
             await scene(BUSY).running()

@@ -47,27 +47,28 @@ async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop
         "/api/dead-letters/{id}": f"/api/dead-letters/{letter['id']}",
         "/api/explain": f"/api/explain?blob=landing/{WAITING}/1",
         "/api/rollouts": "/api/rollouts?limit=1",
+        "/api/queues": "/api/queues",
+        "/api/alarms": "/api/alarms",
         "/api/actions": "/api/actions",
     }
     for path, url in asked.items():
         status, document, headers = await laptop.get(url)
         assert status == 200, document
         check(document, path)
-        if path != "/api/explain":
-            again = await laptop.get(url, **{"if-none-match": headers["ETag"]})
-            assert again[:2] == (304, None), path
+        again = await laptop.get(url, **{"if-none-match": headers["ETag"]})
+        assert again[:2] == (304, None), path
 
 
 async def test_runs_are_filtered_and_paged_on_the_server(laptop: Laptop) -> None:
-    _, first, _ = await laptop.get("/api/runs?state=succeeded,retrying&limit=2")
+    _, first, _ = await laptop.get("/api/runs?pipeline=batches&state=succeeded,retrying&limit=1")
     _, second, _ = await laptop.get(first["next"])
     found = [(run["pipeline"], run["state"]) for run in first["runs"] + second["runs"]]
-    assert sorted(found) == [
-        ("batches", "succeeded"),
-        ("batches", "succeeded"),
-        ("hopeless", "retrying"),
-    ]
+    assert found == [("batches", "succeeded")] * 2
+    assert first["runs"][0]["created_at"] > second["runs"][0]["created_at"]
     assert second["next"] is None
+    _, retrying, _ = await laptop.get("/api/runs?state=retrying")
+    assert "hopeless" in {run["pipeline"] for run in retrying["runs"]}
+    assert {run["state"] for run in retrying["runs"]} == {"retrying"}
     status, problem, headers = await laptop.get("/api/runs?colour=red")
     assert (status, problem["where"]) == (400, "colour")
     assert headers["Content-Type"] == "application/problem+json"
@@ -88,6 +89,28 @@ async def test_a_failed_run_shows_its_way_its_error_and_what_to_do(laptop: Lapto
     _, before, _ = await laptop.get(f"/api/runs/{first['id']}")
     assert before["links"]["next_attempt"] == last["id"]
     assert before["next_attempt_at"]
+
+
+async def test_what_a_run_has_cost_is_in_the_run_its_pipeline_and_its_queue(
+    laptop: Laptop,
+) -> None:
+    _, listed, _ = await laptop.get("/api/runs?pipeline=admitted")
+    (run,) = listed["runs"]
+    cost = run["cost"]
+    assert cost["node_seconds"] > 0
+    amount = cost["node_seconds"] / 3600 * cost["price_per_node_hour"]
+    assert cost["amount"] == pytest.approx(amount)
+    _, queues, _ = await laptop.get("/api/queues")
+    (month,) = queues["costs"]
+    assert (month["pipeline"], month["queue"], month["runs"]) == ("admitted", "open", 1)
+    assert month["amount"] == pytest.approx(amount, abs=0.005)
+    _, pipeline, _ = await laptop.get("/api/pipelines/admitted")
+    assert (pipeline["costs"], pipeline["currency"]) == ([month], "USD")
+    for given in (["runs", "get", run["id"]], ["pipelines", "get", "admitted"], ["queue"]):
+        shown = await asyncio.to_thread(
+            CliRunner().invoke, app, ["--url", laptop.url, "--key", laptop.key, *given]
+        )
+        assert f"{amount:,.2f} USD" in shown.output, given
 
 
 async def test_every_pipeline_says_what_it_waits_for(laptop: Laptop) -> None:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
+from handlers.api.documents.rollouts import RolloutSummary
 from handlers.configuration.settings import APP_FOLDER
-from tests.local.operators.conftest import WAITING, Laptop
+from tests.local.operators.conftest import (
+    FAILED_RUNS,
+    FAILING,
+    HELD,
+    IN_QUEUE,
+    WAITING,
+    Laptop,
+)
+from tests.replay.recording import HISTORIES
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -51,6 +62,21 @@ pytestmark = [
 ]
 
 
+async def act(page: Page, action: str, why: str, button: Any = None) -> Any:
+    """Press a button, say who and why; the dialog, with what the API answered."""
+    await (button or page.get_by_role("button", name=action)).click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Who are you?").fill("ada")
+    await dialog.get_by_label("Why?").fill(why)
+    await dialog.get_by_role("button", name=action).click()
+    await dialog.get_by_text("Done. The API answered:").wait_for()
+    return dialog
+
+
+async def close(dialog: Any) -> None:
+    await dialog.get_by_role("button", name="Close").click()
+
+
 @pytest_asyncio.fixture(loop_scope="package")
 async def page(laptop: Laptop) -> AsyncGenerator[Any]:
     async with playwright_api.async_playwright() as playwright:
@@ -75,6 +101,10 @@ async def page(laptop: Laptop) -> AsyncGenerator[Any]:
         await browser.close()
         # Also what the content security policy refuses.
         assert problems == []
+
+
+async def open_screen(page: Page, screen: str) -> None:
+    await page.goto(f"{page.url.split('#')[0]}#/{screen}")
 
 
 async def picture(page: Page, name: str, folder: Path | None) -> None:
@@ -138,25 +168,20 @@ async def test_the_champion_is_promoted_and_rolled_back_on_the_page(page: Page) 
     await page.get_by_role("img", name="accuracy over versions: version 1: 0.7").wait_for()
     await picture(page, "operators-models", IMAGES)
 
-    async def act(action: str, version: int) -> None:
+    async def change(action: str, version: int) -> None:
         row = page.locator("tbody tr").filter(has_text=f"version {version}")
-        await row.get_by_role("button", name=action).click()
-        dialog = page.get_by_role("dialog")
-        await dialog.get_by_label("Who are you?").fill("ada")
-        await dialog.get_by_label("Why?").fill("wrong answers")
-        await dialog.get_by_role("button", name=action).click()
-        await dialog.get_by_text("Done. The API answered:").wait_for()
-        await dialog.get_by_role("button", name="Close").click()
+        button = row.get_by_role("button", name=action)
+        await close(await act(page, action, "wrong answers", button))
 
     note = page.get_by_text("In service:")
-    await act("Roll back", 2)
+    await change("Roll back", 2)
     await note.get_by_role("link", name="version 1", exact=True).wait_for()
-    await act("Promote", 2)
+    await change("Promote", 2)
     await note.get_by_role("link", name="version 2", exact=True).wait_for()
 
 
 async def test_a_model_leads_to_its_blobs_and_a_blob_to_its_models(page: Page) -> None:
-    await page.goto(f"{page.url.split('#')[0]}#/models/batches:2")
+    await open_screen(page, "models/batches:2")
     await page.get_by_role("img", name="Lineage: dataset").wait_for()
     await picture(page, "model", PICTURES)
     await page.get_by_role("link", name="3", exact=True).click()
@@ -184,7 +209,7 @@ async def test_the_page_fits_a_phone_and_the_dark(page: Page) -> None:
     await page.emulate_media(color_scheme="dark")
     await page.set_viewport_size({"width": 390, "height": 844})
     for screen in SCREENS:
-        await page.goto(f"{page.url.split('#')[0]}#/{screen}")
+        await open_screen(page, screen)
         await page.get_by_role("heading", level=1).wait_for()
         await page.locator("[aria-busy]").wait_for(state="detached")
         await picture(page, f"phone-{screen.replace('/', '-')}", PICTURES)
@@ -193,22 +218,127 @@ async def test_the_page_fits_a_phone_and_the_dark(page: Page) -> None:
 
 
 async def test_a_pipeline_is_paused_and_resumed_with_who_and_why(page: Page) -> None:
-    await page.goto(f"{page.url.split('#')[0]}#/pipelines/{WAITING}")
+    await open_screen(page, f"pipelines/{WAITING}")
 
-    async def act(action: str) -> None:
-        await page.get_by_role("button", name=action).click()
-        dialog = page.get_by_role("dialog")
-        await dialog.get_by_label("Who are you?").fill("ada")
-        await dialog.get_by_label("Why?").fill("wrong upload")
-        await dialog.get_by_role("button", name=action).click()
-        await dialog.get_by_text("Done. The API answered:").wait_for()
-        await dialog.get_by_role("button", name="Close").click()
-
-    await act("Pause")
+    await close(await act(page, "Pause", "wrong upload"))
     await page.get_by_text("paused by ada since").wait_for()
     await picture(page, "paused", PICTURES)
-    await act("Resume")
+    await close(await act(page, "Resume", "the upload is mended"))
     await page.get_by_text("waits for the marker _SUCCESS").wait_for()
+
+
+async def test_a_run_that_waits_says_why_and_is_cancelled(laptop: Laptop, page: Page) -> None:
+    (run,) = (await laptop.get(f"/api/runs?pipeline={IN_QUEUE}"))[1]["runs"]
+    await open_screen(page, "compute")
+    queue = page.get_by_role("region", name="Queue poor")
+    await queue.get_by_role("link", name=run["id"]).wait_for()
+    await queue.get_by_text("more than the whole budget").wait_for()
+    await picture(page, "compute", PICTURES)
+    await queue.get_by_role("link", name=run["id"]).click()
+    await page.get_by_role("img", name="Timeline: registering").wait_for()
+    await close(await act(page, "Cancel", "wrong upload"))
+    await laptop.until(f"/api/runs/{run['id']}", lambda found: found["state"] == "cancelled")
+    await page.get_by_role("heading", name="cancelled").wait_for()
+    assert await page.get_by_role("button", name="Cancel").is_disabled()
+
+
+async def test_a_held_batch_is_released(laptop: Laptop, page: Page) -> None:
+    held = (await laptop.get(f"/api/pipelines/{HELD}"))[1]["zones"][0]["held"]
+    await open_screen(page, f"pipelines/{HELD}")
+    zone = page.get_by_role("table", name="Zones")
+    await zone.get_by_text(held["dataset_version"]).wait_for()
+    await zone.get_by_text(held["message"]).wait_for()
+    await picture(page, "held", PICTURES)
+    await close(await act(page, "Release", "they were duplicates"))
+    runs = f"/api/runs?pipeline={HELD}&state=succeeded"
+
+    def is_trained_on(found: Any) -> bool:
+        return held["dataset_version"] in {run["dataset_version"] for run in found["runs"]}
+
+    await laptop.until(runs, is_trained_on)
+    await zone.get_by_text(held["message"]).wait_for(state="detached")
+
+
+async def test_what_a_run_has_cost_is_on_its_screens(laptop: Laptop, page: Page) -> None:
+    (run,) = (await laptop.get("/api/runs?pipeline=admitted"))[1]["runs"]
+    amount = f"{run['cost']['amount']:,.2f} USD"
+    await open_screen(page, f"runs/{run['id']}")
+    await page.get_by_text("at 100.00 USD a node-hour").wait_for()
+    await page.get_by_text(f"{amount} in queue open").wait_for()
+    await picture(page, "cost", PICTURES)
+    for screen in ("pipelines", "pipelines/admitted"):
+        await open_screen(page, screen)
+        await page.get_by_text(f"{amount} in 20").wait_for()
+    await open_screen(page, "compute")
+    costs = page.get_by_role("table", name="Cost")
+    await costs.get_by_role("cell", name=amount).wait_for()
+
+
+def recorded_rollouts() -> dict[str, dict[str, Any]]:
+    """Rollouts as the API shows them, by id: recorded ones, each as it was at the end or before."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, state in (("finished", "finished"), ("rolled-back", "baking"), ("rolled-back", None)):
+        history = json.loads((HISTORIES / f"rollout-{name}.json").read_text("utf-8"))
+        shown = [each["customStatus"] for each in history["episodes"]]
+        status = [each for each in shown if state in (None, each["state"])][-1]
+        if state is None:
+            status |= {"id": f"{status['id']}-again"}
+        document = RolloutSummary(**status, broken=False, created_at=shown[0]["since"])
+        found[document.id] = document.model_dump(mode="json")
+    return found
+
+
+async def test_a_rollout_shows_its_traffic_and_is_rolled_back(page: Page) -> None:
+    rollouts = recorded_rollouts()
+    baking = next(each for each in rollouts.values() if each["state"] == "baking")
+    asked: list[Any] = []
+
+    async def answer(route: Any) -> None:
+        path = urlsplit(route.request.url).path
+        if route.request.method == "POST":
+            asked.append((path, route.request.post_data_json))
+            accepted = {"id": baking["id"], "status_url": f"/api/rollouts/{baking['id']}"}
+            await route.fulfill(status=202, json=accepted)
+        elif path == "/api/rollouts":
+            await route.fulfill(json={"rollouts": list(rollouts.values()), "next": None})
+        else:
+            shown = rollouts[path.rpartition("/")[2]]
+            await route.fulfill(json={k: v for k, v in shown.items() if k != "created_at"})
+
+    await page.route("**/api/rollouts**", answer)
+    await page.route("**/api/rollouts/**", answer)
+    await open_screen(page, "rollouts")
+    await page.get_by_role("cell", name="model-1 50 %, model-3 50 %").wait_for()
+    assert (await axe.Axe().run(page)).violations_count == 0
+    await picture(page, "operators-rollouts", IMAGES)
+    await page.get_by_role("link", name=baking["id"], exact=True).click()
+    await page.get_by_text("model-1 50 %, model-3 50 %").wait_for()
+    await page.get_by_text("the step is baking").wait_for()
+    assert (await axe.Axe().run(page)).violations_count == 0
+    await picture(page, "rollout", PICTURES)
+    await close(await act(page, "Roll back", "it answers in another language"))
+    path = f"/api/rollouts/{baking['id']}/rollback"
+    assert asked == [(path, {"by": "ada", "reason": "it answers in another language"})]
+    await page.set_viewport_size({"width": 390, "height": 844})
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+async def test_chosen_dead_letters_are_redriven(laptop: Laptop, page: Page) -> None:
+    chosen = (await laptop.dead_letters(FAILED_RUNS - 1, FAILING))[:2]
+    await open_screen(page, "dead-letters")
+    for letter in chosen:
+        await page.get_by_label(f"choose {letter['id']}", exact=True).check()
+    bar = page.get_by_text("2 chosen")
+    await picture(page, "chosen", PICTURES)
+    redrive = bar.get_by_role("button", name="Redrive")
+    dialog = await act(page, "Redrive", "the program is mended", redrive)
+    following: list[str] = json.loads(await dialog.locator("pre").text_content())["redriven"]
+    await close(dialog)
+    stems = [letter["run"].rpartition("-")[0] for letter in chosen]
+    assert sorted(each.rpartition("-")[0] for each in following) == sorted(stems)
+    for run in following:
+        shown = await laptop.until(f"/api/runs/{run}", lambda found: found.get("links"))
+        assert shown["links"]["redriven_from"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -223,7 +353,7 @@ async def test_every_screen_is_accessible(laptop: Laptop, page: Page, scheme: An
         f"dead-letters/{letter['id']}",
         "data?blob=landing/batches/1",
     ):
-        await page.goto(f"{page.url.split('#')[0]}#/{screen}")
+        await open_screen(page, screen)
         await page.get_by_role("heading", level=1).wait_for()
         await page.locator("[aria-busy]").wait_for(state="detached")
         found = await axe.Axe().run(page)
@@ -242,7 +372,7 @@ async def test_an_outage_is_shown_and_what_was_known_stays(page: Page) -> None:
 
 async def test_a_redriven_run_goes_on_as_its_next_attempt(laptop: Laptop, page: Page) -> None:
     letter = next(each for each in await laptop.dead_letters(1) if "no-quota" in each["run"])
-    await page.goto(f"{page.url.split('#')[0]}#/runs/{letter['run']}")
+    await open_screen(page, f"runs/{letter['run']}")
     await page.get_by_role("button", name="Retry").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Who are you?").fill("ada")
@@ -258,16 +388,11 @@ async def test_a_redriven_run_goes_on_as_its_next_attempt(laptop: Laptop, page: 
 async def test_a_dead_letter_is_discarded_with_a_reason_that_is_kept(
     laptop: Laptop, page: Page
 ) -> None:
-    (letter, *_) = await laptop.dead_letters(1)
-    await page.goto(f"{page.url.split('#')[0]}#/dead-letters/{letter['id']}")
-    await page.get_by_role("button", name="Discard").click()
-    dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Who are you?").fill("ada")
-    await dialog.get_by_label("Why?").fill("a test of the page")
-    await dialog.get_by_role("button", name="Discard").click()
-    await dialog.get_by_text("Done. The API answered:").wait_for()
+    letter = (await laptop.dead_letters(1, FAILING))[-1]
+    await open_screen(page, f"dead-letters/{letter['id']}")
+    dialog = await act(page, "Discard", "a test of the page")
     assert f"{letter['id']}" in str(await dialog.locator("pre").text_content())
-    await dialog.get_by_role("button", name="Close").click()
+    await close(dialog)
     await page.get_by_role("link", name="Actions").click()
     await page.get_by_role("cell", name="a test of the page").wait_for()
     _, left, _ = await laptop.get("/api/dead-letters")

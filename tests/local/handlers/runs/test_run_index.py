@@ -89,6 +89,22 @@ def test_pages_have_every_run_once_newest_first_while_new_ones_come(zone: Zone) 
     assert [run.split("-")[1] for run in seen] == [f"{number:04}" for number in range(6, -1, -1)]
 
 
+def test_a_busy_pipeline_is_read_on_beside_quiet_ones(zone: Zone) -> None:
+    """The first listing of each has 5 entries: those of the busy one are not enough."""
+    for number, pipeline in enumerate(("digits", "letters", "signs")):
+        record(zone, number, "registering", pipeline=pipeline)
+    for number in range(3, 20):
+        record(zone, number, "registering", pipeline="busy")
+    page = list_runs(zone.clients.records, limit=8)
+    expected = [f"busy-{number:04}-1" for number in range(19, 11, -1)]
+    assert [run["id"] for run in page.runs] == expected
+    assert page.following is not None
+    rest = list_runs(zone.clients.records, limit=20, after=page.following)
+    expected = [f"busy-{number:04}-1" for number in range(11, 2, -1)]
+    assert [run["id"] for run in rest.runs][:9] == expected
+    assert [run["pipeline"] for run in rest.runs][9:] == ["signs", "letters", "digits"]
+
+
 @pytest.mark.parametrize(
     ("first", "last", "found"), [(2, 4, [4, 3, 2]), (None, 1, [1, 0]), (4, None, [5, 4])]
 )

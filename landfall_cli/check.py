@@ -1,0 +1,70 @@
+"""landfall check: what can be known to be wrong before a deployment, without any service."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from landfall_cli.doctor import Check, print_checks
+
+PIPELINES_REMEDY = "Mend that file: the app does not start with it."
+HISTORIES_REMEDY = (
+    "Give the orchestrator its old steps again, or deploy under a new defaultVersion in host.json "
+    "and let the instances of the old one end."
+)
+RECORDED = Path("tests") / "replay" / "histories"
+
+
+def check(
+    context: typer.Context,
+    app: Annotated[Path, typer.Option(help="The app's folder.", file_okay=False)] = Path(),
+    *,
+    histories: Annotated[
+        Path | None,
+        typer.Option(help="A folder that `python -m replay_guard export` wrote; recorded ones."),
+    ] = None,
+) -> None:
+    """Check pipeline files, and whether the code fits recorded histories; exit code 1 if not."""
+    print_checks(context, list(examine_app(app, histories or app / RECORDED)))
+
+
+def examine_app(app: Path, histories: Path) -> Iterator[Check]:
+    """Both checks, each by a program of the app's folder: the command line imports nothing of it.
+
+    Args:
+        app: the app's folder.
+        histories: a folder of JSON files.
+    """
+    yield _run(app, "pipelines", ["handlers.configuration"], PIPELINES_REMEDY)
+    files = sorted(str(file.resolve()) for file in histories.glob("*.json"))
+    if files:
+        arguments = ["replay_guard", "check", ".", *files]
+        yield _run(app, "histories", arguments, HISTORIES_REMEDY)
+    else:
+        yield Check(
+            name="histories",
+            verdict="bad",
+            finding=f"there is none in {histories}",
+            remedy="Export those of the running app: python -m replay_guard export --help",
+        )
+
+
+def _run(app: Path, name: str, arguments: Sequence[str], remedy: str) -> Check:
+    ended = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=app, capture_output=True, text=True, check=False
+    )
+    is_good = ended.returncode == 0
+    said = (ended.stdout + ended.stderr).strip()
+    # Of what fits, the last line has the numbers.
+    finding = said.splitlines()[-1] if is_good and said else said
+    return Check(
+        name=name,
+        verdict="good" if is_good else "bad",
+        finding=finding,
+        remedy=None if is_good else remedy,
+    )
