@@ -29,6 +29,7 @@ BENCHMARKS = {
     "landing-large": "benchmarks.landing_large",
     "landing-real": "benchmarks.landing_real",
     "runs-index": "benchmarks.runs_index",
+    "page": "benchmarks.page",
     "trainers": "benchmarks.training",
     "scaling": "benchmarks.scaling",
     "shards": "benchmarks.shards",

@@ -1,4 +1,4 @@
-"""The ten tasks of docs/operators.md, each with the commands that stand there."""
+"""The tasks of docs/operators.md, each with the commands that stand there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from handlers.configuration.settings import APP_FOLDER
 from landfall_cli.__main__ import app
-from tests.local.operators.conftest import BUSY, WAITING, Laptop
+from tests.local.operators.conftest import BUSY, IN_QUEUE, WAITING, Laptop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -54,8 +54,10 @@ async def run(laptop: Laptop, line: str, names: dict[str, str], exits: int = 0) 
     return json.loads(done.output)
 
 
-async def test_the_page_has_ten_tasks() -> None:
-    assert list(TASKS) == [str(number) for number in range(1, 11)]
+async def test_every_task_of_the_page_is_done_here() -> None:
+    tests = [name for name in globals() if name.startswith("test_")]
+    done = {number for name in tests for number in re.findall(r"_(\d+)", name)}
+    assert done == set(TASKS) == {str(number) for number in range(1, 13)}
 
 
 async def test_1_what_failed_last_night_and_why(laptop: Laptop) -> None:
@@ -155,3 +157,22 @@ async def test_10_is_everything_in_order_and_who_did_what(laptop: Laptop) -> Non
     await run(laptop, "pipelines resume batches --reason drill", {})
     newest = (await run(laptop, actions, {}))["actions"][0]
     assert (newest["action"], newest["reason"]) == ("resume", "drill")
+
+
+async def test_11_what_did_it_cost(laptop: Laptop) -> None:
+    (run,) = (await laptop.get("/api/runs?pipeline=admitted"))[1]["runs"]
+    queues, pipeline, shown = await do(laptop, 11, PIPELINE="admitted", RUN=run["id"])
+    assert shown["cost"]["amount"] > 0
+    assert queues["costs"] == pipeline["costs"]
+    assert queues["costs"][0]["amount"] == pytest.approx(shown["cost"]["amount"], abs=0.005)
+
+
+async def test_12_why_does_this_run_wait(laptop: Laptop) -> None:
+    (shown,) = await do(laptop, 12)
+    flavors = {each["name"]: each for each in shown["flavors"]}
+    assert flavors["queued"]["price_per_node_hour"] == 100
+    waiting = {
+        run["pipeline"]: run["sentence"] for each in shown["queues"] for run in each["waiting"]
+    }
+    if IN_QUEUE in waiting:  # the page's test cancels it
+        assert "more than the whole budget" in waiting[IN_QUEUE]

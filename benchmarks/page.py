@@ -1,0 +1,139 @@
+"""The operators' page in a real Chromium, beside ten thousand runs and beside a hundred."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from azure.storage.blob import BlobServiceClient
+
+from benchmarks.harness import Bench, Contender, Sample, Skipped
+from benchmarks.run_index_server import PIPELINES, IndexNames, metadata
+from localazure.runtime.endpoints import describe_endpoints
+from localazure.runtime.supervisor import running
+from tests.replay.record import make_app
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+RUNS = 10_000
+FEW_RUNS = 100
+SITUATION = "batches"
+UPLOADS_AT_ONCE = 16
+# Screen → what is there when its data is shown.
+SCREENS = {
+    "now": "[aria-label='Last successes'] tbody tr",
+    "runs": "tbody tr",
+    "runs?state=failed": "tbody tr",
+    "pipelines": ".cards .card",
+}
+# The moment at which something is there, by the page's own clock. Painted is what the browser says.
+SHOWN = """selector => new Promise(resolve => {
+  const look = () => document.querySelector(selector)
+    ? resolve(performance.now()) : requestAnimationFrame(look);
+  look();
+})"""
+PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
+
+
+def measure(bench: Bench) -> None:
+    """Opening screens of the operators' page: `make bench NAME=page`.
+
+    Two apps on the laptop's runtime, each with ten pipelines. Their indexes of runs are written
+    straight into the storage. Chromium opens a screen in a new context, so that nothing is cached.
+
+    * first paint ms: first contentful paint of the screen, from the navigation's begin.
+    * data shown ms: from the navigation's begin until the first row of data is there.
+    """
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        raise Skipped("no Chromium here: apt-get install chromium")
+    asyncio.run(_measure(bench, chromium))
+
+
+@dataclass(frozen=True)
+class _App:
+    url: str
+    key: str
+
+    async def open(self, browser: Browser) -> Sample:
+        """Every screen once."""
+        taken: dict[str, float] = {}
+        for screen, selector in SCREENS.items():
+            context = await browser.new_context(viewport={"width": 1280, "height": 860})
+            page = await context.new_page()
+            shown = screen.replace("?", "%3F").replace("=", "%3D")
+            await page.goto(f"{self.url}/api/ui#key={self.key}&screen={shown}")
+            taken[f"{screen}: data shown ms"] = await page.evaluate(SHOWN, selector)
+            taken[f"{screen}: first paint ms"] = await page.evaluate(PAINTED)
+            await context.close()
+        return dict(sorted(taken.items()))
+
+
+async def _measure(bench: Bench, chromium: str) -> None:
+    try:
+        from playwright.async_api import async_playwright  # noqa: PLC0415 - only here it is needed
+    except ImportError as error:
+        raise Skipped("playwright is not installed: pip install playwright") from error
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="page-")))
+        apps: dict[str, _App] = {}
+        for runs in (bench.rounds(RUNS, 1_000), FEW_RUNS):
+            bench.say(f"page: an app with {runs:,} runs")
+            app = await stack.enter_async_context(_app(folder / str(runs), runs))
+            apps[f"{runs:,} runs"] = app
+        playwright = await stack.enter_async_context(async_playwright())
+        browser = await playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        loop = asyncio.get_running_loop()
+
+        def turn(app: _App) -> Sample:
+            return asyncio.run_coroutine_threadsafe(app.open(browser), loop).result()
+
+        for app in apps.values():  # the app's modules are loaded at the first request
+            await app.open(browser)
+        contenders = [Contender(name, partial(turn, app)) for name, app in apps.items()]
+        await asyncio.to_thread(bench.compare, contenders, bench.rounds(9, 2))
+        await browser.close()
+
+
+@contextlib.asynccontextmanager
+async def _app(state: Path, runs: int) -> AsyncGenerator[_App]:
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "", "TAPE": str(state / "tape.jsonl")}
+    options = make_app(state, [SITUATION], settings)
+    pipelines = state / "app" / "pipelines"
+    for number in range(PIPELINES):
+        folder = pipelines / f"pipeline-{number}"
+        shutil.copytree(pipelines / SITUATION, folder)
+        file = folder / "pipeline.yml"
+        file.write_text(file.read_text("utf-8").replace(SITUATION, folder.name))
+    shutil.rmtree(pipelines / SITUATION)
+    async with running(options, lambda _: None) as (environment, _):
+        endpoints: Mapping[str, Any] = describe_endpoints(environment)
+        await asyncio.to_thread(_write_index, endpoints["app_settings"]["DataStorage"], runs)
+        functions = endpoints["functions"]
+        yield _App(functions["base_url"], functions["function_key"])
+
+
+def _write_index(connection: str, runs: int) -> None:
+    """The entries of so many runs, as `handlers.runs.run_index` writes them."""
+    with (
+        BlobServiceClient.from_connection_string(connection) as service,
+        ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool,
+    ):
+        records = service.get_container_client("landfall")
+
+        def write(name: str) -> None:
+            records.upload_blob(name, b"", overwrite=True, metadata=metadata(name))
+
+        for _ in pool.map(write, IndexNames(runs)):
+            pass
