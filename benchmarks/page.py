@@ -19,7 +19,7 @@ from benchmarks.harness import Bench, Contender, Sample, Skipped
 from benchmarks.run_index_server import PIPELINES, IndexNames, metadata
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import running
-from tests.replay.record import make_app
+from tests.replay.record import copy_pipeline, make_app
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -110,13 +110,8 @@ async def _measure(bench: Bench, chromium: str) -> None:
 async def _app(state: Path, runs: int) -> AsyncGenerator[_App]:
     settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "", "TAPE": str(state / "tape.jsonl")}
     options = make_app(state, [SITUATION], settings)
-    pipelines = state / "app" / "pipelines"
     for number in range(PIPELINES):
-        folder = pipelines / f"pipeline-{number}"
-        shutil.copytree(pipelines / SITUATION, folder)
-        file = folder / "pipeline.yml"
-        file.write_text(file.read_text("utf-8").replace(SITUATION, folder.name))
-    shutil.rmtree(pipelines / SITUATION)
+        copy_pipeline(options.app, SITUATION, f"pipeline-{number}")
     async with running(options, lambda _: None) as (environment, _):
         endpoints: Mapping[str, Any] = describe_endpoints(environment)
         await asyncio.to_thread(_write_index, endpoints["app_settings"]["DataStorage"], runs)

@@ -24,7 +24,7 @@ Run = Annotated[str, typer.Argument(help="The run's id.")]
 
 @app.command("list")
 @with_exit_codes
-def list_runs(
+def list_runs(  # noqa: PLR0913 - an option each
     context: typer.Context,
     *,
     pipeline: Annotated[str | None, typer.Option(help="Only of this pipeline.")] = None,
@@ -38,6 +38,10 @@ def list_runs(
         str | None, typer.Option("--from", help="Begun at or after it, ISO 8601 with a timezone.")
     ] = None,
     to: Annotated[str | None, typer.Option(help="Begun at or before it.")] = None,
+    data: Annotated[str | None, typer.Option(help="Only on this dataset version.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Only the run that registered NAME:VERSION.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
     after: After = None,
 ) -> None:
@@ -49,6 +53,8 @@ def list_runs(
         state=state_,
         from_=from_,
         to=to,
+        data=data,
+        model=model,
         limit=limit,
         after=after,
     )

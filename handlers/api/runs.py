@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Annotated, Any, get_args
 
+from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
@@ -24,12 +25,21 @@ from handlers.api.documents.runs import (
 )
 from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.api.remedies import remedy
+from handlers.azure_ml import tags
+from handlers.azure_ml.model_registry import find_version
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.newest_first import first_page
 from handlers.durable.instances import exists
 from handlers.durable.status_documents import landing_document
 from handlers.messaging.redriven_runs import read_redriven
-from handlers.runs.run_index import UNFINISHED_STATES, summary
+from handlers.runs.run_index import (
+    UNFINISHED_STATES,
+    RunPage,
+    run_key,
+    runs_of_dataset,
+    summary,
+)
 from handlers.runs.run_index import list_runs as read_page
 from handlers.runs.run_records import merge, read_run_record, record_of
 from handlers.triggers.problem_details import Answer, Problem
@@ -57,6 +67,12 @@ class RunFilter(Parameters):
     """States, separated by commas; `unfinished` and `needs-a-human` stand for several."""
     created_from: Annotated[AwareDatetime | None, Field(alias="from")] = None
     created_to: Annotated[AwareDatetime | None, Field(alias="to")] = None
+    data: Annotated[str | None, Field(pattern=r"^[0-9a-f]{16}$")] = None
+    """A dataset version."""
+    model: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}:\d{1,9}$")] = (
+        None
+    )
+    """`name:version`: the run that registered it."""
     after: Annotated[str | None, Field(pattern=r"^\d{13}_[A-Za-z0-9_-]{1,255}$")] = None
     """Of `next`: where the page begins."""
     limit: Annotated[int, Field(ge=1, le=100)] = 50
@@ -86,23 +102,63 @@ async def list_runs(clients: Clients, parameters: Mapping[str, str]) -> Answer:
     try:
         asked = parse_parameters(RunFilter, parameters)
         states = asked.states()
+        page = await asyncio.to_thread(_page, clients, asked, states)
     except Problem as problem:
         return problem.to_answer()
-    page = await asyncio.to_thread(
-        read_page,
-        clients.records,
-        pipeline=asked.pipeline,
-        states=states,
-        created_from=asked.created_from,
-        created_to=asked.created_to,
-        after=asked.after,
-        limit=asked.limit,
-    )
     listed = RunList(
         runs=[RunSummary.model_validate(each) for each in page.runs],
         next=next_url("/api/runs", asked, page.following),
     )
     return Answer(200, listed.model_dump(mode="json"))
+
+
+def _page(clients: Clients, asked: RunFilter, states: Sequence[RunState]) -> RunPage:
+    if asked.data is None and asked.model is None:
+        return read_page(
+            clients.records,
+            pipeline=asked.pipeline,
+            states=states,
+            created_from=asked.created_from,
+            created_to=asked.created_to,
+            after=asked.after,
+            limit=asked.limit,
+        )
+    named = (
+        {} if asked.data is None else dict.fromkeys(runs_of_dataset(clients.records, asked.data))
+    )
+    if asked.model is not None:
+        run = _run_of_model(clients, asked.model)
+        named = {run: None} if run is not None and (asked.data is None or run in named) else {}
+    records = filter(None, (read_run_record(clients, run) for run in named))
+    entries = sorted(
+        (
+            (run_key(record), summary(record))
+            for record in records
+            if _matches(record, asked, states) and run_key(record) > (asked.after or "")
+        ),
+        key=lambda entry: entry[0],
+    )
+    return RunPage(*first_page(entries, asked.limit))
+
+
+def _run_of_model(clients: Clients, model: str) -> str | None:
+    name, _, version = model.rpartition(":")
+    try:
+        found = find_version(clients, name, version)
+    except AzureError as error:
+        kind = type(error).__name__
+        raise Problem(502, "azure-ml", f"Azure ML could not be asked: {kind}") from None
+    return None if found is None else (found.tags or {}).get(tags.RUN)
+
+
+def _matches(record: RunRecord, asked: RunFilter, states: Sequence[RunState]) -> bool:
+    status, began_at = record.status, record.started_at
+    return (
+        asked.pipeline in (None, status.pipeline)
+        and (not states or status.state in states)
+        and (asked.created_from is None or began_at >= asked.created_from)
+        and (asked.created_to is None or began_at <= asked.created_to)
+    )
 
 
 async def get_run(clients: Clients, starter: DurableOrchestrationClient, *, run: str) -> Answer:

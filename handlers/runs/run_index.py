@@ -144,6 +144,16 @@ def list_runs(
     return RunPage(*first_page(_once(merged), limit))
 
 
+def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
+    """The ids of all runs on a dataset version: the attempts of each pipeline."""
+    return [
+        name.split("/")[1]
+        for pipeline in _pipelines(records)
+        for name in records.list_blob_names(name_starts_with=f"runs/{pipeline}-{version}-")
+        if name.endswith("/record.json")
+    ]
+
+
 def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) -> Iterator[str]:
     """The ids of a pipeline's runs that were created since a moment, newest first.
 

@@ -27,6 +27,8 @@ export function RunsScreen({ filters }) {
         <option value="">any</option>
         ${[...GROUPS, ...STATES].map((state) => html`<option value=${state}>${state.replaceAll("_", " ").replaceAll("-", " ")}</option>`)}
       </select></label>
+      <label>Dataset version<input value=${filters.data ?? ""} placeholder="any" pattern="[0-9a-f]{16}" title="16 digits of lower-case hex" onChange=${change("data")} /></label>
+      <label>Model<input value=${filters.model ?? ""} placeholder="name:version" onChange=${change("model")} /></label>
       <label>Begun from<input type="datetime-local" value=${local(filters.from)} onChange=${change("from")} /></label>
       <label>to<input type="datetime-local" value=${local(filters.to)} onChange=${change("to")} /></label>
       ${isFiltered && html`<a href=${href("runs")}>clear</a>`}
@@ -105,7 +107,7 @@ function Facts({ run }) {
   return html`<dl class="facts">
     <dt>Pipeline</dt><dd><${PipelineLink} name=${run.pipeline} /></dd>
     <dt>Attempt</dt><dd>${run.attempt}</dd>
-    <dt>Dataset</dt><dd><span class="mono">${run.dataset_version}</span>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`}</dd>
+    <dt>Dataset</dt><dd><a class="mono" href=${href("runs", { data: run.dataset_version })}>${run.dataset_version}</a>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`}</dd>
     <dt>Compute</dt><dd>${run.compute ? `${run.compute.nodes} × ${run.compute.size}, ${run.compute.priority.replace("_", " ")}, cluster ${run.compute.cluster}` : "none yet"}</dd>
     ${run.cost && html`<dt>Cost</dt><dd>${money(run.cost.amount, run.cost.currency)} in queue ${run.cost.queue}</dd>`}
     <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>

@@ -157,6 +157,14 @@ def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -
     )
 
 
+def copy_pipeline(app: Path, name: str, copy: str) -> None:
+    """A pipeline more in an app's folder, as another one but for its name."""
+    folder = app / "pipelines" / copy
+    shutil.copytree(app / "pipelines" / name, folder)
+    file = folder / "pipeline.yml"
+    file.write_text(file.read_text("utf-8").replace(name, copy))
+
+
 def _release() -> str:
     """The changelog's newest heading."""
     match = re.search(

@@ -18,7 +18,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from demo.waiting import eventually
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import running
-from tests.replay.record import make_app
+from tests.replay.record import copy_pipeline, make_app
 from tests.replay.situations import SITUATIONS, Scene, ended_as, is_in, landed_as
 from tests.replay.tape import Tape
 
@@ -29,8 +29,8 @@ HELD = "shrunk"
 """Its second batch waits to be released."""
 IN_QUEUE = "over-budget"
 """Its run waits for money, until somebody cancels it."""
-FAILING = "crashed"
-"""Three of its runs gave up."""
+FAILING = "without-quota"
+"""Three of its runs gave up; it is a copy of `no-quota`."""
 FAILED_RUNS = 3
 # A zone that waits for its marker.
 WAITING = "marked"
@@ -78,7 +78,9 @@ class Laptop:
 
         async def found() -> list[dict[str, Any]] | None:
             _, document, _ = await self.get("/api/dead-letters")
-            letters = [each for each in document["dead_letters"] if of in (each["run"] or "")]
+            letters = [
+                each for each in document["dead_letters"] if (each["run"] or "").startswith(of)
+            ]
             return letters if len(letters) >= count else None
 
         return await eventually(found, LIMIT_SECONDS, f"{count} dead letters")
@@ -102,8 +104,8 @@ async def wait_in_queue(scene: Scene) -> None:
 async def fail(scene: Scene) -> None:
     """Have several runs give up, each on data of its own."""
     for number in range(1, FAILED_RUNS + 1):
-        await scene.land(str(number), crashes=9)
-        await scene.until("retraining", ended_as("failed"), number)
+        await scene.land(str(number))
+        await scene.until("retraining", ended_as("rejected"), number)
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
@@ -112,8 +114,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     tape = state / "tape.jsonl"
     settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
-    names = (*PLAYED, HELD, IN_QUEUE, FAILING, WAITING, BUSY)
+    names = (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY)
     options = make_app(state, names, settings)
+    copy_pipeline(options.app, "no-quota", FAILING)
     async with running(options, lambda _: None) as (environment, _):
         endpoints = describe_endpoints(environment)
         async with (

@@ -117,7 +117,7 @@ async def test_now_says_what_needs_a_human_and_what_waits_and_why(
 ) -> None:
     await laptop.dead_letters(1)
     human = page.get_by_role("region", name="Needs a human")
-    await human.get_by_role("link", name="QuotaExceeded").wait_for()
+    await human.get_by_role("link", name="QuotaExceeded").first.wait_for()
     await human.get_by_text("Ask for quota, or add a compute option").first.wait_for()
     waiting = page.get_by_role("region", name="Waiting, and why")
     await waiting.get_by_text("waits for the marker _SUCCESS").wait_for()
@@ -342,9 +342,19 @@ async def test_chosen_dead_letters_are_redriven(laptop: Laptop, page: Page) -> N
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_screen_is_accessible(laptop: Laptop, page: Page, scheme: Any) -> None:
+async def test_every_screen_is_accessible_and_asks_for_three_things_at_most(
+    laptop: Laptop, page: Page, scheme: Any
+) -> None:
     await page.emulate_media(color_scheme=scheme)
     letter = (await laptop.dead_letters(1))[0]
+    asked: set[str] = set()
+
+    def note(request: Any) -> None:
+        path = urlsplit(request.url).path
+        if path.startswith("/api/") and not path.startswith("/api/ui"):
+            asked.add(request.url)
+
+    page.on("request", note)
     for screen in (
         *SCREENS,
         "models/batches:2",
@@ -358,6 +368,8 @@ async def test_every_screen_is_accessible(laptop: Laptop, page: Page, scheme: An
         await page.locator("[aria-busy]").wait_for(state="detached")
         found = await axe.Axe().run(page)
         assert found.violations_count == 0, f"{screen}: {found.generate_report()}"
+        assert len(asked) <= 3, (screen, asked)
+        asked.clear()
 
 
 async def test_an_outage_is_shown_and_what_was_known_stays(page: Page) -> None:
@@ -371,7 +383,7 @@ async def test_an_outage_is_shown_and_what_was_known_stays(page: Page) -> None:
 
 
 async def test_a_redriven_run_goes_on_as_its_next_attempt(laptop: Laptop, page: Page) -> None:
-    letter = next(each for each in await laptop.dead_letters(1) if "no-quota" in each["run"])
+    (letter, *_) = await laptop.dead_letters(1, "no-quota")
     await open_screen(page, f"runs/{letter['run']}")
     await page.get_by_role("button", name="Retry").click()
     dialog = page.get_by_role("dialog")

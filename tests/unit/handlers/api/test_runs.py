@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 from handlers.api import runs
+from handlers.api.documents.runs import RunList
 from handlers.api.openapi import RunOrLanding
+from handlers.azure_ml import tags
+from handlers.runs.run_index import index_run
 from handlers.runs.run_records import merge
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingResult, LandingStatus
@@ -55,6 +61,51 @@ async def get(world: World, hub: TaskHub, run: str = RUN) -> tuple[int, dict[str
 
 def keep(world: World, made: RunRecord) -> None:
     world.records.blobs[f"runs/{made.status.id}/record.json"] = json.dumps(made.to_dict()).encode()
+
+
+def listed(world: World, **parameters: str) -> list[str]:
+    answer = asyncio.run(runs.list_runs(world.clients, parameters))
+    assert answer.status == 200, answer.document
+    return [run["id"] for run in RunList.model_validate(answer.document).model_dump()["runs"]]
+
+
+def test_runs_are_found_by_their_data_and_by_the_model_that_they_registered() -> None:
+    world = make_world()
+    failed = record(("registering", 0), ("retrying", 5))
+    again = record(("registering", 60), ("succeeded", 90))
+    again = again.model_copy(
+        update={
+            "status": again.status.model_copy(update={"id": f"digits-{DATASET.version}-2"}),
+            "started_at": STARTED_AT + timedelta(seconds=60),
+        }
+    )
+    for made in (failed, again):
+        keep(world, made)
+        index_run(world.clients.records, made)  # pyright: ignore[reportArgumentType] - the fake
+    second, first = again.status.id, failed.status.id
+    assert listed(world, data=DATASET.version) == [second, first]
+    assert listed(world, data=DATASET.version, state="retrying") == [first]
+    assert listed(world, data=DATASET.version, pipeline="signs") == []
+    assert listed(world, data="0" * 16) == []
+    after = (STARTED_AT + timedelta(seconds=1)).isoformat()
+    assert listed(world, data=DATASET.version, **{"from": after}) == [second]
+    assert listed(world, data=DATASET.version, to=after) == [first]
+    page = asyncio.run(runs.list_runs(world.clients, {"data": DATASET.version, "limit": "1"}))
+    assert page.document["next"] is not None
+    following = dict(parse_qsl(page.document["next"].partition("?")[2]))
+    assert listed(world, **following) == [first]
+    model: Any = SimpleNamespace(name="digits", version="3", tags={tags.RUN: second})
+    world.workspace.models.store["digits", "3"] = model
+    assert listed(world, model="digits:3") == listed(world, model="digits:3", data=DATASET.version)
+    assert listed(world, model="digits:3") == [second]
+    assert listed(world, model="digits:4") == []
+    assert listed(world, model="digits:3", data="0" * 16) == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("data", "HEAD"), ("model", "digits")])
+def test_a_filter_that_names_nothing_is_refused(name: str, value: str) -> None:
+    answer = asyncio.run(runs.list_runs(make_world().clients, {name: value}))
+    assert (answer.status, answer.document["where"]) == (400, name)
 
 
 def test_generations_add_to_one_timeline_and_repeat_nothing() -> None:
