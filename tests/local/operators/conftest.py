@@ -18,8 +18,8 @@ from azure.storage.blob.aio import BlobServiceClient
 from demo.waiting import eventually
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import running
-from tests.replay.record import copy_pipeline, make_app
-from tests.replay.situations import SITUATIONS, Scene, ended_as, is_in, landed_as
+from tests.replay.record import make_app
+from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
 from tests.replay.tape import Tape
 
 # Two models, a run without quota, one that fails twice, and one that pays for its nodes.
@@ -29,9 +29,6 @@ HELD = "shrunk"
 """Its second batch waits to be released."""
 IN_QUEUE = "over-budget"
 """Its run waits for money, until somebody cancels it."""
-FAILING = "without-quota"
-"""Three of its runs gave up; it is a copy of `no-quota`."""
-FAILED_RUNS = 3
 # A zone that waits for its marker.
 WAITING = "marked"
 # A run may have to fail on a busy machine first.
@@ -73,13 +70,15 @@ class Laptop:
             error.add_note(f"the last answer: {json.dumps(last)[:2000]}")
             raise
 
-    async def dead_letters(self, count: int, of: str = "") -> list[dict[str, Any]]:
-        """Wait until there are so many, of one pipeline if it is named."""
+    async def dead_letters(self, count: int, *of: str) -> list[dict[str, Any]]:
+        """Wait until there are so many, of some pipelines if they are named."""
 
         async def found() -> list[dict[str, Any]] | None:
             _, document, _ = await self.get("/api/dead-letters")
             letters = [
-                each for each in document["dead_letters"] if (each["run"] or "").startswith(of)
+                each
+                for each in document["dead_letters"]
+                if not of or (each["run"] or "").startswith(of)
             ]
             return letters if len(letters) >= count else None
 
@@ -101,13 +100,6 @@ async def wait_in_queue(scene: Scene) -> None:
     await scene.until("retraining", is_in("waiting_for_nodes"))
 
 
-async def fail(scene: Scene) -> None:
-    """Have several runs give up, each on data of its own."""
-    for number in range(1, FAILED_RUNS + 1):
-        await scene.land(str(number))
-        await scene.until("retraining", ended_as("rejected"), number)
-
-
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Laptop]:
     state = tmp_path_factory.mktemp("operators")
@@ -116,7 +108,6 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
     names = (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY)
     options = make_app(state, names, settings)
-    copy_pipeline(options.app, "no-quota", FAILING)
     async with running(options, lambda _: None) as (environment, _):
         endpoints = describe_endpoints(environment)
         async with (
@@ -141,7 +132,6 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
                 *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
                 hold(scene(HELD)),
                 wait_in_queue(scene(IN_QUEUE)),
-                fail(scene(FAILING)),
             )
             # Last: its job takes all nodes of the cluster.
             await scene(BUSY).land("1", seconds=1000)

@@ -100,7 +100,7 @@ async def test_2_and_3_stop_the_bleeding_and_go_on(laptop: Laptop) -> None:
 
 
 async def test_4_redrive_what_failed_by_quota(laptop: Laptop) -> None:
-    await laptop.dead_letters(2)
+    await laptop.dead_letters(1, "no-quota")
     listed, redriven = await do(laptop, 4)
     assert "QuotaExceeded" in {letter["reason"] for letter in listed["dead_letters"]}
     # Of the other pipeline without quota they are redriven, too.
@@ -114,7 +114,7 @@ async def test_4_redrive_what_failed_by_quota(laptop: Laptop) -> None:
 
 
 async def test_5_retry_a_failed_run(laptop: Laptop) -> None:
-    letters = await laptop.dead_letters(2)
+    letters = await laptop.dead_letters(1, "hopeless")
     letter = next(each for each in letters if "hopeless" in each["run"])
     (redriven,) = await do(laptop, 5, RUN=letter["run"])
     (following,) = redriven["redriven"]
@@ -122,7 +122,7 @@ async def test_5_retry_a_failed_run(laptop: Laptop) -> None:
 
 
 async def test_6_throw_a_message_away(laptop: Laptop) -> None:
-    letters = await laptop.dead_letters(2)
+    letters = await laptop.dead_letters(1, "hopeless")
     number = next(each["id"] for each in letters if "hopeless" in each["run"])
     shown, discarded = await do(laptop, 6, DEAD_LETTER=str(number))
     assert shown["body"]
