@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "unit" in parts or "contract" in parts or "replay" in parts:
             item.add_marker(pytest.mark.disable_socket)
         else:
-            item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "localhost", "::1"]))
+            item.add_marker(pytest.mark.allow_hosts(["127.0.0.0/8", "localhost", "::1"]))
 
 
 def pytest_collection_finish() -> None:

@@ -114,7 +114,7 @@ async def _app(state: Path, runs: int) -> AsyncGenerator[_App]:
         copy_pipeline(options.app, SITUATION, f"pipeline-{number}")
     async with running(options, lambda _: None) as (environment, _):
         endpoints: Mapping[str, Any] = describe_endpoints(environment)
-        await asyncio.to_thread(_write_index, endpoints["app_settings"]["DataStorage"], runs)
+        await asyncio.to_thread(_write_index, endpoints["storage_accounts"]["landfalldata"], runs)
         functions = endpoints["functions"]
         yield _App(functions["base_url"], functions["function_key"])
 

@@ -302,10 +302,10 @@ def kill_rank(job: str, rank: int) -> int | None:
 @contextlib.asynccontextmanager
 async def connect(endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
     """Clients to what `endpoints.json` describes."""
-    settings = endpoints["app_settings"]
+    accounts = endpoints["storage_accounts"]
     async with (
         aiohttp.ClientSession() as http,
-        BlobServiceClient.from_connection_string(settings["DataStorage"]) as blobs,
-        BlobServiceClient.from_connection_string(settings["WorkspaceStorage"]) as workspace_blobs,
+        BlobServiceClient.from_connection_string(accounts["landfalldata"]) as blobs,
+        BlobServiceClient.from_connection_string(accounts["landfallml"]) as workspace_blobs,
     ):
         yield Cloud(endpoints, http, blobs, workspace_blobs)

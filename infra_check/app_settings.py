@@ -1,17 +1,23 @@
-"""App settings: what docs/app-settings.md explains is what the function app gets."""
+"""App settings: what docs/app-settings.md explains is what the function app gets.
+
+The laptop's app has the same connections, with the same identity.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from infra_check.bicep_file import BicepFile, properties, text
 from infra_check.problem import Problem
 
 PAGE = "docs/app-settings.md"
+LAPTOP = "infra/local/app-settings.json"
 NOT_DEPLOYED = ("never on Azure", "not by `azd up`")
 KEYS = re.compile(r"AccountKey=|SharedAccessKey|InstrumentationKey=|sig=|whsec_", re.IGNORECASE)
+CONNECTION = re.compile(r"^(?!AzureFunctionsJobHost)\w+?__\w+$")
 ENDPOINT = re.compile(r"^(\w+?)__(?:\w*[sS]erviceUri|fullyQualifiedNamespace)$")
 
 
@@ -23,6 +29,7 @@ def check(root: Path, file: BicepFile) -> Iterator[Problem]:
         if name in file.variables
         for key, value, line in properties(file.variables[name])
     }
+    yield from _check_laptop(root, found)
     documented = documented_settings((root / PAGE).read_text("utf-8"))
     name = file.path.name
     for setting, line in documented.items():
@@ -45,6 +52,16 @@ def check(root: Path, file: BicepFile) -> Iterator[Problem]:
             for part in ("credential", "clientId"):
                 if f"{endpoint[1]}__{part}" not in found:
                     yield Problem(name, line, f"{setting} needs {endpoint[1]}__{part} beside it")
+
+
+def _check_laptop(root: Path, deployed: Iterable[str]) -> Iterator[Problem]:
+    connections = {"AZURE_CLIENT_ID", *(each for each in deployed if CONNECTION.match(each))}
+    names = {each.partition("__")[0] for each in connections}
+    laptop: dict[str, str] = json.loads((root / LAPTOP).read_text("utf-8"))
+    there = {each for each in laptop if each.partition("__")[0] in names}
+    for setting in sorted(connections ^ there):
+        where = "only on Azure" if setting in connections else "only on the laptop"
+        yield Problem(LAPTOP, 1, f"{setting} is set {where}: connections must be the same")
 
 
 def documented_settings(page: str) -> dict[str, int]:

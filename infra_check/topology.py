@@ -145,11 +145,13 @@ def laptop_subscriptions(config: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in config["eventSubscriptions"]:
         properties_ = each["properties"]
-        destination = properties_["destination"]["properties"]["resourceId"]
-        dead_letters = properties_.get("deadLetterDestination", {}).get("properties", {})
+        delivery = properties_.get("deliveryWithResourceIdentity", properties_)
+        by_identity = properties_.get("deadLetterWithResourceIdentity", properties_)
+        dead_letters = by_identity.get("deadLetterDestination", {}).get("properties", {})
         found[each["name"]] = {
             "source": each["topic"],
-            "queue": destination.rpartition("/")[2],
+            "identities": [delivery.get("identity"), by_identity.get("identity")],
+            "queue": delivery["destination"]["properties"]["resourceId"].rpartition("/")[2],
             "schema": properties_["eventDeliverySchema"],
             "filter": properties_["filter"],
             "retry": properties_["retryPolicy"],
@@ -170,9 +172,12 @@ def event_subscriptions(files: Mapping[str, BicepFile]) -> dict[str, Any]:
         nodes = module_parameters(module)
         given = {name: evaluate(node, main) for name, node in nodes.items()}
         body = evaluate(resource.body, target, given)["properties"]
-        dead_letters = body["deadLetterWithResourceIdentity"]["deadLetterDestination"]
+        delivery = body["deliveryWithResourceIdentity"]
+        by_identity = body["deadLetterWithResourceIdentity"]
+        dead_letters = by_identity["deadLetterDestination"]
         found[given["subscriptionName"]] = {
             "source": SOURCES.get(text(nodes["topicName"]).partition(".")[0]),
+            "identities": [delivery["identity"], by_identity["identity"]],
             "queue": _queue(files, main, nodes["queueId"]),
             "schema": body["eventDeliverySchema"],
             "filter": {key: value for key, value in body["filter"].items() if value != ""},

@@ -1,11 +1,7 @@
 """After deployment: land a tiny batch, wait for its run's end, print where to see it.
 
 azd runs this with its environment, whose values main.bicep's outputs are. By hand, also against the
-laptop, where two more settings replace the identity:
-
-    export LANDFALL_URL=http://127.0.0.1:7071 LANDFALL_FUNCTION_KEY=…
-    export LANDFALL_DATA_CONNECTION_STRING=…
-    python infra/hooks/smoke_test.py
+laptop, it needs the function's key; docs/deploy.md has the command.
 
 1. Remember which runs of pipeline `smoke` there are.
 2. Upload three files that say when, and the marker: content that never landed before.
@@ -66,7 +62,7 @@ def main(environment: Mapping[str, str]) -> int:
     timeout = float(environment.get("LANDFALL_SMOKE_TIMEOUT_SECONDS", DEFAULT_TIMEOUT_SECONDS))
     key = environment.get("LANDFALL_FUNCTION_KEY") or _function_key(environment)
     known = {each["id"] for each in _runs(environment, key)}
-    container = _landing(environment)
+    container = landing_container(environment)
     for path, content in batch(datetime.now(UTC)).items():
         container.upload_blob(f"{PIPELINE}/{path}", content, overwrite=True)
     print("smoke test: the batch has landed; waiting for its run …", flush=True)  # noqa: T201
@@ -93,15 +89,12 @@ def _runs(environment: Mapping[str, str], key: str) -> list[dict[str, Any]]:
     return _json(urllib.request.Request(url, headers={"x-functions-key": key}))["runs"]  # noqa: S310 - the app's own
 
 
-def _landing(environment: Mapping[str, str]) -> ContainerClient:
-    from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - azd installs it for the hook
+def landing_container(environment: Mapping[str, str]) -> ContainerClient:
+    """The landing zone's container, by the deployer's identity."""
+    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - azd installs it for the hook
+    from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - the same
 
     name = environment.get("LANDFALL_LANDING_CONTAINER", "landing")
-    connection = environment.get("LANDFALL_DATA_CONNECTION_STRING")
-    if connection:
-        return BlobServiceClient.from_connection_string(connection).get_container_client(name)
-    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
-
     account = BlobServiceClient(environment["LANDFALL_DATA_URL"], DefaultAzureCredential())
     return account.get_container_client(name)
 

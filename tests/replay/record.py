@@ -71,7 +71,7 @@ async def _record(state: Path, names: list[str], at_a_time: int) -> int:
         async with (
             aiohttp.ClientSession() as http,
             BlobServiceClient.from_connection_string(
-                endpoints["app_settings"]["DataStorage"]
+                endpoints["storage_accounts"]["landfalldata"]
             ) as blobs,
         ):
 

@@ -113,7 +113,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         async with (
             aiohttp.ClientSession() as http,
             BlobServiceClient.from_connection_string(
-                endpoints["app_settings"]["DataStorage"]
+                endpoints["storage_accounts"]["landfalldata"]
             ) as blobs,
         ):
 

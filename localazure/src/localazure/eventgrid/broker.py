@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 import uuid
@@ -21,6 +22,7 @@ from localazure.eventgrid.configuration import (
 )
 from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.delivery import DeliveryWorker
+from localazure.eventgrid.destination_clients import DestinationClients
 from localazure.eventgrid.destinations import (
     ServiceBusQueueDestination,
     ServiceBusTopicDestination,
@@ -61,7 +63,8 @@ class Broker:
     """All topics and subscriptions of one environment.
 
     Args:
-        session: for deliveries.
+        session: for deliveries by HTTP.
+        clients: opened for other deliveries.
         dead_letters: the containers for dead letters.
         faults: of deliveries.
     """
@@ -72,6 +75,7 @@ class Broker:
         configuration: Configuration,
         store: Store,
         session: aiohttp.ClientSession,
+        clients: DestinationClients,
         dead_letters: DeadLetterStorage,
         faults: Injector,
     ) -> None:
@@ -79,6 +83,7 @@ class Broker:
         self._configuration = configuration
         self._store = store
         self._session = session
+        self._clients = clients
         self._dead_letters = dead_letters
         self._faults = faults
         self._running: dict[str, _Running] = {}
@@ -204,12 +209,9 @@ class Broker:
     def _run(self, subscription: Subscription) -> None:
         schema = self._configuration.delivery_schema(subscription)
         endpoint = self._endpoint(subscription, schema)
-        destination = subscription.properties.dead_letter_destination
 
-        async def write_dead_letter(container: str, name: str, delivery: Delivery) -> None:
-            assert destination is not None, "there is a container"
-            account = destination.properties.account
-            await self._dead_letters.write(account, container, name, delivery, schema)
+        async def write_dead_letter(container: str, _name: str, delivery: Delivery) -> None:
+            await self._dead_letters.write(subscription, container, delivery, schema)
 
         worker = DeliveryWorker(
             subscription,
@@ -226,9 +228,10 @@ class Broker:
     def _endpoint(self, subscription: Subscription, schema: Schema) -> _Endpoint:
         destination = subscription.properties.destination.properties
         if isinstance(destination, ServiceBusQueueDestination | ServiceBusTopicDestination):
-            return ServiceBusEndpoint(
-                self._environment.service_bus_connection_string, subscription.name, destination
+            open_client = functools.partial(
+                self._clients.service_bus, subscription.delivering_identity
             )
+            return ServiceBusEndpoint(open_client, subscription.name, destination)
         if isinstance(destination, StorageQueueDestination):
             return StorageQueueEndpoint(self._environment, destination)
         return HttpEndpoint(

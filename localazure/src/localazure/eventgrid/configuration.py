@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -24,6 +24,7 @@ from localazure.eventgrid.destinations import (
     Batching,
     DeadLetterDestination,
     Destination,
+    DestinationByIdentity,
     ServiceBusQueueDestination,
     ServiceBusTopicDestination,
 )
@@ -52,13 +53,53 @@ class Topic(ConfigurationModel):
         return f"/subscriptions/{group}/providers/Microsoft.EventGrid/topics/{self.name}"
 
 
+class _TopicIdentity(ConfigurationModel):
+    type: Literal["SystemAssigned"]
+
+
+class _DeliveryByIdentity(ConfigurationModel):
+    identity: _TopicIdentity
+    destination: DestinationByIdentity
+
+
+class _DeadLettersByIdentity(ConfigurationModel):
+    identity: _TopicIdentity
+    dead_letter_destination: DeadLetterDestination
+
+
 class _SubscriptionProperties(ConfigurationModel):
-    destination: Destination
+    destination_by_key: Destination | None = Field(default=None, alias="destination")
+    delivery_with_resource_identity: _DeliveryByIdentity | None = None
     filter: Filter = Filter()
     retry_policy: RetryPolicy = RetryPolicy()
     dead_letter_destination: DeadLetterDestination | None = None
+    dead_letter_with_resource_identity: _DeadLettersByIdentity | None = None
     event_delivery_schema: Schema | None = None
     labels: Any = None
+
+    @model_validator(mode="after")
+    def _one_destination(self) -> _SubscriptionProperties:
+        if (self.destination_by_key is None) == (self.delivery_with_resource_identity is None):
+            raise error_at(
+                ("destination",), "give one: this or deliveryWithResourceIdentity.destination"
+            )
+        return self
+
+    @property
+    def destination(self) -> Destination:
+        """Where events are delivered to."""
+        by_identity = self.delivery_with_resource_identity
+        found = self.destination_by_key if by_identity is None else by_identity.destination
+        assert found is not None, "it is validated"
+        return found
+
+    @property
+    def dead_letters(self) -> DeadLetterDestination | None:
+        """Where undeliverable events are written to, if anywhere."""
+        by_identity = self.dead_letter_with_resource_identity
+        if by_identity is None:
+            return self.dead_letter_destination
+        return by_identity.dead_letter_destination
 
 
 class Subscription(ConfigurationModel):
@@ -80,8 +121,18 @@ class Subscription(ConfigurationModel):
     @property
     def dead_letter_container(self) -> str | None:
         """None drops undeliverable events."""
-        destination = self.properties.dead_letter_destination
+        destination = self.properties.dead_letters
         return None if destination is None else destination.properties.blob_container_name
+
+    @property
+    def delivering_identity(self) -> str | None:
+        """The topic whose identity delivers; None where a key does."""
+        return None if self.properties.delivery_with_resource_identity is None else self.topic
+
+    @property
+    def dead_letters_identity(self) -> str | None:
+        """The topic whose identity writes dead letters; None where a key does."""
+        return None if self.properties.dead_letter_with_resource_identity is None else self.topic
 
 
 class Configuration(ConfigurationModel):

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from azure.storage.blob import ContentSettings
 from azure.storage.blob.aio import BlobServiceClient
 
+from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery
 
@@ -49,29 +50,29 @@ class DeadLetterStorage:
     """The storage accounts, as far as dead letters need them.
 
     Args:
-        connection_string: gives that of an account.
+        open_service: that of an account, for the identity of a topic or, with None, for the key.
     """
 
-    def __init__(self, connection_string: Callable[[str], str]) -> None:
-        self._connection_string = connection_string
-        self._services: dict[str, BlobServiceClient] = {}
+    def __init__(self, open_service: Callable[[str, str | None], BlobServiceClient]) -> None:
+        self._open_service = open_service
+        self._services: dict[tuple[str, str | None], BlobServiceClient] = {}
 
     async def write(
-        self, account: str, container: str, subscription: str, delivery: Delivery, schema: Schema
+        self, subscription: Subscription, container: str, delivery: Delivery, schema: Schema
     ) -> None:
-        """Write one dead letter.
+        """Write one dead letter of a subscription that has a container for them.
 
         Raises:
             azure.core.exceptions.AzureError: it could not be written; try again later.
         """
-        service = self._services.get(account)
+        destination = subscription.properties.dead_letters
+        assert destination is not None, "there is a container"
+        key = (destination.properties.account, subscription.dead_letters_identity)
+        service = self._services.get(key)
         if service is None:
-            # The worker tries again by itself.
-            service = self._services[account] = BlobServiceClient.from_connection_string(
-                self._connection_string(account), retry_total=0
-            )
+            service = self._services[key] = self._open_service(*key)
         hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
-        name = blob_name(subscription, delivery, datetime.fromtimestamp(hour_seconds, UTC))
+        name = blob_name(subscription.name, delivery, datetime.fromtimestamp(hour_seconds, UTC))
         await service.get_blob_client(container, name).upload_blob(
             json.dumps([dead_letter(delivery, schema)]),
             overwrite=True,

@@ -139,4 +139,10 @@ Destination = Annotated[
     | Endpoint[Literal["StorageQueue"], StorageQueueDestination],
     Field(discriminator="endpoint_type"),
 ]
+DestinationByIdentity = Annotated[
+    Endpoint[Literal["ServiceBusQueue"], ServiceBusQueueDestination]
+    | Endpoint[Literal["ServiceBusTopic"], ServiceBusTopicDestination],
+    Field(discriminator="endpoint_type"),
+]
+"""Of a topic with an identity. Others that Azure has for it are not covered."""
 DeadLetterDestination = Endpoint[Literal["StorageBlob"], StorageBlobDestination]

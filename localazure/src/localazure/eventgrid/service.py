@@ -12,6 +12,7 @@ from localazure.eventgrid.authorization import Identities
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import load
 from localazure.eventgrid.dead_letters import DeadLetterStorage
+from localazure.eventgrid.destination_clients import DestinationClients
 from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
@@ -33,6 +34,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         OSError: the port is taken.
     """
     configuration = load(environment)
+    certificates = ensure_certificates(environment)
     async with contextlib.AsyncExitStack() as stack:
         store = Store(environment.part_folder("eventgrid") / "events.db")
         stack.callback(store.close)
@@ -41,14 +43,16 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
-        dead_letters = DeadLetterStorage(environment.storage_connection_string)
+        assignments = RoleAssignments.of_environment(environment)
+        clients = DestinationClients(environment, assignments)
+        dead_letters = DeadLetterStorage(clients.blobs)
         stack.push_async_callback(dead_letters.close)
         faults = Injector(environment.state, Part.EVENT_GRID)
         identities = Identities(
             TokenIssuer(environment.keys.identity_header, frozenset({EVENT_GRID_AUDIENCE})),
-            RoleAssignments.of_environment(environment),
+            assignments,
         )
-        broker = Broker(environment, configuration, store, session, dead_letters, faults)
+        broker = Broker(environment, configuration, store, session, clients, dead_letters, faults)
         await broker.start()
         stack.push_async_callback(broker.stop)
         application = Server(broker, environment.keys.event_grid, identities, faults).application()
@@ -58,7 +62,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, LOOPBACK, environment.ports.event_grid).start()
-        tls = server_context(ensure_certificates(environment))
+        tls = server_context(certificates)
         await web.TCPSite(
             runner, LOOPBACK, environment.ports.event_grid_tls, ssl_context=tls
         ).start()

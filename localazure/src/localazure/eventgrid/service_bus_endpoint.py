@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+from collections.abc import Callable
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
+    ServiceBusAuthorizationError,
     ServiceBusConnectionError,
     ServiceBusError,
 )
@@ -25,6 +28,8 @@ from localazure.eventgrid.destinations import (
 from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_SECONDS, Outcome, Verdict
 from localazure.eventgrid.schemas import METADATA_VERSION, Event
 
+logger = logging.getLogger(__name__)
+
 
 class ServiceBusEndpoint:
     """A sender to one entity, opened when first needed and anew after an error."""
@@ -33,11 +38,11 @@ class ServiceBusEndpoint:
 
     def __init__(
         self,
-        connection_string: str,
+        open_client: Callable[[], ServiceBusClient],
         subscription: str,
         destination: ServiceBusQueueDestination | ServiceBusTopicDestination,
     ) -> None:
-        self._connection_string = connection_string
+        self._open_client = open_client
         self._subscription = subscription
         self._destination = destination
         self._lock = asyncio.Lock()
@@ -71,6 +76,10 @@ class ServiceBusEndpoint:
             except MessagingEntityNotFoundError:
                 await self.close()
                 return Outcome(Verdict.RETRY, "NotFound")
+            except ServiceBusAuthorizationError as error:
+                await self.close()
+                logger.warning("%s: %s", self._subscription, error)
+                return Outcome(Verdict.RETRY, "Unauthorized")
             except (ServiceBusConnectionError, OSError):
                 await self.close()
                 return Outcome(Verdict.NOT_LISTENING, "SocketError")
@@ -80,9 +89,7 @@ class ServiceBusEndpoint:
             return Outcome(Verdict.DELIVERED, "Delivered")
 
     def _open(self) -> ServiceBusSender:
-        # The retry policy of the subscription applies.
-        client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
-        self._client = client
+        client = self._client = self._open_client()
         is_topic = isinstance(self._destination, ServiceBusTopicDestination)
         open_sender = client.get_topic_sender if is_topic else client.get_queue_sender
         self._sender = open_sender(self._destination.name)

@@ -36,6 +36,7 @@ from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.trust import trusted
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
@@ -133,14 +134,18 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         host=environment.keys.functions_host,
         system=environment.keys.functions_system,
     )
-    async with run_app(
-        environment.app,
-        port=environment.ports.functions,
-        state=environment.part_folder("functions"),
-        faults=environment.state,
-        keys=keys,
-        app_settings=environment.app_settings,
-    ) as host:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(trusted(environment.ca_bundle))
+        host = await stack.enter_async_context(
+            run_app(
+                environment.app,
+                port=environment.ports.functions,
+                state=environment.part_folder("functions"),
+                faults=environment.state,
+                keys=keys,
+                app_settings=environment.app_settings,
+            )
+        )
         _LOG.info("%s", host.list_functions())
         _spare_collector()
         # As by the supervisor: the part closes everything, then tells how it ended.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from localazure.faults.injector import Injector
-from localazure.functions import function_list, logs
+from localazure.functions import function_list, host_storage, logs
 from localazure.functions.admin_api import AdminApi
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 _CLOSE_CONNECTIONS_SECONDS: Final = 1.0
+_AZURE_STORAGE: Final = "azurestorage"
+"""Durable Functions' default `storageProvider.type`, in lower case."""
 
 
 class Host:
@@ -84,6 +86,7 @@ class Host:
             timeout = plan.function_timeout(timeout, is_default=is_default)
         self.functions = functions
         self._options = options
+        self._settings = settings
         self._port = port
         self.keys = keys
         self._cors = cors
@@ -164,11 +167,13 @@ class Host:
         return self._triggers.faults
 
     async def start(self) -> None:
-        """Listen, and start every trigger.
+        """Make the host's storage ready, listen, and start every trigger.
 
         Raises:
+            AppLoadError: the host's identity lacks a role on its storage.
             OSError: the port is taken.
         """
+        await host_storage.make_ready(self._settings, self._task_hub())
         await self._runner.setup()
         await web.TCPSite(self._runner, LOOPBACK, self._port).start()
         # The engine may resume activities that call this very server; requests from outside
@@ -214,6 +219,13 @@ class Host:
             route_prefix=self._options.http.route_prefix,
             colours=colours,
         )
+
+    def _task_hub(self) -> str | None:
+        """Its name, where it is in the host's storage."""
+        provider = self._options.durable_task.get("storageProvider", {}).get("type", _AZURE_STORAGE)
+        if self._durable is None or provider.lower() != _AZURE_STORAGE:
+            return None
+        return self._durable.hub_name
 
     def _recycle(self) -> None:
         if self.on_recycle is not None and not self.is_recycled:

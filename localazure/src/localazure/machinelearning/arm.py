@@ -15,9 +15,10 @@ from localazure.faults.http import with_faults
 from localazure.faults.plan import Rule
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.authorization import (
+    LOCATIONS,
+    QUOTA_COLLECTIONS,
     SCOPE,
     SUBSCRIPTION_SCOPE,
-    USAGES_READ,
     action_of,
     authorization_failed,
     authorize,
@@ -221,15 +222,17 @@ async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamR
 
 @web.middleware
 async def check_roles(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what the app's roles do not allow in the workspace, or of the subscription's quota."""
+    """Refuse what a principal's roles do not allow in the workspace, or of the quota."""
     workspace, assignments = request.app[WORKSPACE], request.app[ROLE_ASSIGNMENTS]
+    principal = request.get(PRINCIPAL, APP)  # open paths have none, and need no role
     _, found, below = request.path.lower().partition(f"{workspace.id.lower()}/")
     if found:
-        roles = assignments.roles(APP, SCOPE)
-        authorize(roles, action_of(request.method, below.strip("/").split("/")), workspace.id)
-    elif request.path.lower().endswith("/usages"):
-        allowed = assignments.custom_actions(APP, SUBSCRIPTION_SCOPE)
-        if assignments.are_enforced and USAGES_READ not in allowed:
+        action = action_of(request.method, below.strip("/").split("/"))
+        authorize(principal, assignments.roles(principal, SCOPE), action, workspace.id)
+    elif request.path.lower().endswith(QUOTA_COLLECTIONS):
+        action = f"{LOCATIONS}/{request.path.lower().rpartition('/')[2]}/read"
+        allowed = assignments.custom_actions(principal, SUBSCRIPTION_SCOPE)
+        if assignments.are_enforced and action not in allowed:
             scope = f"/subscriptions/{workspace.environment.subscription_id}"
-            raise authorization_failed(USAGES_READ, scope)
+            raise authorization_failed(principal, action, scope)
     return await handler(request)

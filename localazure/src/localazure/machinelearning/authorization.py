@@ -1,4 +1,4 @@
-"""What the roles of the app's identity let it do in the workspace, and with the quota.
+"""What the roles of an identity let it do in the workspace, and with the quota.
 
 Sources: https://learn.microsoft.com/azure/machine-learning/how-to-assign-roles and
 https://learn.microsoft.com/azure/role-based-access-control/troubleshooting. Roles that say nothing
@@ -7,7 +7,7 @@ of a workspace allow nothing in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -15,7 +15,9 @@ from localazure.machinelearning.errors import ArmError
 
 SCOPE = "workspace"
 SUBSCRIPTION_SCOPE = "subscription"
-USAGES_READ = "microsoft.machinelearningservices/locations/usages/read"
+LOCATIONS = "microsoft.machinelearningservices/locations"
+QUOTA_COLLECTIONS = ("/usages", "/vmsizes")
+"""What belongs to a location of the subscription, and is read by a custom role."""
 _WORKSPACES = "microsoft.machinelearningservices/workspaces"
 _VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
 
@@ -65,26 +67,59 @@ def action_of(method: str, segments: Sequence[str]) -> str:
     return "/".join([_WORKSPACES, *segments[0::2], verb]).lower()
 
 
-def authorize(roles: Collection[str] | None, action: str, scope: str) -> None:
-    """Check that one of the roles allows an action; None of them is an app without a table.
+def authorize(principal: str, roles: Collection[str] | None, action: str, scope: str) -> None:
+    """Check that one of a principal's roles allows an action; None is an app without a table.
 
     Raises:
         ArmError: 403, in ARM's words.
     """
     if roles is None or any(role in ROLES and ROLES[role].allows(action) for role in roles):
         return
-    raise authorization_failed(action, scope)
+    raise authorization_failed(principal, action, scope)
 
 
-def authorization_failed(action: str, scope: str) -> ArmError:
+def authorization_failed(principal: str, action: str, scope: str) -> ArmError:
     """The refusal of an action, in ARM's words."""
     return ArmError(
         403,
         "AuthorizationFailed",
-        f"The client 'app' does not have authorization to perform action '{action}' over scope "
-        f"'{scope}' or the scope is invalid. If access was recently granted, please refresh your "
-        "credentials. (infra/roles.json has what is granted.)",
+        f"The client {principal!r} does not have authorization to perform action '{action}' over "
+        f"scope '{scope}' or the scope is invalid. If access was recently granted, please refresh "
+        "your credentials. (infra/roles.json has what is granted.)",
     )
+
+
+def check_assignment(
+    principal: str,
+    identities: Iterable[str],
+    scope: str,
+    permit: Callable[[str, str, str], bool],
+) -> None:
+    """Check that a principal may give a resource these user-assigned identities.
+
+    Args:
+        principal: who asks.
+        identities: their resource ids.
+        scope: the id of the resource.
+        permit: whether the roles of a principal on a resource allow an action.
+
+    Raises:
+        ArmError: 403, in ARM's words.
+    """
+    for identity in identities:
+        name = identity.rstrip("/").rpartition("/")[2]
+        resource = f"userAssignedIdentities/{name}"
+        if not permit(principal, resource, "userAssignedIdentities/assign"):
+            raise ArmError(
+                403,
+                "LinkedAuthorizationFailed",
+                f"The client {principal!r} has permission to perform action "
+                f"'{_WORKSPACES}/computes/write' on scope '{scope}'; however, it does not have "
+                "permission to perform action(s) "
+                "'Microsoft.ManagedIdentity/userAssignedIdentities/assign/action' on the linked "
+                f"scope(s) '{identity}' (respectively) or the linked scope(s) are invalid. "
+                "(infra/roles.json has what is granted.)",
+            )
 
 
 def _matches(action: str, patterns: Sequence[str]) -> bool:

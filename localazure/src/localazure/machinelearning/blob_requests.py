@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import ssl
 import xml.etree.ElementTree as ET
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from http import HTTPStatus
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Self, TypeAlias
 from urllib.parse import quote, unquote, urlencode
 
 from azure.core.exceptions import (
@@ -37,6 +38,7 @@ TIMEOUT_SECONDS: Final = 60
 # The service's own limit.
 BLOBS_PER_PAGE: Final = 5000
 PIECE_BYTES: Final = 1024 * 1024
+Authorize: TypeAlias = Callable[[URL, dict[str, str]], str]
 _ERRORS: Final[Mapping[int, type[HttpResponseError]]] = {
     HTTPStatus.NOT_FOUND: ResourceNotFoundError,
     HTTPStatus.PRECONDITION_FAILED: ResourceModifiedError,
@@ -62,15 +64,36 @@ class BlobRequests:
     """The Blob service of one account. May be used by many threads.
 
     Args:
-        connection_string: with `BlobEndpoint`, `AccountName` and `AccountKey`.
+        endpoint: of the account.
+        authorize: the `Authorization` of a GET, from its URL and its headers.
+        tls: whom to trust, where the endpoint is one of https.
     """
 
-    def __init__(self, connection_string: str) -> None:
+    def __init__(
+        self, endpoint: str, authorize: Authorize, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._endpoint = URL(endpoint)
+        self._authorize = authorize
+        self._tls = tls
+        self._idle: list[http.client.HTTPConnection] = []
+
+    @classmethod
+    def by_key(cls, connection_string: str) -> Self:
+        """With the key of a connection string, which also has `BlobEndpoint` and `AccountName`."""
         parts = (part.partition("=") for part in connection_string.split(";") if part)
         values = {name: value for name, _, value in parts}
-        self._endpoint = URL(values["BlobEndpoint"])
-        self._account, self._key = values["AccountName"], values["AccountKey"]
-        self._idle: list[http.client.HTTPConnection] = []
+
+        def authorize(url: URL, headers: Mapping[str, str]) -> str:
+            return sign_request(
+                Service.BLOB,
+                "GET",
+                url,
+                headers,
+                account=values["AccountName"],
+                key=values["AccountKey"],
+            )
+
+        return cls(values["BlobEndpoint"], authorize)
 
     def list(self, container: str, prefix: str) -> Iterator[ListedBlob]:
         """The blobs whose names start with a prefix, in the order of their names.
@@ -124,9 +147,7 @@ class BlobRequests:
             "x-ms-version": API_VERSION,
             **headers,
         }
-        sent["authorization"] = sign_request(
-            Service.BLOB, "GET", url, sent, account=self._account, key=self._key
-        )
+        sent["authorization"] = self._authorize(url, sent)
         connection = self._connection()
         try:
             with _azure_errors(url):
@@ -146,8 +167,11 @@ class BlobRequests:
         try:
             return self._idle.pop()
         except IndexError:
-            return http.client.HTTPConnection(
-                self._endpoint.host or "", self._endpoint.port, timeout=TIMEOUT_SECONDS
+            host, port = self._endpoint.host or "", self._endpoint.port
+            if self._tls is None:
+                return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+            return http.client.HTTPSConnection(
+                host, port, timeout=TIMEOUT_SECONDS, context=self._tls
             )
 
 
@@ -187,6 +211,7 @@ def _listed(blob: ET.Element) -> ListedBlob:
 
 def _check(url: URL, response: http.client.HTTPResponse) -> None:
     if response.status != HTTPStatus.OK:
+        response.close()  # it holds the socket where the service ends the connection
         code = response.getheader("x-ms-error-code") or "no error code"
         error = _ERRORS.get(response.status, HttpResponseError)(
             f"GET {url.raw_path}: {code} (HTTP {response.status})"

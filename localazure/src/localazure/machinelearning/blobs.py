@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from azure.core.exceptions import (
     AzureError,
@@ -20,6 +21,9 @@ from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blob_requests import BlobRequests, ListedBlob
+from localazure.runtime.environment import Environment
+from localazure.runtime.identity import STORAGE_AUDIENCE
+from localazure.runtime.principal_credential import PrincipalCredential
 
 T = TypeVar("T")
 
@@ -27,6 +31,12 @@ CONNECT_SECONDS = 5
 READ_SECONDS = 60
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
+# `retry_while_unavailable` retries: the SDK would block a job for a minute.
+_CLIENT_OPTIONS: dict[str, Any] = {
+    "retry_total": 0,
+    "connection_timeout": CONNECT_SECONDS,
+    "read_timeout": READ_SECONDS,
+}
 _SERVER_ERROR = 500
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT = 408
@@ -48,11 +58,13 @@ class BlobStore:
     """The local storage accounts: reads, and clients that write. May be used by many threads.
 
     Args:
-        connection_string: gives that of an account.
+        environment: whose accounts.
+        principal: whose roles decide. None is the workspace itself, which has the keys.
     """
 
-    def __init__(self, connection_string: Callable[[str], str]) -> None:
-        self._connection_string = connection_string
+    def __init__(self, environment: Environment, principal: str | None = None) -> None:
+        self._environment = environment
+        self._principal = principal
         self._services: dict[str, BlobServiceClient] = {}
         self._requests: dict[str, BlobRequests] = {}
         self._lock = threading.Lock()
@@ -62,14 +74,21 @@ class BlobStore:
         with self._lock:
             service = self._services.get(where.account)
             if service is None:
-                service = self._services[where.account] = BlobServiceClient.from_connection_string(
-                    self._connection_string(where.account),
-                    # `retry_while_unavailable` retries: the SDK would block a job for a minute.
-                    retry_total=0,
-                    connection_timeout=CONNECT_SECONDS,
-                    read_timeout=READ_SECONDS,
-                )
+                service = self._services[where.account] = self._open(where.account)
         return service.get_container_client(where.container)
+
+    def _open(self, account: str) -> BlobServiceClient:
+        environment = self._environment
+        if self._principal is None:
+            return BlobServiceClient.from_connection_string(
+                environment.storage_connection_string(account), **_CLIENT_OPTIONS
+            )
+        return BlobServiceClient(
+            environment.blob_tls_endpoint(account),
+            credential=PrincipalCredential(environment, self._principal),
+            connection_verify=str(environment.ca_bundle),
+            **_CLIENT_OPTIONS,
+        )
 
     def ensure_container(self, where: BlobPath) -> None:
         """Create the container of a path unless it is there."""
@@ -106,9 +125,19 @@ class BlobStore:
         with self._lock:
             requests = self._requests.get(where.account)
             if requests is None:
-                requests = BlobRequests(self._connection_string(where.account))
-                self._requests[where.account] = requests
+                requests = self._requests[where.account] = self._open_requests(where.account)
             return requests
+
+    def _open_requests(self, account: str) -> BlobRequests:
+        environment = self._environment
+        if self._principal is None:
+            return BlobRequests.by_key(environment.storage_connection_string(account))
+        credential = PrincipalCredential(environment, self._principal)
+        return BlobRequests(
+            environment.blob_tls_endpoint(account),
+            lambda _url, _headers: f"Bearer {credential.get_token(STORAGE_AUDIENCE).token}",
+            ssl.create_default_context(cafile=environment.ca_bundle),
+        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -57,7 +57,7 @@ async def create_container(workspace: Workspace, where: BlobPath) -> None:
 
 
 def _create(environment: Environment, where: BlobPath) -> None:
-    store = BlobStore(environment.storage_connection_string)
+    store = BlobStore(environment)
     try:
         retry_while_unavailable(
             lambda: store.ensure_container(where), give_up_after_seconds=STORAGE_PATIENCE_SECONDS

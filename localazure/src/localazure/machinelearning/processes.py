@@ -21,6 +21,7 @@ from localazure.machinelearning.job_spec import Distribution, InputMode, JobSpec
 from localazure.machinelearning.placeholders import expand
 from localazure.machinelearning.tracking import tracking_environment
 from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.identity import CLUSTER, client_id_of
 
 FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
 """Marks every process of a job, even after the death of its parent."""
@@ -175,6 +176,9 @@ def _shared_environment(
         # (pytorch/pytorch#135712).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         **app_settings(environment),
+        # Of the cluster's identity, by the names that Azure ML's and azure-identity's docs give.
+        "DEFAULT_IDENTITY_CLIENT_ID": client_id_of(CLUSTER),
+        "AZURE_CLIENT_ID": client_id_of(CLUSTER),
         "AZUREML_RUN_ID": spec.name,
         "AZUREML_EXPERIMENT_ID": spec.experiment,
         "AZUREML_ARM_SUBSCRIPTION": environment.subscription_id,

@@ -48,6 +48,7 @@ from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.tracking import ensure_run
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
+from localazure.runtime.identity import CLUSTER
 
 SYNC_SECONDS = 1.0
 # Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
@@ -66,7 +67,7 @@ class Runner:
         self._environment = environment
         self._folder = folder
         self._spec = spec
-        self._store = BlobStore(environment.storage_connection_string)
+        self._store = BlobStore(environment, CLUSTER)
         self._stop: asyncio.Future[StopOrder] = asyncio.get_running_loop().create_future()
         self._group = RankGroup(folder.working_directory)
         self._has_fetched = False

@@ -107,12 +107,14 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         tokens = TokenIssuer(
             environment.keys.identity_header, frozenset({environment.azure_ml_url, ML_AUDIENCE})
         )
-        identity = _application(state, tokens, middlewares=[answer_errors])
+        assignments = RoleAssignments.of_environment(environment)
+        identity = _application(state, tokens, assignments, middlewares=[answer_errors])
         identity.add_routes(workspace.identity_routes)
         await stack.enter_async_context(_listening(identity, environment.ports.identity, None))
         arm = _application(
             state,
             tokens,
+            assignments,
             middlewares=[
                 answer_errors,
                 authenticate,
@@ -131,7 +133,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             Scoring(online_database, deployments, session, tokens, clock=state.clock)
         )
         arm[ONLINE] = Online(online_database, deployments, scoring)
-        arm[ROLE_ASSIGNMENTS] = RoleAssignments.of_environment(environment)
         families = (
             workspace,
             datastores,
@@ -152,11 +153,16 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
 
 
 def _application(
-    state: Workspace, tokens: TokenIssuer, *, middlewares: list[Middleware]
+    state: Workspace,
+    tokens: TokenIssuer,
+    assignments: RoleAssignments,
+    *,
+    middlewares: list[Middleware],
 ) -> web.Application:
     application = web.Application(middlewares=middlewares, client_max_size=MAX_REQUEST_BYTES)
     application[WORKSPACE] = state
     application[TOKENS] = tokens
+    application[ROLE_ASSIGNMENTS] = assignments
     return application
 
 

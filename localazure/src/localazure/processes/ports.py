@@ -1,8 +1,9 @@
-"""Free ports of the loopback interface, for listeners that start later or in other processes."""
+"""Free ports and addresses of loopback, for listeners that start later or in other processes."""
 
 from __future__ import annotations
 
 import atexit
+import random
 import socket
 import sys
 from collections import deque
@@ -11,6 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 # Enough for several environments; more would use up file descriptors.
 _MOST_HELD = 128
+_MOST_DRAWS = 3
 _held: deque[socket.socket] = deque()
 
 
@@ -32,6 +34,25 @@ def free_ports(count: int) -> list[int]:
     while _held and (len(_held) > _MOST_HELD or sys.platform != "linux"):
         _held.popleft().close()
     return ports
+
+
+def free_address(port: int) -> str:
+    """Draw a loopback address on which no process listens at a port.
+
+    Linux and Windows have all of 127.0.0.0/8 (RFC 1122, section 3.2.1.3). Other systems have
+    127.0.0.1 alone, so that one process at a time can listen there.
+    """
+    chance = random.SystemRandom()
+    for _ in range(_MOST_DRAWS):
+        address = f"127.{chance.randint(1, 254)}.{chance.randint(1, 254)}.{chance.randint(1, 254)}"
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                continue
+            return address
+    return LOOPBACK
 
 
 @atexit.register

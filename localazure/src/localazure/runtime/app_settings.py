@@ -17,6 +17,7 @@ from localazure.configuration_file import error_at, read_configuration
 from localazure.errors import ConfigurationError
 from localazure.machinelearning.client_settings import app_settings as azure_ml_settings
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, Environment
+from localazure.runtime.identity import client_id_of
 from localazure.storage.configuration import StorageConfiguration
 
 _PLACEHOLDER = re.compile(r"\{(?P<name>[a-z_]+)(?::(?P<argument>[^{}]+))?\}")
@@ -36,6 +37,7 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
     "storage_connection_string": Environment.storage_connection_string,
     "blob_url": lambda env: f"http://{LOOPBACK}:{env.ports.blob}/{STORAGE_ACCOUNT}",
     "service_bus_connection_string": lambda env: env.service_bus_connection_string,
+    "service_bus_host": lambda env: env.service_bus_host,
     "event_grid_key": lambda env: env.keys.event_grid,
     "azure_ml_url": lambda env: env.azure_ml_url,
     "otlp_endpoint": lambda env: env.otlp_endpoint,
@@ -45,6 +47,9 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
 }
 _PLACEHOLDERS_WITH_ARGUMENT: dict[str, Callable[[Environment, str], str]] = {
     "blob_tls_endpoint": Environment.blob_tls_endpoint,
+    "queue_tls_endpoint": Environment.queue_tls_endpoint,
+    "table_tls_endpoint": Environment.table_tls_endpoint,
+    "client_id": lambda _, principal: client_id_of(principal),
     "topic_tls_endpoint": Environment.topic_tls_endpoint,
     "topic_endpoint": Environment.topic_endpoint,
     "storage_connection_string": _storage_connection_string,
@@ -81,13 +86,12 @@ def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
             return _PLACEHOLDERS[name](environment)
         return _PLACEHOLDERS_WITH_ARGUMENT[name](environment, argument)
 
-    settings = {
-        "AzureWebJobsStorage": environment.storage_connection_string(),
-        "FUNCTIONS_WORKER_RUNTIME": "python",
-        **azure_ml_settings(environment),
-    }
+    written: dict[str, str] = {}
     if file.is_file():
         # Settings may be secrets.
-        written = read_configuration(file, _AppSettings, shows_values=False).root
-        settings |= {name: _PLACEHOLDER.sub(replace, value) for name, value in written.items()}
-    return settings
+        found = read_configuration(file, _AppSettings, shows_values=False).root
+        written = {name: _PLACEHOLDER.sub(replace, value) for name, value in found.items()}
+    settings = {"FUNCTIONS_WORKER_RUNTIME": "python", **azure_ml_settings(environment)}
+    if not any(name.startswith("AzureWebJobsStorage__") for name in written):
+        settings["AzureWebJobsStorage"] = environment.storage_connection_string()
+    return settings | written

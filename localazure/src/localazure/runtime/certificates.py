@@ -75,7 +75,7 @@ def ensure_certificates(
         if ca_renewed:
             _make_ca(files)
         if ca_renewed or not _is_fresh(files.server, files.server_key, moment):
-            _make_server_certificate(files, moment)
+            _make_server_certificate(files, environment.service_bus_host, moment)
         roots = Path(certifi.where()).read_bytes() + b"\n" + files.ca.read_bytes()
         if not files.bundle.exists() or files.bundle.read_bytes() != roots:
             _write(files.bundle, roots, mode=0o644)
@@ -83,7 +83,7 @@ def ensure_certificates(
 
 
 def server_context(files: Certificates) -> ssl.SSLContext:
-    """A TLS context that presents the server certificate for localhost and 127.0.0.1."""
+    """A TLS context that presents the server certificate, of localhost and loopback addresses."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.server, files.server_key)
     return context
@@ -115,10 +115,10 @@ def _make_ca(files: Certificates) -> None:
     _write(files.ca, authority.cert_pem.bytes(), mode=0o644)
 
 
-def _make_server_certificate(files: Certificates, now: dt.datetime) -> None:
+def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -> None:
     authority = trustme.CA.from_pem(files.ca.read_bytes(), files.ca_key.read_bytes())
     issued = authority.issue_cert(
-        "localhost", LOOPBACK, not_before=now - CLOCK_SKEW, not_after=now + SERVER_LIFETIME
+        "localhost", LOOPBACK, host, not_before=now - CLOCK_SKEW, not_after=now + SERVER_LIFETIME
     )
     _write(files.server_key, issued.private_key_pem.bytes(), mode=0o600)
     _write(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)

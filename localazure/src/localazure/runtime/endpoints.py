@@ -6,6 +6,9 @@ from typing import Any
 
 from localazure.eventgrid.configuration import load
 from localazure.runtime.environment import Environment, has_app
+from localazure.runtime.identity import client_id_of
+from localazure.runtime.roles import RoleAssignments
+from localazure.storage.configuration import StorageConfiguration
 
 
 def describe_endpoints(environment: Environment) -> dict[str, Any]:
@@ -26,9 +29,17 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
     }
     return {
         **(functions if has_app(environment.app) else {}),
+        "storage_accounts": {
+            account: environment.storage_connection_string(account)
+            for account in StorageConfiguration.read(environment.storage_config).accounts
+        },
         "blob": storage,
         "queue": storage,
         "table": storage,
+        "identities": {
+            principal: client_id_of(principal)
+            for principal in sorted(RoleAssignments.of_environment(environment).principals)
+        },
         "service_bus": environment.service_bus_connection_string,
         "event_grid": {
             **next(iter(topics.values()), {}),

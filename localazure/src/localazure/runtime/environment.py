@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from localazure.processes.ports import LOOPBACK, free_ports
+from localazure.processes.ports import LOOPBACK, free_address, free_ports
 
 STORAGE_ACCOUNT = "devstoreaccount1"
 """The account of every storage emulator; it is always there, beside those of `storage.json`."""
@@ -29,6 +29,9 @@ STORAGE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 SERVICE_BUS_KEY_NAME = "RootManageSharedAccessKey"
+AMQPS_PORT = 5671
+"""AMQP over TLS (https://www.iana.org/assignments/service-names-port-numbers): the only port that
+the Service Bus SDKs connect to with an identity."""
 
 RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
 """App setting: each activity that succeeded is run once more, as Azure may after a lost worker."""
@@ -134,6 +137,9 @@ class Environment:
     state: Path
     app: Path
     ports: Ports
+    service_bus_host: str
+    """Loopback address of Service Bus over TLS. The port is fixed, so each state folder has an
+    address of its own."""
     keys: Keys
     service_bus_config: Path
     event_grid_config: Path
@@ -158,13 +164,14 @@ class Environment:
             app: the app's folder.
             config: where the parts' files are, each under its usual name; a missing file declares
                 nothing. By default `<app>/infra/local`.
-            ports: free ones by default.
+            ports: free ones by default, and a free address for the port that is fixed.
         """
         files = config or app / "infra" / "local"
         return cls(
             state=state,
             app=app,
             ports=ports or Ports.draw(),
+            service_bus_host=LOOPBACK if ports else free_address(AMQPS_PORT),
             keys=Keys.draw(),
             service_bus_config=files / "Config.json",
             event_grid_config=files / "event-grid.json",
@@ -228,6 +235,14 @@ class Environment:
     def blob_tls_endpoint(self, account: str) -> str:
         """Blob service of an account for tokens, which are sent over TLS only."""
         return f"https://localhost:{self.ports.blob_tls}/{account}"
+
+    def queue_tls_endpoint(self, account: str) -> str:
+        """Queue service of an account for tokens."""
+        return f"https://localhost:{self.ports.queue_tls}/{account}"
+
+    def table_tls_endpoint(self, account: str) -> str:
+        """Table service of an account for tokens."""
+        return f"https://localhost:{self.ports.table_tls}/{account}"
 
     def topic_tls_endpoint(self, topic: str) -> str:
         """Publish URL of an Event Grid topic for tokens."""

@@ -8,6 +8,8 @@ the tokens are JSON Web Tokens signed with HMAC-SHA-256 (RFC 7515, RFC 7519).
 from __future__ import annotations
 
 import hashlib
+import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import jwt
@@ -16,12 +18,28 @@ TOKEN_LIFETIME_SECONDS = 24 * 3600
 """That of Azure's managed identity tokens."""
 
 APP = "app"
-"""The principal that the app's identity is, where a client names none."""
+"""The principal that the app's identity is."""
+CLUSTER = "cluster"
+"""The principal that the identity of compute clusters is: jobs' data is read and written by it."""
 STORAGE_AUDIENCE = "https://storage.azure.com"
 SERVICE_BUS_AUDIENCE = "https://servicebus.azure.net"
 EVENT_GRID_AUDIENCE = "https://eventgrid.azure.net"
 
 _ALGORITHM = "HS256"
+
+
+# RFC 9562, section 5.5: the names below it are those of principals.
+_CLIENT_IDS = uuid.UUID("6f1c4f2e-6a55-4c6e-9a0e-6d1b9c8a2e51")
+
+
+def client_id_of(principal: str) -> str:
+    """The client id of the user-assigned identity that a principal is."""
+    return str(uuid.uuid5(_CLIENT_IDS, principal))
+
+
+def principal_of(client_id: str, principals: Iterable[str]) -> str | None:
+    """The principal with a client id, None where none of them has it."""
+    return next((each for each in principals if client_id_of(each) == client_id), None)
 
 
 class InvalidTokenError(ValueError):

@@ -5,7 +5,9 @@ they have changed, since assignments come and go while services run.
 
 `scopes.json` maps the names of scopes to resources of the laptop: `storageAccounts/NAME`,
 `storageAccounts/NAME/containers/NAME`, `serviceBus`, `serviceBus/ENTITY`, `topics/NAME`,
-`workspace`, `subscription`. A role on a resource holds for what is below it.
+`workspace`, `subscription`, `userAssignedIdentities/NAME`. A role on a resource holds for what is
+below it. The file's `identities` maps the names of Event Grid topics to the principals that their
+identities are.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pydantic import Field
 
 from localazure.configuration_file import ConfigurationModel
 from localazure.runtime.environment import Environment
+from localazure.runtime.identity import APP, CLUSTER
 from localazure.watched_configuration import WatchedConfiguration
 
 # Patterns of data actions; `*` matches slashes, too.
@@ -48,6 +51,7 @@ DATA_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "Azure Service Bus Data Sender": ("messages/send",),
     "Azure Service Bus Data Receiver": ("messages/receive",),
     "EventGrid Data Sender": ("events/send",),
+    "Managed Identity Operator": ("userAssignedIdentities/assign",),
 }
 
 
@@ -77,6 +81,7 @@ class _Table(ConfigurationModel):
 
 class _Scopes(ConfigurationModel):
     scopes: dict[str, str] = Field(default_factory=dict[str, str])
+    identities: dict[str, str] = Field(default_factory=dict[str, str])
 
 
 class RoleAssignments:
@@ -105,6 +110,18 @@ class RoleAssignments:
     def are_enforced(self) -> bool:
         """Whether there is a table."""
         return self._table.read() is not None
+
+    @property
+    def principals(self) -> frozenset[str]:
+        """The app, the clusters, and all others that have a role."""
+        table = self._table.read()
+        rows = () if table is None else table.assignments
+        return frozenset({APP, CLUSTER, *(row.principal for row in rows)})
+
+    def identity_of(self, topic: str) -> str:
+        """The principal that the identity of an Event Grid topic is; by default of its name."""
+        scopes = self._scopes.read()
+        return topic if scopes is None else scopes.identities.get(topic, topic)
 
     def roles(self, principal: str, resource: str) -> Collection[str] | None:
         """Names of a principal's roles on a resource or above it; None if there is no table."""

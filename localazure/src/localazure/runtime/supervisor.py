@@ -22,7 +22,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -32,11 +32,12 @@ from localazure.errors import StartError
 from localazure.processes import owner_lock
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
+from localazure.processes.ports import free_address
 from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.endpoints import describe_endpoints
-from localazure.runtime.environment import LOOPBACK, Environment, Ports, has_app
+from localazure.runtime.environment import AMQPS_PORT, LOOPBACK, Environment, Ports, has_app
 from localazure.runtime.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
@@ -150,30 +151,52 @@ def draw_environment(options: Options) -> Environment:
     environment = Environment.draw(
         options.state, app=options.app, config=options.config, ports=ports
     )
-    if known is not None:
-        environment = replace(environment, keys=known.keys)
+    if known is None:
+        environment = replace(environment, service_bus_host=free_address(AMQPS_PORT))
+    else:
+        environment = replace(environment, keys=known.keys, service_bus_host=known.service_bus_host)
+    # Of the clients with an identity, which know no other port.
+    _refuse_in_use(
+        "service_bus",
+        environment.service_bus_host,
+        AMQPS_PORT,
+        "such as another localazure",
+    )
     return replace(environment, app_settings=expand_app_settings(environment, options.app_settings))
 
 
 def _refuse_ports_in_use(ports: Ports) -> None:
     for name, port in asdict(ports).items():
-        try:
-            socket.create_server((LOOPBACK, port)).close()
-        except OSError as error:
-            raise StartError(
-                f"{PART_OF_PORT[name]} cannot have port {port} (for {name}): "
-                f"{os.strerror(error.errno or 0)}; "
-                "end what listens there, or give another --port-base (0 takes free ports)"
-            ) from None
+        _refuse_in_use(name, LOOPBACK, port, "or give another --port-base (0 takes free ports)")
+
+
+def _refuse_in_use(listener: str, address: str, port: int, remedy: str) -> None:
+    try:
+        socket.create_server((address, port)).close()
+    except OSError as error:
+        raise StartError(
+            f"{PART_OF_PORT[listener]} cannot have port {port} of {address} (for {listener}): "
+            f"{os.strerror(error.errno or 0)}; end what listens there, {remedy}"
+        ) from None
 
 
 class PartProcess:
-    """The process of one part."""
+    """The process of one part.
 
-    def __init__(self, name: str, state: Path, lock: int) -> None:
+    Args:
+        name: of the part.
+        state: the state folder.
+        lock: the descriptor that holds its lock.
+        variables: of the process environment, beside the supervisor's own.
+    """
+
+    def __init__(
+        self, name: str, state: Path, lock: int, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.state = state
         self._lock = lock
+        self._variables = variables or {}
         self._process: asyncio.subprocess.Process | None = None
         self._log_start_bytes = 0
 
@@ -199,7 +222,12 @@ class PartProcess:
                 stdout=log,
                 stderr=log,
                 pass_fds=(announce, self._lock),
-                env={**os.environ, READY_FD_VARIABLE: str(announce), "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    **self._variables,
+                    READY_FD_VARIABLE: str(announce),
+                    "PYTHONUNBUFFERED": "1",
+                },
                 # Ctrl-C is for the supervisor, which then ends the host before the services.
                 start_new_session=True,
             )
@@ -262,8 +290,10 @@ async def running(
         environment.save()
         endpoints = options.state / "endpoints.json"
         endpoints.unlink(missing_ok=True)
+        # aiohttp reads the roots when it is imported, which is before the app's settings.
+        roots = {"SSL_CERT_FILE": str(environment.ca_bundle)}
         services = [PartProcess(name, options.state, lock) for name in SERVICES]
-        hosts = [PartProcess(FUNCTIONS, options.state, lock)] if has_app(options.app) else []
+        hosts = [PartProcess(FUNCTIONS, options.state, lock, roots)] if has_app(options.app) else []
         parts = [*services, *hosts]
         try:
             # The host's triggers need the services.

@@ -1,4 +1,7 @@
-"""The TCP server of this part, on the loopback interface: one protocol object for each client."""
+"""The TCP servers of this part, on loopback: in the clear for keys, over TLS for identities.
+
+There is one protocol object for each client.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from typing import Any
 from localazure import limits
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
-from localazure.runtime.environment import LOOPBACK, SERVICE_BUS_KEY_NAME, Environment
+from localazure.runtime.certificates import ensure_certificates, server_context
+from localazure.runtime.environment import (
+    AMQPS_PORT,
+    LOOPBACK,
+    SERVICE_BUS_KEY_NAME,
+    Environment,
+)
 from localazure.runtime.identity import SERVICE_BUS_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.servicebus import attaching, configuration, nodes, store
@@ -264,7 +273,9 @@ def _release(link: Link) -> None:
 
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Listen on 127.0.0.1 while the context lasts. Everything is durable when it ends.
+    """Listen on `ports.service_bus`, and over TLS, while the context lasts.
+
+    Everything is durable when it ends.
 
     Raises:
         ConfigurationError: the configuration file is not valid.
@@ -282,28 +293,27 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         broker = await Broker.start(namespace, database)
         try:
             faults = Injector(environment.state, Part.SERVICE_BUS)
-            port = environment.ports.service_bus
-            async with _listening(broker, key, identities, faults, port):
+            clients: set[ClientProtocol] = set()
+
+            def client() -> ClientProtocol:
+                return ClientProtocol(broker, key, clients, faults, identities)
+
+            tls = server_context(ensure_certificates(environment))
+            loop = asyncio.get_running_loop()
+            servers = [
+                await loop.create_server(client, LOOPBACK, environment.ports.service_bus),
+                await loop.create_server(client, environment.service_bus_host, AMQPS_PORT, ssl=tls),
+            ]
+            try:
                 yield
+            finally:
+                for server in servers:
+                    server.close()
+                await _close_clients(clients)
         finally:
             await broker.stop()
     finally:
         database.close()
-
-
-@contextlib.asynccontextmanager
-async def _listening(
-    broker: Broker, key: SharedKey, identities: Identities, faults: Injector, port: int
-) -> AsyncGenerator[None]:
-    clients: set[ClientProtocol] = set()
-    server = await asyncio.get_running_loop().create_server(
-        lambda: ClientProtocol(broker, key, clients, faults, identities), LOOPBACK, port
-    )
-    try:
-        yield
-    finally:
-        server.close()
-        await _close_clients(clients)
 
 
 async def _close_clients(clients: set[ClientProtocol]) -> None:

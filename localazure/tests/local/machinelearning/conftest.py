@@ -18,6 +18,7 @@ from harness.part_process import PartProcess
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
+from localazure.runtime.identity import APP, client_id_of
 
 with warnings.catch_warnings():
     # The SDK defines schemas in ways that marshmallow deprecates.
@@ -33,6 +34,7 @@ def azure_ml_settings(environment: Environment) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in app_settings(environment).items():
             patch.setenv(name, value)
+        patch.setenv("AZURE_CLIENT_ID", client_id_of(APP))
         patch.setenv("AZUREML_RUN_POLLING_INTERVAL_MIN", "1")
         yield
 

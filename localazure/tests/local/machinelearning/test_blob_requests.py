@@ -75,7 +75,7 @@ def service() -> Iterator[Server]:
 
 @pytest.fixture
 def requests(service: Server) -> Iterator[BlobRequests]:
-    requests = BlobRequests(
+    requests = BlobRequests.by_key(
         f"DefaultEndpointsProtocol=http;AccountName={STORAGE_ACCOUNT};AccountKey={STORAGE_KEY};"
         f"BlobEndpoint=http://127.0.0.1:{service.server_port}/{STORAGE_ACCOUNT};"
     )

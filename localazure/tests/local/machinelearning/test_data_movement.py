@@ -19,7 +19,7 @@ from localazure.machinelearning.sync_plan import FileState
 
 @pytest.fixture
 def store(local: Local) -> Generator[BlobStore]:
-    opened = BlobStore(local.environment.storage_connection_string)
+    opened = BlobStore(local.environment)
     yield opened
     opened.close()
 

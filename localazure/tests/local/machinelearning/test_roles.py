@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
+import requests
 from azure.ai.ml.entities import AmlCompute, Data
 from azure.core.exceptions import HttpResponseError
 
 from harness.local_workspace import SDK_WARNINGS, Local
+from localazure.runtime.identity import APP, client_id_of
 
 pytestmark = SDK_WARNINGS
 
@@ -70,6 +73,25 @@ def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Gra
     with pytest.raises(HttpResponseError, match="workspaces/data") as refused:
         register_data(local, "roles-operator")
     assert refused.value.status_code == 403
+
+
+def test_a_token_is_for_the_identity_that_the_client_id_names(local: Local, grant: Grant) -> None:
+    grant(SCIENTIST)
+
+    def ask(**client: str) -> requests.Response:
+        return requests.get(
+            os.environ["IDENTITY_ENDPOINT"],
+            params={"resource": local.environment.azure_ml_url, **client},
+            headers={"X-IDENTITY-HEADER": os.environ["IDENTITY_HEADER"]},
+            timeout=10,
+        )
+
+    answer = ask(client_id=client_id_of(APP)).json()
+    claims = jwt.decode(answer["access_token"], options={"verify_signature": False})
+    assert (claims["oid"], answer["client_id"]) == (APP, client_id_of(APP))
+    for unknown in (ask(), ask(client_id=client_id_of("stranger"))):
+        assert unknown.status_code == 400
+        assert "Managed Identity" in unknown.text
 
 
 def test_the_quota_is_read_by_a_role_on_the_subscription(local: Local, grant: Grant) -> None:

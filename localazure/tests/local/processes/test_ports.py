@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from localazure.processes.ports import LOOPBACK, free_ports
+from localazure.processes.ports import LOOPBACK, free_address, free_ports
 
 LINUX_ONLY = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere a drawn port cannot be held for another process"
@@ -24,6 +24,14 @@ def test_no_process_listens_on_a_drawn_port() -> None:
     (port,) = free_ports(1)
     with pytest.raises(ConnectionRefusedError), socket.create_connection((LOOPBACK, port)):
         pass
+
+
+@LINUX_ONLY
+def test_two_servers_can_have_one_port_at_drawn_addresses() -> None:
+    (port,) = free_ports(1)
+    first, second = free_address(port), free_address(port)
+    with socket.create_server((first, port)), socket.create_server((second, port)):
+        assert first != second
 
 
 @LINUX_ONLY

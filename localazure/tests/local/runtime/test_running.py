@@ -59,7 +59,7 @@ def test_functions_in_error_are_named(runtime: Runtime) -> None:
 def test_endpoints_describe_every_part(endpoints: dict[str, Any]) -> None:
     assert endpoints.keys() == {
         *("functions", "blob", "queue", "table", "service_bus", "event_grid", "azure_ml"),
-        "app_settings",
+        *("storage_accounts", "identities", "app_settings"),
     }
     functions = endpoints["functions"]
     assert functions.keys() == {"base_url", "master_key", "function_key", "system_key"}

@@ -60,6 +60,11 @@ FULL: dict[str, Any] = {
 }
 
 
+def by_identity(endpoint_type: str) -> dict[str, Any]:
+    destination = {"endpointType": endpoint_type, "properties": {"resourceId": "/queues/q"}}
+    return {"identity": {"type": "SystemAssigned"}, "destination": destination}
+
+
 def environment(folder: Path) -> Environment:
     return Environment.draw(folder, app=folder, config=folder, ports=Ports.from_base(7070))
 
@@ -204,7 +209,16 @@ def test_storage_queue_destination(tmp_path: Path) -> None:
             r"eventSubscriptions\[0\]\.topic.*storage.*\"nope\"",
         ),
         ("eventSubscriptions.0.properties", None, "'properties' is missing"),
-        ("eventSubscriptions.0.properties.deliveryWithResourceIdentity", {}, "unknown key"),
+        (
+            "eventSubscriptions.0.properties.deliveryWithResourceIdentity",
+            by_identity("ServiceBusQueue"),
+            "destination: give one",
+        ),
+        (
+            "eventSubscriptions.0.properties.deliveryWithResourceIdentity",
+            by_identity("AzureFunction"),
+            "found using .*ServiceBusQueue",
+        ),
         (
             "eventSubscriptions.0.properties.destination.endpointType",
             "EventHub",
@@ -270,6 +284,27 @@ def test_an_error_names_file_line_key_and_value(
     with pytest.raises(ConfigurationError, match=words) as caught:
         read(tmp_path, document)
     assert str(tmp_path / "event-grid.json") in str(caught.value)
+
+
+def test_delivery_and_dead_letters_by_the_identity_of_the_topic(tmp_path: Path) -> None:
+    document = copy.deepcopy(FULL)
+    properties = document["eventSubscriptions"][0]["properties"]
+    del properties["destination"]
+    properties["deliveryWithResourceIdentity"] = by_identity("ServiceBusQueue")
+    subscription = only(read(tmp_path, document))
+    assert destination_of(subscription).name == "q"
+    assert (subscription.delivering_identity, subscription.dead_letters_identity) == (
+        "custom",
+        None,
+    )
+
+    properties["deadLetterWithResourceIdentity"] = {
+        "identity": {"type": "SystemAssigned"},
+        "deadLetterDestination": properties.pop("deadLetterDestination"),
+    }
+    subscription = only(read(tmp_path, document))
+    assert subscription.dead_letter_container == "dead"
+    assert subscription.dead_letters_identity == "custom"
 
 
 def test_every_operator_has_a_form_in_the_file(tmp_path: Path) -> None:

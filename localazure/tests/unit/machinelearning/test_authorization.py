@@ -41,10 +41,10 @@ def test_a_request_is_an_action(method: str, path: str, action: str) -> None:
 )
 def test_what_roles_allow(roles: list[str] | None, action: str, *, is_allowed: bool) -> None:
     if is_allowed:
-        authorize(roles, f"{WORKSPACES}/{action}", "/subscriptions/s")
+        authorize("app", roles, f"{WORKSPACES}/{action}", "/subscriptions/s")
         return
     with pytest.raises(ArmError, match=f"perform action '{WORKSPACES}/{action}'") as caught:
-        authorize(roles, f"{WORKSPACES}/{action}", "/subscriptions/s")
+        authorize("app", roles, f"{WORKSPACES}/{action}", "/subscriptions/s")
     assert (caught.value.status, caught.value.code) == (403, "AuthorizationFailed")
 
 
@@ -52,6 +52,6 @@ def test_metrics_belong_to_another_provider() -> None:
     path = "onlineEndpoints/e/providers/Microsoft.Insights/metrics"
     action = action_of("GET", path.split("/"))
     assert action == "microsoft.insights/metrics/read"
-    authorize(["Monitoring Reader"], action, "scope")
+    authorize("app", ["Monitoring Reader"], action, "scope")
     with pytest.raises(ArmError):
-        authorize([SCIENTIST, OPERATOR], action, "scope")
+        authorize("app", [SCIENTIST, OPERATOR], action, "scope")

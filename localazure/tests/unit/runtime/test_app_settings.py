@@ -8,6 +8,7 @@ import pytest
 from localazure.errors import ConfigurationError
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.environment import Environment, Ports
+from localazure.runtime.identity import client_id_of
 
 
 @pytest.fixture
@@ -37,6 +38,10 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
         "Topic__key": "{event_grid_key}",
         "Data__blobServiceUri": "{blob_tls_endpoint:data}",
         "ByIdentity__endpoint": "{topic_tls_endpoint:landfall}",
+        "ByIdentity__queueServiceUri": "{queue_tls_endpoint:data}",
+        "ByIdentity__tableServiceUri": "{table_tls_endpoint:data}",
+        "ByIdentity__fullyQualifiedNamespace": "{service_bus_host}",
+        "ByIdentity__clientId": "{client_id:app}",
         "Id": "/subscriptions/{subscription_id}/resourceGroups/{resource_group}/{workspace}",
         "Landing": "{blob_url}/landing",
         "Binding": "%schedule% {queueTrigger}",
@@ -53,11 +58,22 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
         "ByIdentity__endpoint": (
             f"https://localhost:{environment.ports.event_grid_tls}/topics/landfall/api/events"
         ),
+        "ByIdentity__queueServiceUri": f"https://localhost:{environment.ports.queue_tls}/data",
+        "ByIdentity__tableServiceUri": f"https://localhost:{environment.ports.table_tls}/data",
+        "ByIdentity__fullyQualifiedNamespace": environment.service_bus_host,
+        "ByIdentity__clientId": client_id_of("app"),
         "Id": "/subscriptions/00000000-0000-0000-0000-00000000a2e5/resourceGroups/local/local",
         "Landing": "http://127.0.0.1:7080/devstoreaccount1/landing",
         "Binding": "%schedule% {queueTrigger}",
         "FUNCTIONS_WORKER_RUNTIME": "other",
     }
+
+
+def test_the_hosts_storage_by_identity_replaces_the_connection_string(
+    environment: Environment, file: Path
+) -> None:
+    file.write_text('{"AzureWebJobsStorage__accountName": "app"}')
+    assert "AzureWebJobsStorage" not in expand_app_settings(environment, file)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import datetime as dt
 import ssl
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import certifi
@@ -23,7 +24,8 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    return Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
+    drawn = Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
+    return replace(drawn, service_bus_host="127.7.7.7")
 
 
 def test_the_bundle_holds_the_public_roots_and_the_ca(environment: Environment) -> None:
@@ -44,7 +46,8 @@ def test_the_server_certificate_is_for_loopback_and_signed_by_the_ca(
     server.verify_directly_issued_by(x509.load_pem_x509_certificate(files.ca.read_bytes()))
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
-    assert [str(name) for name in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    addresses = [str(name) for name in names.get_values_for_type(x509.IPAddress)]
+    assert addresses == ["127.0.0.1", "127.7.7.7"]
 
 
 def test_keys_are_readable_by_their_owner_only(environment: Environment) -> None:

@@ -8,6 +8,8 @@ from localazure.runtime.identity import (
     TOKEN_LIFETIME_SECONDS,
     InvalidTokenError,
     TokenIssuer,
+    client_id_of,
+    principal_of,
 )
 
 ISSUER = TokenIssuer("secret", frozenset({"https://localhost:1"}))
@@ -22,6 +24,13 @@ def test_a_token_is_good_until_it_expires(resource: str) -> None:
     ISSUER.check(token, now=expires_on - 1)
     with pytest.raises(InvalidTokenError, match="expired"):
         ISSUER.check(token, now=expires_on)
+
+
+def test_each_principal_has_a_client_id_of_its_own() -> None:
+    principals = ["app", "cluster", "deployer"]
+    assert len({client_id_of(each) for each in principals}) == len(principals)
+    assert [principal_of(client_id_of(each), principals) for each in principals] == principals
+    assert principal_of(client_id_of("stranger"), principals) is None
 
 
 def test_a_token_for_another_resource_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -74,7 +75,11 @@ class StorageClients:
 
     async def _open_tables(self, endpoint: Endpoint) -> StorageRest:
         credential = await self._identity(endpoint) if endpoint.needs_identity else None
-        session = await self._resources.enter_async_context(aiohttp.ClientSession())
+        # aiohttp's own context is older than the app's settings, SSL_CERT_FILE among them.
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context())
+        session = await self._resources.enter_async_context(
+            aiohttp.ClientSession(connector=connector)
+        )
         return StorageRest(session, endpoint, credential)
 
     async def _credential(self, endpoint: Endpoint) -> Any:

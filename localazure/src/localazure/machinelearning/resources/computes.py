@@ -13,6 +13,8 @@ from aiohttp import web
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import (
     COMPUTE,
+    PRINCIPAL,
+    ROLE_ASSIGNMENTS,
     WORKSPACE,
     WORKSPACE_PATH,
     envelope,
@@ -21,6 +23,7 @@ from localazure.machinelearning.arm import (
     read_body,
     timestamp,
 )
+from localazure.machinelearning.authorization import check_assignment
 from localazure.machinelearning.clusters import (
     COMPUTES,
     check_quota,
@@ -73,6 +76,12 @@ async def put_compute(request: web.Request) -> web.Response:
     name = path_name(request)
     body = await read_body(request)
     cluster = parse_cluster(name, body)
+    check_assignment(
+        request[PRINCIPAL],
+        (body.get("identity") or {}).get("userAssignedIdentities") or {},
+        f"{workspace.id}/{COMPUTES}/{name}",
+        request.app[ROLE_ASSIGNMENTS].permit,
+    )
 
     def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
         query = querying(connection)

@@ -7,12 +7,14 @@ from typing import Any
 from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
-from localazure.machinelearning.arm import TOKENS, WORKSPACE, WORKSPACE_PATH
+from localazure.machinelearning.arm import ROLE_ASSIGNMENTS, TOKENS, WORKSPACE, WORKSPACE_PATH
 from localazure.machinelearning.blob_over_tls import storage_suffix
 from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
 from localazure.machinelearning.clusters import list_clusters
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_table import list_nodes
+from localazure.runtime.identity import APP, client_id_of, principal_of
+from localazure.runtime.roles import RoleAssignments
 
 routes = web.RouteTableDef()
 identity_routes = web.RouteTableDef()
@@ -97,7 +99,11 @@ async def list_usages(request: web.Request) -> web.Response:
 
 @identity_routes.get(TOKEN_PATH)
 async def get_token(request: web.Request) -> web.Response:
-    """A token for a client with the identity header."""
+    """A token for a client with the identity header.
+
+    All identities are user-assigned, as that of the deployed app. So a request must say by
+    `client_id` which one it means, where the app has a table of roles.
+    """
     workspace = request.app[WORKSPACE]
     # App Service answers 400 to a wrong header. The SDK then reports that there is no identity.
     if request.headers.get("X-IDENTITY-HEADER") != workspace.environment.keys.identity_header:
@@ -105,13 +111,35 @@ async def get_token(request: web.Request) -> web.Response:
     resource = request.query.get("resource")
     if not resource:
         raise invalid("the query has no `resource`")
-    token, expires_on = request.app[TOKENS].issue(resource, now=workspace.clock_of_tokens())
+    client_id = request.query.get("client_id")
+    principal = _principal(client_id, request.app[ROLE_ASSIGNMENTS])
+    token, expires_on = request.app[TOKENS].issue(
+        resource, now=workspace.clock_of_tokens(), principal=principal
+    )
     return web.json_response(
         {
             "access_token": token,
             "expires_on": str(expires_on),
             "resource": resource,
             "token_type": "Bearer",
-            "client_id": workspace.environment.subscription_id,
+            "client_id": client_id_of(principal),
         }
     )
+
+
+def _principal(client_id: str | None, assignments: RoleAssignments) -> str:
+    """The principal that a request for a token means.
+
+    Raises:
+        ArmError: 400, as App Service answers: there is no such identity.
+    """
+    if client_id is None and not assignments.are_enforced:
+        return APP
+    found = principal_of(client_id or "", assignments.principals)
+    if found is None:
+        raise invalid(
+            "Unable to load the proper Managed Identity. (There are user-assigned ones only: "
+            "give its client id, as __clientId of a connection or AZURE_CLIENT_ID. Known are "
+            f"{', '.join(sorted(assignments.principals))} of infra/roles.json.)"
+        )
+    return found

@@ -82,7 +82,7 @@ class DeploymentFolder:
             AzureError: storage is unavailable.
         """
         shutil.rmtree(self._generation, ignore_errors=True)
-        store = BlobStore(self._workspace.environment.storage_connection_string)
+        store = BlobStore(self._workspace.environment)
         try:
             cache = BlobCache(self._cache, store)
             with self.log(STORAGE_LOG).open("a") as log:

@@ -91,6 +91,7 @@ class DurableFunctions:
             return always or faults.next(f"activity/{activity}", OF_ACTIVITIES) is not None
 
         options = replace(options, runs_twice=runs_twice)
+        self.hub_name = options.hub_name
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,

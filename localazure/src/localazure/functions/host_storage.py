@@ -1,0 +1,103 @@
+"""The host's own storage account, by identity: made ready, or the start fails.
+
+The deployed host and its Durable backend make a container, queues and tables there before they do
+anything else. Here the engine has a database of its own, so these stay empty. They are made so that
+a role which the host's identity lacks is an error at the start, as on Azure.
+
+A connection string allows everything and is not tried. Sources:
+https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity,
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-azure-storage-provider
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import aiohttp
+
+from localazure.functions import logs
+from localazure.functions.configuration.connections import identity
+from localazure.functions.configuration.storage_connection import (
+    DEFAULT_CONNECTION,
+    find_endpoint,
+)
+from localazure.functions.errors import AppLoadError
+from localazure.storage_client.rest import StorageError, StorageRest
+from localazure.storage_client.service import Service
+
+_LOG = logging.getLogger(logs.HOST_LOGGER)
+
+HOSTS_CONTAINER: Final = "azure-webjobs-hosts"
+_REFUSED: Final = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+class _Creation(NamedTuple):
+    service: Service
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: Mapping[str, str] | None = None
+
+
+async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
+    """Make what the host and its Durable backend need in the account of AzureWebJobsStorage.
+
+    Args:
+        settings: app settings.
+        hub_name: the task hub in Azure Storage; None where the app has none.
+
+    Raises:
+        AppLoadError: the identity lacks a role; names the service and its error.
+    """
+    wanted = [_Creation(Service.BLOB, "PUT", f"/{HOSTS_CONTAINER}", {"restype": "container"})]
+    if hub_name is not None:
+        table = {"TableName": f"{hub_name}Instances"}
+        wanted += [
+            _Creation(Service.QUEUE, "PUT", f"/{hub_name.lower()}-control-00"),
+            _Creation(Service.TABLE, "POST", "/Tables", body=table),
+        ]
+    try:
+        if not find_endpoint(DEFAULT_CONNECTION, Service.BLOB, settings).needs_identity:
+            return
+    except ValueError:
+        return  # an app without an account of its own
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context())
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        identity(DEFAULT_CONNECTION, settings) as credential,
+    ):
+
+        async def create(creation: _Creation) -> None:
+            endpoint = find_endpoint(DEFAULT_CONNECTION, creation.service, settings)
+            await _create(StorageRest(session, endpoint, credential), creation)
+
+        await asyncio.gather(*(create(each) for each in wanted))
+
+
+async def _create(service: StorageRest, creation: _Creation) -> None:
+    headers = {"accept": "application/json"} if creation.service is Service.TABLE else {}
+    body = b"" if creation.body is None else json.dumps(creation.body).encode()
+    if body:
+        headers["content-type"] = "application/json"
+    try:
+        await service.request(
+            creation.method, creation.path, creation.query, headers=headers, body=body
+        )
+    except StorageError as error:
+        if error.status in _REFUSED:
+            raise AppLoadError(
+                f"{DEFAULT_CONNECTION}: the {creation.service} service refuses the identity of "
+                f"the host: {error}. Give it a role on the account: Storage Blob Data Owner, and "
+                "for Durable Functions Storage Queue Data Contributor and Storage Table Data "
+                "Contributor"
+            ) from None
+        if error.status != HTTPStatus.CONFLICT:  # it is there
+            _LOG.warning("%s: %s", DEFAULT_CONNECTION, error)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        _LOG.warning("%s: the %s service: %s", DEFAULT_CONNECTION, creation.service, error)
