@@ -37,7 +37,7 @@ class Assault:
     served: Mapping[str, Served]
     """By port."""
     grown_mib: Mapping[str, float]
-    """By part: memory after the assault, less that before it."""
+    """By part, and by part and program for its children: memory after, less that before."""
     died: tuple[str, ...]
 
     @property
@@ -88,7 +88,7 @@ class Siege:
             sent.connections,
             served,
             {name: after.get(name, 0.0) - mib for name, mib in before.items()},
-            tuple(name for name in before if name not in after),
+            tuple(name for name in self._parts if name in before and name not in after),
         )
 
     @staticmethod
@@ -109,13 +109,15 @@ class Siege:
         ]
 
     def _memory_mib(self) -> dict[str, float]:
-        """Resident memory of each part that still is the process it was, with its children's."""
+        """Resident memory of each part that still is the process it was, and of its children."""
         found: dict[str, float] = {}
         for name, process in self._parts.items():
             if process is not None and process.is_running():
                 with contextlib.suppress(psutil.Error):
-                    family = (process, *process.children(recursive=True))
-                    found[name] = sum(each.memory_info().rss for each in family) / MIB
+                    found[name] = process.memory_info().rss / MIB
+                    for child in process.children(recursive=True):
+                        key = f"{name}/{child.name()}"
+                        found[key] = found.get(key, 0.0) + child.memory_info().rss / MIB
         return found
 
 
