@@ -149,6 +149,7 @@ class BlobRequests:
         }
         sent["authorization"] = self._authorize(url, sent)
         connection = self._connection()
+        response: http.client.HTTPResponse | None = None
         try:
             with _azure_errors(url):
                 connection.request("GET", url.raw_path_qs, headers=sent)
@@ -157,6 +158,8 @@ class BlobRequests:
             yield _pieces(url, response)
         except BaseException:
             connection.close()
+            if response is not None:  # of a connection that the service closes, it has the socket
+                response.close()
             raise
         if response.isclosed():
             self._idle.append(connection)

@@ -37,6 +37,8 @@ _CLIENT_OPTIONS: dict[str, Any] = {
     "connection_timeout": CONNECT_SECONDS,
     "read_timeout": READ_SECONDS,
 }
+# Storage restarts within seconds on a laptop; a longer outage does not end by itself.
+PATIENCE_SECONDS = 300.0
 _SERVER_ERROR = 500
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT = 408
@@ -113,13 +115,20 @@ class BlobStore:
     def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
         """Write exactly the version that was listed to a file.
 
+        Each file is asked for again by itself: one failure among many files costs no other its
+        turn.
+
         Raises:
             ResourceModifiedError: the blob was overwritten since.
-            AzureError: storage refused or is unavailable.
+            AzureError: storage refused, or was unavailable for `PATIENCE_SECONDS`.
         """
-        with target.open("wb") as out:
-            if file.blob.size:
-                self._reading(source).download(source.container, file.blob, out)
+
+        def fetch() -> None:
+            with target.open("wb") as out:
+                if file.blob.size:
+                    self._reading(source).download(source.container, file.blob, out)
+
+        retry_while_unavailable(fetch, give_up_after_seconds=PATIENCE_SECONDS)
 
     def _reading(self, where: BlobPath) -> BlobRequests:
         with self._lock:

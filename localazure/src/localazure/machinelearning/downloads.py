@@ -17,7 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.blobs import BlobStore, RemoteFile
+from localazure.machinelearning.blobs import (
+    PATIENCE_SECONDS,
+    BlobStore,
+    RemoteFile,
+    retry_while_unavailable,
+)
 
 PARALLEL_DOWNLOADS = 8
 READ_ONLY = 0o444
@@ -40,10 +45,13 @@ class BlobCache:
 
         Raises:
             SourceNotFoundError: there are no blobs.
-            AzureError: storage refused or is unavailable; the next call reuses downloaded files.
+            AzureError: storage refused, or was unavailable for `PATIENCE_SECONDS` in a row; the
+                next call reuses downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)
-        files = list(self._store.list(source))
+        files = retry_while_unavailable(
+            lambda: list(self._store.list(source)), give_up_after_seconds=PATIENCE_SECONDS
+        )
         if not files:
             raise SourceNotFoundError(
                 f"container {source.container!r} holds nothing at {source.path!r}"

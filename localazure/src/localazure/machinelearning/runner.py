@@ -27,7 +27,11 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
+from localazure.machinelearning.blobs import (
+    PATIENCE_SECONDS,
+    BlobStore,
+    retry_while_unavailable,
+)
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import InputMode, JobSpec
@@ -54,8 +58,6 @@ SYNC_SECONDS = 1.0
 # Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
 # person waits here.
 STOP_GRACE_SECONDS = 10.0
-# Storage restarts within seconds on a laptop; a longer outage does not end by itself.
-PREPARATION_PATIENCE_SECONDS = 300.0
 
 logger = logging.getLogger("localazure.machinelearning.runner")
 
@@ -123,13 +125,13 @@ class Runner:
         for where in {(each.account, each.container): each for each in written}.values():
             retry_while_unavailable(
                 lambda where=where: self._store.ensure_container(where),
-                give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
+                give_up_after_seconds=PATIENCE_SECONDS,
             )
         if self._spec.attempt > 1:
             for sync in (*self._outputs, *self._captured):
                 retry_while_unavailable(
                     lambda sync=sync: sync.push(is_final=True),
-                    give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
+                    give_up_after_seconds=PATIENCE_SECONDS,
                 )
 
     def _fetch(self) -> None:
@@ -151,19 +153,14 @@ class Runner:
                 self._materialize(cache, name, self._folder.input(name), entry.mode)
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
             if self._spec.outputs[name].downloads_first:
-                retry_while_unavailable(
-                    sync.download, give_up_after_seconds=PREPARATION_PATIENCE_SECONDS
-                )
+                retry_while_unavailable(sync.download, give_up_after_seconds=PATIENCE_SECONDS)
 
     def _materialize(self, cache: BlobCache, name: str, target: Path, mode: InputMode) -> None:
         source = self._spec.code if name == "code" else self._spec.inputs[name].source
         if source is None:
             return
         try:
-            retry_while_unavailable(
-                lambda: cache.materialize(source, target, is_mount=mode is InputMode.MOUNT),
-                give_up_after_seconds=PREPARATION_PATIENCE_SECONDS,
-            )
+            cache.materialize(source, target, is_mount=mode is InputMode.MOUNT)
         except SourceNotFoundError as error:
             raise SourceNotFoundError(f"input {name!r}: {error}") from error
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.local_workspace import Local
+from localazure.faults.force import put_in_force, take_out
+from localazure.faults.plan import Plan
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
@@ -185,3 +187,20 @@ def test_logs_are_appended_and_never_twice(
         file.write("three\n")
     again.push(is_final=True)
     assert content(store, target, "std_log.txt") == b"one\ntwo\nthree\n"
+
+
+def test_failures_of_some_files_cost_the_others_nothing(
+    local: Local, store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    for number in range(20):
+        put(store, target, f"{number}", b"content")
+    rule = {"part": "storage", "operation": "blob/*/read", "fault": "error", "probability": 0.3}
+    put_in_force(local.environment.state, Plan.model_validate({"seed": 1, "rules": [rule]}))
+    try:
+        found = BlobCache(tmp_path / "cache", store).materialize(
+            target, tmp_path / "one", is_mount=True
+        )
+    finally:
+        take_out(local.environment.state)
+    assert found == 20
+    assert {file.read_bytes() for file in (tmp_path / "one").iterdir()} == {b"content"}
