@@ -53,12 +53,11 @@ export async function post(path, body) {
     body: JSON.stringify(body),
     headers: { "content-type": "application/json" },
   });
-  dispatchEvent(new Event("acted"));
   return answer.document;
 }
 
-// A resource that is asked for again and again, as long as the page is seen.
-// While another path loads, nothing of the one before is shown.
+// A resource that is asked for again and again, as long as the page is seen. What a dialog is about stays
+// as it is until the dialog is closed (`acted`). While another path loads, nothing of the one before is shown.
 export function useResource(path) {
   const [state, setState] = useState({ path: null, data: null, error: null, at: null });
   useEffect(() => {
@@ -69,7 +68,7 @@ export function useResource(path) {
     let asking = false;
     const poll = async () => {
       clearTimeout(timer);
-      if (ended || document.hidden || asking) return;
+      if (ended || asking || document.hidden || document.querySelector("dialog:modal")) return;
       asking = true;
       let pause = POLL_MS;
       try {

@@ -95,6 +95,10 @@ function ActionDialog({ label, title, explains, path, body, needsReason, danger,
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
   useEffect(() => dialog.current.showModal(), []);
+  const close = () => {
+    onClose();
+    dispatchEvent(new Event("acted"));
+  };
   const act = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -107,7 +111,7 @@ function ActionDialog({ label, title, explains, path, body, needsReason, danger,
     }
     setBusy(false);
   };
-  return html`<dialog ref=${dialog} onClose=${onClose} aria-label=${title}>
+  return html`<dialog ref=${dialog} onClose=${close} aria-label=${title}>
     <form onSubmit=${act}>
       <h2>${title}</h2>
       <p>${explains}</p>

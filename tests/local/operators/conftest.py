@@ -18,7 +18,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from demo.waiting import eventually
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import running
-from tests.replay.record import make_app
+from tests.replay.record import copy_pipeline, make_app
 from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
 from tests.replay.tape import Tape
 
@@ -29,6 +29,8 @@ HELD = "shrunk"
 """Its second batch waits to be released."""
 IN_QUEUE = "over-budget"
 """Its run waits for money, until somebody cancels it."""
+FAILING = ("without-quota-1", "without-quota-2", "without-quota-3")
+"""Copies of `no-quota`, whose runs gave up: older data of one pipeline would be superseded."""
 # A zone that waits for its marker.
 WAITING = "marked"
 # A run may have to fail on a busy machine first.
@@ -108,6 +110,8 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
     names = (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY)
     options = make_app(state, names, settings)
+    for name in FAILING:
+        copy_pipeline(options.app, "no-quota", name)
     async with running(options, lambda _: None) as (environment, _):
         endpoints = describe_endpoints(environment)
         async with (
@@ -132,6 +136,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
                 *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
                 hold(scene(HELD)),
                 wait_in_queue(scene(IN_QUEUE)),
+                *(SITUATIONS["no-quota"].play(scene(name)) for name in FAILING),
             )
             # Last: its job takes all nodes of the cluster.
             await scene(BUSY).land("1", seconds=1000)

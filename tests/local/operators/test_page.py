@@ -16,6 +16,7 @@ import pytest_asyncio
 from handlers.api.documents.rollouts import RolloutSummary
 from handlers.configuration.settings import APP_FOLDER
 from tests.local.operators.conftest import (
+    FAILING,
     HELD,
     IN_QUEUE,
     WAITING,
@@ -321,6 +322,24 @@ async def test_a_rollout_shows_its_traffic_and_is_rolled_back(page: Page) -> Non
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+async def test_chosen_dead_letters_are_redriven(laptop: Laptop, page: Page) -> None:
+    chosen = (await laptop.dead_letters(2, *FAILING))[:2]
+    await open_screen(page, "dead-letters")
+    for letter in chosen:
+        await page.get_by_label(f"choose {letter['id']}", exact=True).check()
+    bar = page.get_by_text("2 chosen")
+    await picture(page, "chosen", PICTURES)
+    redrive = bar.get_by_role("button", name="Redrive")
+    dialog = await act(page, "Redrive", "the program is mended", redrive)
+    following: list[str] = json.loads(await dialog.locator("pre").text_content())["redriven"]
+    await close(dialog)
+    stems = [letter["run"].rpartition("-")[0] for letter in chosen]
+    assert sorted(each.rpartition("-")[0] for each in following) == sorted(stems)
+    for run in following:
+        shown = await laptop.until(f"/api/runs/{run}", lambda found: found.get("links"))
+        assert shown["links"]["redriven_from"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_screen_is_accessible_and_asks_for_three_things_at_most(
     laptop: Laptop, page: Page, scheme: Any
@@ -380,7 +399,7 @@ async def test_a_redriven_run_goes_on_as_its_next_attempt(laptop: Laptop, page: 
 async def test_a_dead_letter_is_discarded_with_a_reason_that_is_kept(
     laptop: Laptop, page: Page
 ) -> None:
-    (letter, *_) = await laptop.dead_letters(1)
+    letter = (await laptop.dead_letters(1, *FAILING))[-1]
     await open_screen(page, f"dead-letters/{letter['id']}")
     dialog = await act(page, "Discard", "a test of the page")
     assert f"{letter['id']}" in str(await dialog.locator("pre").text_content())
