@@ -14,9 +14,9 @@ export function NowScreen() {
     <h1>Now</h1>
     <${Loaded} of=${pipelines}>${({ pipelines: all }) => html`
       <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} letters=${letters} alarms=${alarms} />
-      <${Running} pipelines=${all.filter((each) => each.running.length)} />
+      <${Running} pipelines=${all.filter((each) => each.running.length)} of=${all.length} />
       <${Waiting} pipelines=${all.filter((each) => !each.running.length && each.state !== "needs-a-human")} />
-      <${Successes} pipelines=${all.filter((each) => each.last_success)} />
+      <${Successes} pipelines=${all.filter((each) => each.last_success)} of=${all.length} />
     `}</>
   `;
 }
@@ -51,10 +51,10 @@ function NeedsHuman({ pipelines, letters, alarms }) {
   </section>`;
 }
 
-function Running({ pipelines }) {
+function Running({ pipelines, of }) {
   return html`<section aria-label="Running">
     <h2>Running</h2>
-    <${Table} caption="Running" empty="No run is under way." columns=${["Pipeline", "Run", "State", "In it since", "Compute"]}
+    <${Table} caption="Running" empty=${`No run is under way: none of ${of} pipelines has one. What each waits for stands below.`} columns=${["Pipeline", "Run", "State", "In it since", "Compute"]}
       rows=${pipelines.flatMap((pipeline) => pipeline.running.map((run) => [
         html`<${PipelineLink} name=${pipeline.name} />`,
         html`<${RunLink} id=${run.id} />`,
@@ -73,11 +73,11 @@ function Waiting({ pipelines }) {
   </section>`;
 }
 
-function Successes({ pipelines }) {
+function Successes({ pipelines, of }) {
   const newest = [...pipelines].sort((a, b) => b.last_success.since.localeCompare(a.last_success.since));
   return html`<section aria-label="Last successes">
     <h2>Last successes</h2>
-    <${Table} caption="Last successes" empty="No model was registered yet." columns=${["Pipeline", "When", "Model", "Metrics", "Run"]}
+    <${Table} caption="Last successes" empty=${`No model was registered yet by any of ${of} pipelines.`} columns=${["Pipeline", "When", "Model", "Metrics", "Run"]}
       rows=${newest.map(({ name, last_success: run }) => [
         html`<${PipelineLink} name=${name} />`,
         html`<${Time} at=${run.since} />`,

@@ -46,7 +46,7 @@ export function PipelineScreen({ id }) {
     ])} />
     <h2>Runs</h2>
     <${Loaded} of=${runs}>${(found) => html`
-      <${RunTable} runs=${found.runs} caption="Runs" empty="No run yet." />
+      <${RunTable} runs=${found.runs} caption="Runs" empty=${`No run yet. ${data.sentence}`} />
       ${found.next && html`<p class="pages"><a href=${href("runs", { pipeline: data.name })}>all runs</a></p>`}
     `}</>
   `}</>`;

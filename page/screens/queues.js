@@ -33,9 +33,9 @@ function Queue({ queue, currency, flavors }) {
     ${queue.budget && html`<p class="note">${money(queue.budget.spent, currency)} spent and ${money(queue.budget.reserved, currency)} reserved of ${money(queue.budget.amount, currency)}; the period ends <${Time} at=${queue.budget.period_ends_at} />.</p>`}
     <${Table} caption="Nodes" empty="It draws on no flavor." columns=${["Flavor", "Nodes held", "Guaranteed", "At most", "Borrowed of late"]}
       rows=${queue.quotas.map((each) => [each.flavor, number(each.nodes_held), number(each.nominal_quota), number(each.limit), `${number(each.borrowed_node_hours)} node-hours`])} />
-    <${Table} caption="Waiting" empty="No run waits." columns=${["Waiting", "Pipeline", "Since", "Why"]}
+    <${Table} caption="Waiting" empty=${`No run waits: ${number(queue.holding.length)} of this queue hold nodes.`} columns=${["Waiting", "Pipeline", "Since", "Why"]}
       rows=${queue.waiting.map((each) => [html`<${RunLink} id=${each.run} />`, html`<${PipelineLink} name=${each.pipeline} />`, html`<${Time} at=${each.since} />`, html`<${Sentence} text=${each.sentence} />`])} />
-    <${Table} caption="Holding nodes" empty="No run holds nodes." columns=${["Holding", "Pipeline", "Nodes", "Flavor", "Since", "Cost so far"]}
+    <${Table} caption="Holding nodes" empty=${`No run holds nodes, and ${number(queue.waiting.length)} wait.`} columns=${["Holding", "Pipeline", "Nodes", "Flavor", "Since", "Cost so far"]}
       rows=${queue.holding.map((each) => [html`<${RunLink} id=${each.run} />`, html`<${PipelineLink} name=${each.pipeline} />`, number(each.nodes), each.flavor, html`<${Time} at=${each.since} />`, soFar(each)])} />
   </section>`;
 }
