@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import ModuleType, SimpleNamespace
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from unittest import mock
 from weakref import WeakKeyDictionary
 
@@ -26,7 +26,6 @@ from tests.simulation.fakes.azure_ml import modules
 from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.scheduler import Scheduler, VirtualLock
 
-Given = TypeVar("Given")
 Result = TypeVar("Result")
 # The very function; a file that is the same is parsed once for all seeds.
 _parse_pipeline = functools.cache(pipeline_files.parse_pipeline)
@@ -48,8 +47,8 @@ class _InlinePool:
     def __exit__(self, *details: object) -> None:
         pass
 
-    def map(self, function: Callable[[Given], Result], given: Iterable[Given]) -> list[Result]:
-        return [function(each) for each in given]
+    def map(self, function: Callable[..., Result], *given: Iterable[Any]) -> list[Result]:
+        return [*map(function, *given)]
 
 
 @contextmanager
