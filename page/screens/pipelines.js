@@ -46,7 +46,7 @@ export function PipelineScreen({ id }) {
     ])} />
     <h2>Runs</h2>
     <${Loaded} of=${runs}>${(found) => html`
-      <${RunTable} runs=${found.runs} caption="Runs" empty=${`No run yet. ${data.sentence}`} />
+      <${RunTable} runs=${found.runs} caption="Runs" empty="No run yet: the sentence above says what the pipeline waits for." />
       ${found.next && html`<p class="pages"><a href=${href("runs", { pipeline: data.name })}>all runs</a></p>`}
     `}</>
   `}</>`;

@@ -249,12 +249,11 @@ async def test_a_held_batch_is_released(laptop: Laptop, page: Page) -> None:
     await zone.get_by_text(held["message"]).wait_for()
     await picture(page, "held", PICTURES)
     await close(await act(page, "Release", "they were duplicates"))
-    runs = f"/api/runs?pipeline={HELD}&state=succeeded"
 
-    def is_trained_on(found: Any) -> bool:
+    def has_run(found: Any) -> bool:  # which may wait for the nodes of another
         return held["dataset_version"] in {run["dataset_version"] for run in found["runs"]}
 
-    await laptop.until(runs, is_trained_on)
+    await laptop.until(f"/api/runs?pipeline={HELD}", has_run)
     await zone.get_by_text(held["message"]).wait_for(state="detached")
 
 
@@ -336,8 +335,8 @@ async def test_chosen_dead_letters_are_redriven(laptop: Laptop, page: Page) -> N
     stems = [letter["run"].rpartition("-")[0] for letter in chosen]
     assert sorted(each.rpartition("-")[0] for each in following) == sorted(stems)
     for run in following:
-        shown = await laptop.until(f"/api/runs/{run}", lambda found: found.get("links"))
-        assert shown["links"]["redriven_from"]
+        links = await laptop.until(f"/api/runs/{run}", lambda found: found.get("links"))
+        assert links["redriven_from"] == links["previous_attempt"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
