@@ -35,9 +35,9 @@ demo: setup
 up: setup
 	@$(BIN)/python -m localazure up
 
-# Most tests wait for processes: four at a time leave less of two cores idle. The tests of a file share
+# Most tests wait for processes: three at a time leave less of two cores idle. The tests of a file share
 # what they wait for, so they stay together, in the order of the folders: the long ones come first.
-WORKERS ?= 4
+WORKERS ?= 3
 test: setup
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
