@@ -44,7 +44,7 @@ class Fault(StrEnum):
     HALF_ANSWER = "halfAnswer"
     """It takes place; then the connection ends within the answer's body."""
     DUPLICATE = "duplicate"
-    """An event is delivered twice."""
+    """An event, or a signal to an entity, is delivered twice."""
     LOSS = "loss"
     """An event is never delivered, as by a service that broke its promise."""
     REPEAT = "repeat"
@@ -61,6 +61,7 @@ OF_MESSAGES: Final = frozenset({Fault.LATENCY, Fault.ERROR, Fault.RESET, Fault.L
 OF_REQUESTS: Final = OF_MESSAGES | {Fault.HALF_ANSWER}
 OF_DELIVERIES: Final = OF_REQUESTS | {Fault.DUPLICATE, Fault.LOSS}
 OF_ACTIVITIES: Final = frozenset({Fault.REPEAT})
+OF_SIGNALS: Final = frozenset({Fault.DUPLICATE})
 OF_NODES: Final = frozenset({Fault.PREEMPTION})
 OF_ALLOCATIONS: Final = frozenset({Fault.SHORTAGE})
 _OF_CLOCKS: Final = frozenset({Fault.CLOCK_SKEW})
@@ -69,7 +70,7 @@ FAULTS: Final = {
     Part.SERVICE_BUS: OF_MESSAGES | _OF_CLOCKS,
     Part.EVENT_GRID: OF_DELIVERIES | _OF_CLOCKS,
     Part.AZURE_ML: OF_REQUESTS | OF_NODES | OF_ALLOCATIONS | _OF_CLOCKS,
-    Part.FUNCTIONS: OF_ACTIVITIES,
+    Part.FUNCTIONS: OF_ACTIVITIES | OF_SIGNALS,
 }
 """The faults that each part can have."""
 
@@ -183,6 +184,7 @@ def moderate(seed: int) -> Plan:
             rule(Part.FUNCTIONS, Fault.REPEAT, 0.10),
             rule(Part.AZURE_ML, Fault.SHORTAGE, 0.10, operation="allocation/*"),
             rule(Part.AZURE_ML, Fault.PREEMPTION, 0.10, seconds=2.0),
+            rule(Part.FUNCTIONS, Fault.DUPLICATE, 0.10, operation="signal/*"),
         ),
     )
 

@@ -63,6 +63,20 @@ async def test_signals_arrive_in_order_and_survive_a_restart(tmp_path: Path) -> 
                 await asyncio.sleep(0.005)
 
 
+async def test_a_signal_may_be_delivered_twice(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.orchestrator
+    def both(context: Context) -> Any:
+        context.signal_entity(COUNTER, "add", 2)
+        return (yield context.call_entity(COUNTER, "get"))
+
+    async with running(app, tmp_path, signals_twice={"counter"}.__contains__) as hub:
+        await hub.client.signal_entity(COUNTER, "add", 1)
+        await state(hub, [1, 1])
+        assert (await hub.run("both")).output == [1, 1, 2, 2]
+
+
 async def test_orchestrators_call_and_signal(tmp_path: Path) -> None:
     app = make_app()
 

@@ -14,7 +14,8 @@ import azure.durable_functions as df
 import pytest
 
 from harness.tiny_app import SYSTEM_KEY, TinyApp, eventually, running
-from localazure.functions.durable.engine.instance import Instance
+from localazure.functions.durable.engine.instance import Execution, Instance
+from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.store.store import Store
 
 Context = df.DurableOrchestrationContext
@@ -59,6 +60,31 @@ async def test_start_on_a_live_id_and_on_a_finished_one(tmp_path: Path) -> None:
     ]
     assert status.historyEvents[1]["FunctionName"] == "double"
     assert status.historyEvents[1]["Result"] == 2
+
+
+@pytest.mark.parametrize("provider", ["azureStorage", "azureManaged"])
+async def test_starts_of_one_id_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    """With Azure Storage both report success and one input wins; the scheduler decides."""
+    create, both = Store.create, asyncio.Barrier(2)
+
+    async def create_together(store: Store, execution: Execution) -> None:
+        await both.wait()
+        await create(store, execution)
+
+    monkeypatch.setattr(Store, "create", create_together)
+    parsed = DurableOptions.parse({"storageProvider": {"type": provider}})
+    async with running(
+        app := make_app(), tmp_path, has_racing_starts=parsed.has_racing_starts
+    ) as hub:
+        starts = [hub.client.start_new("waiting", "one", n) for n in range(2)]
+        outcomes = await asyncio.gather(*starts, return_exceptions=True)
+        assert outcomes.count("one") == (2 if provider == "azureStorage" else 1)
+        await hub.client.raise_event("one", "go", 1)
+        status = await hub.until("one")
+    assert status.output == ["1", 42]
+    assert app.count("double") == 1
 
 
 # The SDK's client does not quote an id.

@@ -133,7 +133,10 @@ def test_the_first_rule_that_decides_for_a_fault_wins() -> None:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({"part": "functions", "fault": "reset"}, "functions has no such fault; it has repeat"),
+        (
+            {"part": "functions", "fault": "reset"},
+            "functions has no such fault; it has duplicate, repeat",
+        ),
         ({"part": "mail", "fault": "reset"}, r"rules\[0\].part"),
         ({"part": "storage", "fault": "reset", "probability": 2}, "probability"),
         ({"part": "storage", "fault": "error", "status": 200}, "status"),

@@ -50,6 +50,10 @@ class DurableOptions:
     """Of an input, output or event; None where large ones are moved to blobs (Azure Storage)."""
     runs_twice: Callable[[str], bool] = lambda _activity: False
     """Whether an activity that succeeded is run again, as after a lost worker."""
+    signals_twice: Callable[[str], bool] = lambda _entity: False
+    """Whether a signal to an entity is delivered again, as after a lost worker."""
+    has_racing_starts: bool = True
+    """Whether starts of one id at the same time all succeed, and one input wins (Azure Storage)."""
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
@@ -68,6 +72,7 @@ class DurableOptions:
                     parsed["http_polling_milliseconds"] = _positive("httpSettings", wait)
             elif key == "storageProvider" and isinstance(value, Mapping):
                 provider: Any = value.get("type")  # pyright: ignore[reportUnknownVariableType] - JSON
+                parsed["has_racing_starts"] = str(provider).casefold() == "azurestorage"
                 if str(provider).casefold() == "azuremanaged":
                     parsed["payload_limit_bytes"] = limits.DURABLE_SCHEDULER_PAYLOAD.value
             elif key in _SETTINGS:

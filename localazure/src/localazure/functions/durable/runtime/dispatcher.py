@@ -119,6 +119,7 @@ class Dispatcher:
             deliver=self.deliver,
             clock=clock,
             batch_size=options.max_entity_operation_batch_size,
+            signals_twice=options.signals_twice,
         )
         self._entity_queue = WorkQueue[str](
             "entity", options.max_concurrent_entity_functions, self._entities.run_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -105,6 +105,7 @@ class EntityRunner:
         deliver: Callable[[Message], None],
         clock: Callable[[], datetime],
         batch_size: int,
+        signals_twice: Callable[[str], bool],
     ) -> None:
         self._store = store
         self._invoke = invoke
@@ -113,11 +114,12 @@ class EntityRunner:
         self._deliver = deliver
         self._clock = clock
         self._batch_size = batch_size
+        self._signals_twice = signals_twice
 
     async def run_batch(self, identifier: str) -> None:
         """Run what waits for an entity."""
         while messages := list(self._mail.of(identifier)[: self._batch_size]):
-            operations = [Operation.parse(message.event["Input"]) for message in messages]
+            operations = list(self._operations(identifier, messages))
             generation = self._store.generation
             before = self._store.entity_state(identifier)
             after, answers = await self._operate(identifier, before, operations)
@@ -140,6 +142,15 @@ class EntityRunner:
             self._mail.remove(identifier, messages)
             for message in delivered:
                 self._deliver(message)
+
+    def _operations(self, identifier: str, messages: Sequence[Message]) -> Iterator[Operation]:
+        """What the messages ask for; signals come at least once."""
+        name, _ = split_entity_id(identifier)
+        for message in messages:
+            operation = Operation.parse(message.event["Input"])
+            yield operation
+            if operation.is_signal and self._signals_twice(name):
+                yield operation
 
     async def _operate(
         self, identifier: str, state_json: str | None, operations: Sequence[Operation]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
-from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
+from localazure.functions.durable.engine.instance import FINISHED, LIVE, Execution, Instance, Status
 from localazure.functions.durable.engine.instance_id import check_instance_id
 from localazure.functions.durable.engine.invocation import KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import entities
 from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
 from localazure.functions.durable.runtime.payloads import PayloadLimits
-from localazure.functions.durable.store.records import InstanceMissing, InstanceQuery, NotFailed
+from localazure.functions.durable.store.records import (
+    InstanceExists,
+    InstanceMissing,
+    InstanceQuery,
+    NotFailed,
+)
 from localazure.functions.durable.store.rewind_tree import rewriting
 from localazure.functions.durable.store.store import Store
+
+_logger = logging.getLogger(__name__)
 
 
 class UnknownFunction(Exception):
@@ -62,6 +70,10 @@ class TaskHub:
     ) -> str:
         """Start an orchestration and return its instance id.
 
+        As with the Azure Storage provider, which looks for a live instance before it writes a new
+        one, a start that meets another one of the same id reports success too, and its input is
+        dropped.
+
         Raises:
             UnknownFunction: there is no such orchestrator.
             InvalidInstanceId: the id cannot be used.
@@ -81,7 +93,17 @@ class TaskHub:
             input_json=input_json,
             created_at=self._clock(),
         )
-        await self.store.create(execution)
+        before = self.store.instance(execution.instance_id)
+        try:
+            await self.store.create(execution)
+        except InstanceExists:
+            if not self._options.has_racing_starts or (before and before.status in LIVE):
+                raise
+            _logger.warning(
+                "two starts of instance %s met: both report success, this one's input is dropped",
+                execution.instance_id,
+            )
+            return execution.instance_id
         self._dispatcher.begin(execution)
         return execution.instance_id
 

@@ -13,7 +13,7 @@ from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
 
 from localazure.faults.injector import Injector
-from localazure.faults.plan import OF_ACTIVITIES
+from localazure.faults.plan import OF_ACTIVITIES, OF_SIGNALS
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
@@ -54,7 +54,7 @@ class DurableFunctions:
             keys: open the management API.
             settings: host.json's `extensions.durableTask`.
             app_settings: for `%NAME%` in these.
-            faults: decide which activities are run twice.
+            faults: decide which activities are run twice, which signals delivered twice.
 
         Raises:
             AppLoadError: two functions go by one name, or a setting is wrong.
@@ -90,7 +90,10 @@ class DurableFunctions:
         def runs_twice(activity: str) -> bool:
             return always or faults.next(f"activity/{activity}", OF_ACTIVITIES) is not None
 
-        options = replace(options, runs_twice=runs_twice)
+        def signals_twice(entity: str) -> bool:
+            return faults.next(f"signal/{entity}", OF_SIGNALS) is not None
+
+        options = replace(options, runs_twice=runs_twice, signals_twice=signals_twice)
         self.hub_name = options.hub_name
         self.extension = DurableExtension(
             database_path=database_path,
