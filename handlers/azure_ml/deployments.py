@@ -6,6 +6,7 @@ what it made before a crash, and deletes nothing that people made.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
@@ -16,6 +17,7 @@ from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.rollouts.rollout_index import record_outcome
+from handlers.rollouts.rollout_steps import record_step
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     DeleteDeployments,
@@ -57,8 +59,10 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
         log = _log(clients, deploy.endpoint, request.deployment)
         message = f"deployment {request.deployment} could not be provisioned: {log}"
         return DeploymentState(state="failed", message=message)
-    is_ready = found.provisioning_state == "Succeeded"
-    return DeploymentState(state="ready" if is_ready else "provisioning")
+    if found.provisioning_state != "Succeeded":
+        return DeploymentState(state="provisioning")
+    record_step(clients, request.rollout, "testing", datetime.now(UTC))
+    return DeploymentState(state="ready")
 
 
 @activity

@@ -68,21 +68,23 @@ def _quotas(clients: Clients) -> dict[str, _Quota]:
         name: Any = usage.name  # a mapping: the SDK keeps the service's document
         if usage.limit is None or usage.limit < 0 or _OF_A_WORKSPACE in str(usage.type):
             continue
-        found[str(name["value"]).lower()] = _Quota(usage.current_value or 0, usage.limit)
+        used = _field(usage, "current_value", "currentValue") or 0
+        found[str(name["value"]).lower()] = _Quota(used, usage.limit)
     return found
 
 
 def _shortage(
     clients: Clients, option: ComputeOption, size: Any | None, quotas: Mapping[str, _Quota]
 ) -> Shortage | None:
-    if size is None:
+    vcpus = None if size is None else _field(size, "v_cp_us", "vCPUs")
+    if size is None or vcpus is None:
         return None
     family = LOW_PRIORITY_CORES if option.priority == "low_priority" else str(size.family)
     quota = quotas.get(family.lower())
     if quota is None:
         return None
     new = max(0, option.nodes - _idle_nodes(clients, option.cluster))
-    needed, whole = new * size.v_cp_us, option.nodes * size.v_cp_us
+    needed, whole = new * vcpus, option.nodes * vcpus
     if needed <= quota.limit - quota.used:
         return None
     nodes = "1 new node needs" if new == 1 else f"{new} new nodes need"
@@ -101,4 +103,11 @@ def _idle_nodes(clients: Clients, cluster: str) -> int:
     except AzureError as error:
         logger.warning("the nodes of cluster %s are not known: %s", cluster, reason(error))
         return 0
-    return sum(1 for node in nodes if str(node.node_state).lower() == "idle")
+    states = [_field(node, "node_state", "nodeState") for node in nodes]
+    return sum(1 for state in states if str(state).lower() == "idle")
+
+
+def _field(entity: Any, name: str, sent_as: str) -> Any:
+    """A field of an entity; azure-ai-ml 1.35 leaves it empty, and has it as it was sent."""
+    value = getattr(entity, name, None)
+    return getattr(entity, sent_as, None) if value is None else value

@@ -24,6 +24,7 @@ from handlers.messaging.service_bus import (
     traced,
 )
 from handlers.rollouts.rollout_index import asked_at
+from handlers.rollouts.rollout_steps import read_steps, record_step
 from handlers.telemetry.spans import of_rollout
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
@@ -142,24 +143,31 @@ def publish_notification(clients: Clients, request: PublishNotification) -> Done
     If the process dies on the way, the activity is run again and sends messages of the same ids,
     which the queue drops.
     """
-    _send_rollout_span(clients, request.notification)
+    _trace_rollout(clients, request.notification)
     found = deliveries(request.pipeline, request.notification)
     if found:
         send_in_background(clients, NOTIFICATIONS, *(each.to_message() for each in found))
     return Done()
 
 
-def _send_rollout_span(clients: Clients, notification: Notification) -> None:
-    """Send the span of a rollout when it is live or over, which is when people are notified."""
+def _trace_rollout(clients: Clients, notification: Notification) -> None:
+    """Send the spans of a rollout when it is live or over, which is when people are notified."""
     status = notification.status
     is_traced = clients.telemetry.is_on and notification.traceparent is not None
-    if not is_traced or not isinstance(status, RolloutStatus) or notification.kind == "deploying":
+    if not is_traced or not isinstance(status, RolloutStatus):
+        return
+    if notification.kind == "deploying":
+        record_step(clients, status.id, "deploying", status.since)
         return
     began_at = asked_at(clients, status.id)
     if began_at is not None:
         clients.telemetry.send(
             of_rollout(
-                status, notification.traceparent, began_at=began_at, ended_at=notification.at
+                status,
+                notification.traceparent,
+                began_at=began_at,
+                ended_at=notification.at,
+                steps=read_steps(clients, status.id),
             )
         )
 

@@ -13,12 +13,14 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.rollouts.endpoint_claims import superseding_rollout
+from handlers.rollouts.rollout_steps import record_step
 from orchestrations.contracts.rollouts import Decision, Observation, ObserveRollout
 
 
 @activity
 def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
     """The deployment's metrics since the step began, people's decisions, and newer rollouts."""
+    record_step(clients, request.rollout, request.step, request.since)
     measured = read_deployment_metrics(
         clients,
         request.endpoint,

@@ -8,7 +8,7 @@ know, and none stands for one of the host's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -173,38 +173,77 @@ def of_run(record: RunRecord) -> list[Span]:
 
 
 def of_rollout(
-    status: RolloutStatus, run: str | None, *, began_at: datetime, ended_at: datetime
+    status: RolloutStatus,
+    run: str | None,
+    *,
+    began_at: datetime,
+    ended_at: datetime,
+    steps: Mapping[str, datetime],
 ) -> list[Span]:
-    """The span of a rollout below its run's: until it was live, or the old traffic was restored.
+    """The span of a rollout below its run's, and one of each of its steps.
+
+    It lasts until the model was live, or the old traffic was restored. A rollout that is taken back
+    after it was live has a second one, below which is the time from then on.
 
     Args:
         status: when it is live or over.
         run: header of the run's span; without one the rollout is not traced.
         began_at: when the rollout was asked for.
         ended_at: when people are notified of the end.
+        steps: when each began: `deploying`, `testing`, or its number in `deploy.steps`, from 0;
+            as many as there are steps is the time in which the model is live.
     """
     parent = TraceContext.parse(run)
     if parent is None:
         return []
-    return [
-        Span(
-            context=parent.child("rollout", status.id, status.state),
-            parent=parent,
-            name=f"rollout {status.pipeline}",
+    context = parent.child("rollout", status.id, status.state)
+    error = status.state if status.state == "rolled_back" else None
+    rollout = Span(
+        context=context,
+        parent=parent,
+        name=f"rollout {status.pipeline}",
+        began_at=began_at,
+        ended_at=ended_at,
+        attributes={
+            "landfall.pipeline": status.pipeline,
+            "landfall.run.id": status.run,
+            "landfall.rollout.id": status.id,
+            "landfall.rollout.state": status.state,
+            "landfall.model": f"{status.model.name}:{status.model.version}",
+            "landfall.endpoint": status.endpoint,
+            "landfall.deployment": status.deployment,
+        },
+        error=error,
+    )
+    return [rollout, *_steps_of_rollout(status, rollout, steps)]
+
+
+def _steps_of_rollout(
+    status: RolloutStatus, rollout: Span, steps: Mapping[str, datetime]
+) -> Iterator[Span]:
+    live = str(status.steps)
+    shown = [("waiting", rollout.began_at)]
+    shown += sorted(
+        ((name, at) for name, at in steps.items() if name != live), key=lambda step: step[1]
+    )
+    if live in steps and status.state != "live":
+        shown = [(live, steps[live])]  # the others are below the span of when it got live
+    ends = [*(at for _, at in shown[1:]), rollout.ended_at]
+    for (name, began_at), ended_at in zip(shown, ends, strict=True):
+        attributes: dict[str, str | int] = {"landfall.rollout.id": status.id}
+        shown_as = "live" if name == live else name
+        if shown_as.isdecimal():
+            attributes["landfall.rollout.step"] = int(name) + 1
+            shown_as = "baking"
+        yield Span(
+            context=rollout.context.child("step", name),
+            parent=rollout.context,
+            name=shown_as,
             began_at=began_at,
-            ended_at=ended_at,
-            attributes={
-                "landfall.pipeline": status.pipeline,
-                "landfall.run.id": status.run,
-                "landfall.rollout.id": status.id,
-                "landfall.rollout.state": status.state,
-                "landfall.model": f"{status.model.name}:{status.model.version}",
-                "landfall.endpoint": status.endpoint,
-                "landfall.deployment": status.deployment,
-            },
-            error=status.state if status.state == "rolled_back" else None,
+            ended_at=max(began_at, ended_at),  # two machines' clocks
+            attributes=attributes,
+            error=rollout.error if name == shown[-1][0] else None,
         )
-    ]
 
 
 def _first(events: Sequence[TracedEvent]) -> TracedEvent:

@@ -241,6 +241,21 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
         assert sorted((each.kind, each.channel) for each in received) == sorted(
             (kind, channel) for kind in kinds for channel in get_args(Channel)
         )
+    # Its steps are in the trace that began with the batch's event.
+    for run, error in ((good, None), (worse, "rolled_back")):
+        tags = await asyncio.to_thread(model_tags, performance.endpoints, run["id"], LIVE)
+        trace = tags["landfall.traceparent"].split("-")[1]
+
+        async def complete(trace: str = trace, run: Run = run) -> list[dict[str, Any]] | None:
+            rollout = f"rollout {run['pipeline']}"
+            return await whole_trace(performance.endpoints, trace, run["id"], rollout)
+
+        spans: list[dict[str, Any]] = await eventually(complete, 30, f"the rollout in {trace}")
+        (above,) = [each for each in spans if each["name"].startswith("rollout ")]
+        steps = [each for each in spans if each.get("parentSpanId") == above["spanId"]]
+        assert {each["name"] for each in steps} == {"waiting", "deploying", "testing", "baking"}
+        errors = [each["value"] for each in above["attributes"] if each["key"] == "error.type"]
+        assert errors == ([] if error is None else [{"stringValue": error}])
 
 
 async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> None:

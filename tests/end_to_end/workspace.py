@@ -48,18 +48,18 @@ async def manifest(blobs: BlobServiceClient, version: str) -> list[dict[str, Any
     return [json.loads(line) for line in (await downloader.readall()).splitlines()]
 
 
-def model_tags(endpoints: dict[str, Any], run: str) -> dict[str, str]:
+def model_tags(endpoints: dict[str, Any], run: str, model: str = "digits") -> dict[str, str]:
     """The tags of the model that a run registered. Blocking."""
-    registered = workspace(endpoints).models.list("digits")
+    registered = workspace(endpoints).models.list(model)
     tags = [each.tags or {} for each in registered]
     (found,) = [each for each in tags if each.get("landfall.run") == run]
     return found
 
 
 async def whole_trace(
-    endpoints: dict[str, Any], trace: str, run: str
+    endpoints: dict[str, Any], trace: str, run: str, name: str = ""
 ) -> list[dict[str, Any]] | None:
-    """The spans of a trace as the store has them, when those of a run are among them."""
+    """The spans of a trace as the store has them, when one so named of a run is among them."""
     base = endpoints["app_settings"]["TRACE_QUERY_ENDPOINT"]
     url = f"{base}/api/v3/traces/{trace}"
     async with aiohttp.ClientSession() as http, http.get(url) as answer:
@@ -76,5 +76,6 @@ async def whole_trace(
     has_run = any(
         {"key": "landfall.run.id", "value": {"stringValue": run}} in span.get("attributes", [])
         for span in spans
+        if span["name"].startswith(name)
     )
     return spans if has_run and len(delivered) >= DELIVERIES else None

@@ -24,7 +24,7 @@ SDK_WARNINGS = pytest.mark.filterwarnings(
 
 AZURE_ML = {
     "datastores": [{"name": "landing", "containerName": "landing"}],
-    "quota": {"Standard_Scarce": 1, "Standard_None": 0},
+    "quota": {"Standard_NC24scarce": 1, "Standard_None": 0},
     "provisioningSeconds": 0.2,
 }
 

@@ -196,7 +196,8 @@ def make_cluster_with_identity(cloud: Cloud) -> None:
 
 
 def read_quota(cloud: Cloud) -> None:
-    list(cloud.clients().ml.compute.list_usage(location="localhost"))
+    list(cloud.clients().ml.compute.list_usage())
+    list(cloud.clients().ml.compute.list_sizes())
 
 
 def read_input(container: str) -> Callable[[Cloud], None]:

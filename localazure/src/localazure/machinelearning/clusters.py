@@ -5,6 +5,7 @@ https://learn.microsoft.com/rest/api/azureml/compute
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,7 @@ from localazure.machinelearning.store import Query, Resource, list_resources
 COMPUTES = "computes"
 DEFAULT_IDLE_TIME = "PT2M"
 LOW_PRIORITY = "LowPriority"
+_VCPUS = re.compile(r"(?:standard|basic)_[a-z]+([1-9][0-9]*)", re.IGNORECASE)
 
 SERVERLESS = Cluster(name="serverless", vm_size="", min_nodes=0, max_nodes=16, idle_seconds=0.0)
 """The nodes of jobs without compute. The instance type that they ask for has no effect here.
@@ -67,6 +69,16 @@ def list_clusters(query: Query) -> list[Cluster]:
     resources = reversed(list_resources(query, COMPUTES))
     clusters = [parse_cluster(resource.name, resource.document) for resource in resources]
     return [*clusters, SERVERLESS]
+
+
+def vcpus_of(vm_size: str) -> int:
+    """The vCPUs that a VM size names: 24 of `Standard_NC24ads_A100_v4`, 1 where it names none.
+
+    Older names, such as `Standard_DS3_v2`, have a number that counts something else.
+    https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
+    """
+    named = _VCPUS.match(vm_size)
+    return int(named[1]) if named else 1
 
 
 def is_low_priority(resource: Resource) -> bool:

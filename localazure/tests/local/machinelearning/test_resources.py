@@ -203,7 +203,7 @@ def test_jobs_of_a_deleted_cluster_fail(local: Local) -> None:
 
 
 def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
-    scarce = cluster("scarce", size="Standard_Scarce", max_instances=2)
+    scarce = cluster("scarce", size="Standard_NC24scarce", max_instances=2)
     local.ml.compute.begin_create_or_update(scarce).result()
     job = command(
         name="hungry", command="true", environment="azureml:torch:1", compute="scarce",
@@ -213,13 +213,17 @@ def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
     until(lambda: details(local, "scarce")["errors"])
     assert details(local, "scarce")["errors"][0]["error"]["code"] == "ClusterCoreQuotaReached"
     assert local.status("hungry") == "Queued"
-    usage = {
-        entry.name["value"]: entry for entry in local.ml.compute.list_usage(location="localhost")
-    }
-    assert usage["standard_scarce"].limit == 1
+    # The SDK's entities have some fields as they were sent.
+    usages = {each.name["value"]: vars(each) for each in local.ml.compute.list_usage()}
+    scarce_usage = usages["standard_nc24scarce"]
+    assert (scarce_usage["currentValue"], scarce_usage["limit"]) == (24, 24)
+    sizes = {each.name: vars(each) for each in local.ml.compute.list_sizes()}
+    assert sizes["Standard_NC24scarce"]["vCPUs"] == 24
+    assert sizes["Standard_NC24scarce"]["family"] == "standard_nc24scarce"
+    assert sizes["standard_none"]["vCPUs"] == 1
     local.ml.jobs.begin_cancel("hungry").result()
     assert local.status("hungry") == "Canceled"
-    for name, size, minimum in (("more", "Standard_Scarce", 2), ("none", "Standard_None", 0)):
+    for name, size, minimum in (("more", "Standard_NC24scarce", 2), ("none", "Standard_None", 0)):
         refused = cluster(name, size=size, min_instances=minimum, max_instances=2)
         with pytest.raises(HttpResponseError, match="ask for more quota"):
             local.ml.compute.begin_create_or_update(refused).result()

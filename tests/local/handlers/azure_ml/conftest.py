@@ -23,12 +23,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import azure.ai.ml.entities  # noqa: F401 # pyright: ignore[reportUnusedImport] - loaded here
 
+LIMITED_SIZE = "Standard_NC6s_v3"
 AZURE_ML = {
     "datastores": [
         {"name": "landing", "containerName": "landing"},
         {"name": "landfall", "containerName": "landfall"},
     ],
     "provisioningSeconds": 0.1,
+    "quota": {LIMITED_SIZE: 3},
 }
 
 

@@ -178,7 +178,8 @@ def test_a_rollout_has_a_span_below_its_runs_which_comes_twice_as_the_same() -> 
     ended_at = NOW + timedelta(hours=2)
 
     def spans(state: RolloutState, header: str | None = run.header):  # noqa: ANN202 - spans
-        return of_rollout(rollout_status(state), header, began_at=NOW, ended_at=ended_at)
+        status = rollout_status(state)
+        return of_rollout(status, header, began_at=NOW, ended_at=ended_at, steps={})[:1]
 
     (live,) = spans("live")
     assert (live.parent, live.context.trace_id, live.error) == (run, UPLOAD.trace_id, None)
@@ -189,3 +190,38 @@ def test_a_rollout_has_a_span_below_its_runs_which_comes_twice_as_the_same() -> 
     assert back.error == "rolled_back"
     assert back.context != live.context, "a person may roll back what was live"
     assert spans("live", None) == []
+
+
+def test_a_rollouts_steps_are_spans_below_it_one_after_the_other() -> None:
+    run = UPLOAD.child("run", "digits-v-1")
+    names = ["deploying", "testing", "0", "1", "2"]
+    begun = {name: NOW + timedelta(minutes=at) for at, name in enumerate(names, 1)}
+
+    def spans(state: RolloutState, *known: str):  # noqa: ANN202 - spans
+        return of_rollout(
+            rollout_status(state),
+            run.header,
+            began_at=NOW,
+            ended_at=NOW + timedelta(minutes=9),
+            steps={name: begun[name] for name in known},
+        )
+
+    # Records come in the order of their names.
+    rollout, *steps = spans("live", "0", "1", "deploying", "testing")
+    assert {step.parent for step in steps} == {rollout.context}
+    assert len({step.context for step in steps}) == len(steps)
+    minutes = [(step.began_at - NOW).seconds // 60 for step in steps]
+    expected = [("waiting", 0), ("deploying", 1), ("testing", 2), ("baking", 3), ("baking", 4)]
+    assert list(zip([step.name for step in steps], minutes, strict=True)) == expected
+    assert [step.attributes.get("landfall.rollout.step") for step in steps[3:]] == [1, 2]
+    assert [step.ended_at for step in steps[:-1]] == [step.began_at for step in steps[1:]]
+    assert steps[-1].ended_at == rollout.ended_at
+    # A guard broke in the first step: its span has the error.
+    _, *steps = spans("rolled_back", "0", "deploying", "testing")
+    assert [step.error for step in steps] == [None, None, None, "rolled_back"]
+    # A person took it back after it was live.
+    back, *steps = spans("rolled_back", *names)
+    assert [(step.name, step.began_at, step.error) for step in steps] == [
+        ("live", begun["2"], "rolled_back")
+    ]
+    assert back.context != rollout.context

@@ -10,7 +10,7 @@ from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import ROLE_ASSIGNMENTS, TOKENS, WORKSPACE, WORKSPACE_PATH
 from localazure.machinelearning.blob_over_tls import storage_suffix
 from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
-from localazure.machinelearning.clusters import list_clusters
+from localazure.machinelearning.clusters import list_clusters, vcpus_of
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_table import list_nodes
 from localazure.runtime.identity import APP, client_id_of, principal_of
@@ -76,9 +76,29 @@ async def get_workspace(request: web.Request) -> web.Response:
     )
 
 
+@routes.get(f"{LOCATION_PATH}/vmSizes")
+async def list_vm_sizes(request: web.Request) -> web.Response:
+    """The VM sizes that a cluster has, or that have a quota. Each is a family of its own."""
+    workspace = request.app[WORKSPACE]
+    sizes = {cluster.vm_size for cluster in list_clusters(workspace.database.read)} - {""}
+    known = {size.lower() for size in sizes}
+    sizes |= {size for size in workspace.configuration.quota if size not in known}
+    found: list[dict[str, Any]] = [
+        {
+            "name": size,
+            "family": size.lower(),
+            "vCPUs": vcpus_of(size),
+            "lowPriorityCapable": True,
+            "supportedComputeTypes": ["AmlCompute"],
+        }
+        for size in sorted(sizes)
+    ]
+    return web.json_response({"value": found})
+
+
 @routes.get(f"{LOCATION_PATH}/usages")
 async def list_usages(request: web.Request) -> web.Response:
-    """Nodes in use and allowed, by VM size that has a quota."""
+    """How many vCPUs are in use and allowed, by VM size that has a quota."""
     workspace = request.app[WORKSPACE]
     query = workspace.database.read
     sizes = {cluster.name: cluster.vm_size.lower() for cluster in list_clusters(query)}
@@ -86,11 +106,11 @@ async def list_usages(request: web.Request) -> web.Response:
     usages: list[dict[str, Any]] = [
         {
             "id": f"{request.path}/{size}",
-            "type": f"{PROVIDER}/usages",
+            "type": f"{PROVIDER}/vmFamily/usages",
             "unit": "Count",
-            "currentValue": used.count(size),
-            "limit": limit,
-            "name": {"value": size, "localizedValue": f"{size} nodes"},
+            "currentValue": used.count(size) * vcpus_of(size),
+            "limit": limit * vcpus_of(size),
+            "name": {"value": size, "localizedValue": f"{size} vCPUs"},
         }
         for size, limit in workspace.configuration.quota.items()
     ]

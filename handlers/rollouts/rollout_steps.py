@@ -1,0 +1,41 @@
+"""When the steps of a rollout began: records that its activities leave, for the spans of its trace.
+
+Each is written once; a repeated activity changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+
+
+def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:
+    """Keep when a step began, where traces are sent at all.
+
+    Args:
+        clients: for the records.
+        rollout: its id.
+        step: `deploying`, `testing`, or the number of a step of `deploy.steps`, from 0.
+        began_at: counts when nothing was kept before.
+    """
+    if clients.telemetry.is_on:
+        name = f"{_folder(rollout)}{step}.json"
+        record_store.create(clients.records, name, began_at.isoformat())
+
+
+def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:
+    """When each step that was kept began."""
+    folder = _folder(rollout)
+    return {
+        name.removeprefix(folder).removesuffix(".json"): datetime.fromisoformat(
+            record_store.read(clients.records, name) or ""
+        )
+        for name in clients.records.list_blob_names(name_starts_with=folder)
+    }
+
+
+def _folder(rollout: str) -> str:
+    return f"rollouts/{rollout}/steps/"

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from azure.ai.ml.entities import AmlCompute
+
+from handlers.azure_ml.quotas import Shortage, find_shortages
+from harness.waiting import until
+from orchestrations.pipeline import ComputeOption
+from tests.local.handlers.azure_ml.conftest import LIMITED_SIZE, Cloud
+
+
+def test_options_are_measured_by_the_vcpus_of_the_sdks_answers(cloud: Cloud) -> None:
+    ml = cloud.clients.ml
+
+    def shortage(cluster: str, nodes: int) -> Shortage | None:
+        option = ComputeOption(cluster=cluster, size=LIMITED_SIZE, nodes=nodes)
+        return find_shortages(cloud.clients, [option]).get(cluster)
+
+    quota = f"of 18 vCPUs of the quota {LIMITED_SIZE.lower()} are in use"
+    assert shortage("idle", 3) is None
+    assert shortage("idle", 4) == Shortage(f"0 {quota}, 4 new nodes need 24", is_lasting=True)
+    made = AmlCompute(name="idle", size=LIMITED_SIZE, min_instances=2, max_instances=2)
+    ml.compute.begin_create_or_update(made).result()
+    until(lambda: shortage("idle", 3) is None, what="idle nodes, which a run of the cluster takes")
+    assert shortage("other", 2) == Shortage(f"12 {quota}, 2 new nodes need 12", is_lasting=False)
+    assert shortage("other", 1) is None
+    ml.compute.begin_delete("idle").result()
