@@ -7,6 +7,7 @@ param serviceBusId string
 param insightsId string
 param dataTopicId string
 param jobsTopicId string
+param vaultTopicId string
 param hoursWithoutSuccess int
 
 resource deadLetters 'Microsoft.Insights/metricAlerts@2018-03-01' = {
@@ -71,7 +72,7 @@ resource queueAge 'Microsoft.Insights/metricAlerts@2018-03-01' = {
   }
 }
 
-resource undelivered 'Microsoft.Insights/metricAlerts@2018-03-01' = [for (topicId, index) in [dataTopicId, jobsTopicId]: {
+resource undelivered 'Microsoft.Insights/metricAlerts@2018-03-01' = [for (topicId, index) in [dataTopicId, jobsTopicId, vaultTopicId]: {
   name: 'alert-undelivered-events-${index}-${token}'
   location: 'global'
   tags: tags

@@ -247,11 +247,25 @@ module jobEvents 'event-source.bicep' = {
   dependsOn: [group, newWorkspace]
 }
 
+// What Key Vault says of secrets that expire.
+module vaultEvents 'event-source.bicep' = {
+  scope: group
+  params: {
+    location: location
+    tags: tags
+    topicName: 'evgst-vault-${names.token}'
+    isNew: true
+    sourceId: keyVault.outputs.id
+    topicType: 'Microsoft.KeyVault.vaults'
+  }
+}
+
 var principals = {
   app: identities.outputs.appPrincipalId
   cluster: identities.outputs.clusterPrincipalId
   blobEvents: dataEvents.outputs.principalId
   jobEvents: jobEvents.outputs.principalId
+  vaultEvents: vaultEvents.outputs.principalId
   deployer: deployerId
 }
 // Rows of the table that count only where a parameter has a value are left out elsewhere.
@@ -343,6 +357,30 @@ module jobSubscription 'event-subscription.bicep' = {
   dependsOn: [roleAssignments]
 }
 
+module vaultSubscription 'event-subscription.bicep' = {
+  scope: group
+  params: {
+    topicName: vaultEvents.outputs.name
+    subscriptionName: 'secret-expiry'
+    queueId: serviceBus.outputs.jobEventsId
+    includedEventTypes: [
+      'Microsoft.KeyVault.SecretNearExpiry'
+      'Microsoft.KeyVault.SecretExpired'
+      'Microsoft.KeyVault.SecretNewVersionCreated'
+      'Microsoft.KeyVault.CertificateNearExpiry'
+      'Microsoft.KeyVault.CertificateExpired'
+      'Microsoft.KeyVault.CertificateNewVersionCreated'
+      'Microsoft.KeyVault.KeyNearExpiry'
+      'Microsoft.KeyVault.KeyExpired'
+      'Microsoft.KeyVault.KeyNewVersionCreated'
+    ]
+    subjectBeginsWith: ''
+    deadLetterAccountId: appStorage.outputs.id
+    deadLetterContainer: deadLetterContainer
+  }
+  dependsOn: [roleAssignments]
+}
+
 module workspaceContents 'workspace-contents.bicep' = {
   scope: resourceGroup(workspaceGroup)
   params: {
@@ -401,6 +439,7 @@ module alerts 'alerts.bicep' = {
     insightsId: monitoring.outputs.insightsId
     dataTopicId: dataEvents.outputs.id
     jobsTopicId: jobEvents.outputs.id
+    vaultTopicId: vaultEvents.outputs.id
     hoursWithoutSuccess: hoursWithoutSuccess
   }
 }

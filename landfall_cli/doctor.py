@@ -156,10 +156,10 @@ def _credentials(document: Any) -> Iterator[Check]:
             name=f"credential {each['about']}",
             verdict="bad",
             finding=each["message"],
-            remedy="Renew it in the function app's settings, or use a managed identity.",
+            remedy="Renew it: the sentence says where. The alarm is over at the next round.",
         )
     if not expiring:
-        found = "no shared access signature in the app settings expires soon"
+        found = "no signature in the app settings, and no secret of Key Vault, expires soon"
         yield Check(name="credentials", verdict="good", finding=found)
 
 

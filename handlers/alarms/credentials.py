@@ -1,4 +1,4 @@
-"""When the credentials in app settings expire, as far as they say so themselves.
+"""Credentials that expire, and when those in app settings do, as far as they say so themselves.
 
 A shared access signature has its expiry in the open (`se=`); keys and secrets have none, and a
 managed identity needs no care.
@@ -8,12 +8,41 @@ https://learn.microsoft.com/rest/api/storageservices/create-account-sas
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
+NOTICE = timedelta(days=14)
+"""How long before its end people want to know of a credential in an app setting."""
 _EXPIRY = re.compile(r"[?&= ]se=([^&;]+)")
 _SIGNATURE = re.compile(r"[?&= ]sig=")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credential:
+    """Something with an end that people have to renew."""
+
+    about: str
+    """Short and unique."""
+    expires_at: datetime
+    name: str
+    """As a sentence calls it."""
+    remedy: str
+
+
+def expiring_settings(settings: Mapping[str, str], *, now: datetime) -> Sequence[Credential]:
+    """The app settings whose credential expires within `NOTICE`, or has expired."""
+    return [
+        Credential(
+            about=setting,
+            expires_at=expires_at,
+            name=f"the credential in app setting {setting}",
+            remedy="put a new one there, or use the managed identity",
+        )
+        for setting, expires_at in sorted(find_expiries(settings).items())
+        if expires_at - now <= NOTICE
+    ]
 
 
 def find_expiries(settings: Mapping[str, str]) -> dict[str, datetime]:

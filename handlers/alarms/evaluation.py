@@ -6,11 +6,12 @@ the silence began, so that each silence is one alarm, however often it is evalua
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from handlers.alarms.credentials import Credential
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Alarms
@@ -27,7 +28,7 @@ class Alarm(Contract):
     kind: AlarmKind
     pipeline: str | None
     about: str
-    """The pipeline, run or app setting."""
+    """The pipeline, run, app setting, or object of a key vault."""
     since: datetime
     """When the silence began."""
     message: str
@@ -67,17 +68,15 @@ class PipelineFacts:
 
 def due_alarms(
     pipelines: Sequence[PipelineFacts],
-    credentials: Mapping[str, datetime],
+    credentials: Sequence[Credential],
     *,
-    credential_notice: timedelta,
     now: datetime,
 ) -> list[Alarm]:
     """Every alarm that is due now. Pure.
 
     Args:
         pipelines: what is known of each.
-        credentials: app setting → when the credential in it expires.
-        credential_notice: how long before that people want to know.
+        credentials: those that people want to know of.
         now: in UTC.
     """
     found = [alarm for facts in pipelines for alarm in _of_pipeline(facts, now)]
@@ -85,14 +84,12 @@ def due_alarms(
         Alarm(
             kind="credential-expires",
             pipeline=None,
-            about=setting,
-            since=expires_at,
-            message=f"the credential in app setting {setting} "
-            f"{'expires' if expires_at > now else 'has expired'} at {_clock(expires_at)}: "
-            "put a new one there, or use the managed identity",
+            about=each.about,
+            since=each.expires_at,
+            message=f"{each.name} {'expires' if each.expires_at > now else 'has expired'} at "
+            f"{_clock(each.expires_at)}: {each.remedy}",
         )
-        for setting, expires_at in sorted(credentials.items())
-        if expires_at - now <= credential_notice
+        for each in credentials
     ]
     return found
 

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from azure.core.exceptions import AzureError
 from pydantic import Field
 
-from handlers.alarms.credentials import find_expiries
+from handlers.alarms.credentials import expiring_settings
 from handlers.alarms.evaluation import Alarm, AlarmKind, PipelineFacts, WaitingRun, due_alarms
+from handlers.alarms.vault_events import expiring_vault_objects
 from handlers.azure_ml.champions import active_versions, choose_champion, registered_at
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -31,7 +32,6 @@ from orchestrations.pipeline import Pipeline
 logger = logging.getLogger("landfall")
 
 RECORD = "alarms/alarms.json"
-CREDENTIAL_NOTICE = timedelta(days=14)
 RUNS_LIMIT = 100
 
 
@@ -84,12 +84,11 @@ def _raise(clients: Clients, pipelines: Mapping[str, Pipeline], now: datetime) -
     facts = [
         _facts(clients, pipeline, watched_since[pipeline.name]) for pipeline in pipelines.values()
     ]
-    due = due_alarms(
-        facts,
-        find_expiries(clients.settings.values),
-        credential_notice=CREDENTIAL_NOTICE,
-        now=now,
-    )
+    credentials = [
+        *expiring_settings(clients.settings.values, now=now),
+        *expiring_vault_objects(clients),
+    ]
+    due = due_alarms(facts, credentials, now=now)
     unknown = {(each.pipeline, kind) for each in facts for kind in each.unknown}
     kept = [alarm for alarm in before.active if (alarm.pipeline, alarm.kind) in unknown]
     changes = compare(before.active, [*due, *kept])

@@ -1,4 +1,7 @@
-"""Events of Azure ML wake the runs that wait for their jobs, and bring what monitors find."""
+"""Events of Azure ML wake the runs that wait for their jobs, and bring what monitors find.
+
+Events of Key Vault come through the same queue, and are put on record for the alarms.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.alarms import vault_events
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
 from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
@@ -31,6 +35,8 @@ async def handle_job_events(
 ) -> int:
     """Wake the runs that events are about, start those that monitors ask for; how many were woken.
 
+    What Key Vault says of an object is put on record.
+
     An event that cannot be understood is kept and counted, and not raised: to deliver it again
     could not help, and the run's next poll finds its job. Operators are alerted to each cause.
 
@@ -49,12 +55,16 @@ async def handle_job_events(
         try:
             envelope = parse_event(event, now=now)
             subject = envelope.subject
+            if envelope.type.lower().startswith(vault_events.PREFIX):
+                found = vault_events.parse_vault_event(envelope)
+                await asyncio.to_thread(vault_events.keep_vault_object, clients, found)
+                continue
             run = parse(clients, envelope)
             runs.add(run)
             signal = parse_signal(run, envelope.data, pipelines)
             signals |= set() if signal is None else {signal}
         except InvalidEvent as error:
-            logger.warning("event of Azure ML rejected: %s", error)
+            logger.warning("event of Azure ML or Key Vault rejected: %s", error)
             rejected.append(
                 RejectedEvent(
                     event_id=delivery_id(event),

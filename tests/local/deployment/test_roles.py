@@ -283,6 +283,10 @@ ATTEMPTS: dict[tuple[str, str, str], Attempt] = {
         "azure-ml", "job-events"
     ),
     ("jobEvents", "Storage Blob Data Contributor", "deadLetters"): write_dead_letter("azure-ml"),
+    ("vaultEvents", "Azure Service Bus Data Sender", "jobEventsQueue"): deliver(
+        "key-vault", "job-events"
+    ),
+    ("vaultEvents", "Storage Blob Data Contributor", "deadLetters"): write_dead_letter("key-vault"),
     ("deployer", "Storage Blob Data Contributor", "landing"): land_as_deployer,
 }
 """Principal, role and scope -> a call that needs it."""
@@ -309,7 +313,10 @@ def refusal(attempt: Attempt, cloud: Cloud) -> str | None:
 
 def words(row: dict[str, Any]) -> str:
     """What the service's own error has in it."""
-    if row["principal"] in {"blobEvents", "jobEvents"} and "Service Bus" in row["role"]:
+    if (
+        row["principal"] in {"blobEvents", "jobEvents", "vaultEvents"}
+        and "Service Bus" in row["role"]
+    ):
         return "Unauthorized"  # Event Grid's outcome
     if "Service Bus" in row["role"]:
         return "amqp:unauthorized-access"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.functions import EventGridEvent
 
 from handlers.alarms import raising
 from handlers.alarms.raising import raise_alarms, read_alarms
@@ -19,6 +20,7 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.runs.run_records import add_to_record
+from handlers.triggers.job_state_changed import handle_job_events
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.pipeline import Alarms, Pipeline
@@ -140,3 +142,38 @@ async def test_without_azure_ml_an_alarm_stays_as_it_was(watch: Watch) -> None:
     context.created_at = NOW
     registry.list = give
     assert await watch.round(hours=2) == ([], ["old-model"])
+
+
+async def test_a_secret_of_key_vault_is_an_alarm_until_it_has_a_new_version(watch: Watch) -> None:
+    hub: Any = None  # no run is woken
+
+    async def raised(change: str, days: float) -> int:
+        at = NOW + timedelta(days=days)
+        expires = int((NOW + timedelta(days=30)).timestamp())
+        data = {"VaultName": "kv-1", "ObjectName": watch.pipeline.name, "EXP": expires}
+        event = EventGridEvent(
+            id="e1",
+            topic="/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/kv-1",
+            subject=watch.pipeline.name,
+            event_type=f"Microsoft.KeyVault.{change}",
+            event_time=at,
+            data=data,
+            data_version="1",
+        )
+        return await handle_job_events(watch.clients, {}, hub, [event], now=at)
+
+    watch.pipeline = watch.pipeline.model_copy(update={"alarms": Alarms()})
+    for _ in range(2):  # it is delivered twice
+        assert await raised("SecretNearExpiry", 0) == 0
+        began, ended = await watch.round()
+        assert (began, ended) in ((["credential-expires"], []), ([], []))
+    (alarm,) = read_alarms(watch.clients)
+    assert f"secret {watch.pipeline.name} of key vault kv-1 expires at 2026-12-22" in alarm.message
+    await raised("SecretExpired", 30)
+    assert await watch.round(hours=31 * 24) == ([], [])
+    await raised("SecretNewVersionCreated", 31)
+    assert await watch.round(hours=32 * 24) == ([], ["credential-expires"])
+    assert sorted(watch.alerts()) == [
+        ("alarm-began", "credential-expires"),
+        ("alarm-over", "credential-expires"),
+    ]

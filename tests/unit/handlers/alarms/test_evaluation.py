@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from handlers.alarms.credentials import expiring_settings
 from handlers.alarms.evaluation import Alarm, PipelineFacts, WaitingRun, due_alarms
 from handlers.alarms.raising import compare
 from orchestrations.contracts.runs import RunState
@@ -30,8 +31,8 @@ def facts(**changes: Any) -> PipelineFacts:
     return PipelineFacts(**fields | changes)
 
 
-def due(*given: PipelineFacts, credentials: dict[str, datetime] | None = None) -> list[Alarm]:
-    return due_alarms(given, credentials or {}, credential_notice=timedelta(days=14), now=NOW)
+def due(*given: PipelineFacts, settings: dict[str, str] | None = None) -> list[Alarm]:
+    return due_alarms(given, expiring_settings(settings or {}, now=NOW), now=NOW)
 
 
 def waiting(state: RunState, minutes: float) -> WaitingRun:
@@ -79,7 +80,8 @@ def test_what_never_happened_is_missed_since_the_pipeline_is_watched() -> None:
 
 @pytest.mark.parametrize(("days", "word"), [(20, None), (13, "expires at"), (-1, "has expired at")])
 def test_a_credential_is_an_alarm_in_time(days: int, word: str | None) -> None:
-    alarms = due(credentials={"DataStorage": NOW + timedelta(days=days)})
+    expires = f"{NOW + timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}"
+    alarms = due(settings={"DataStorage": f"https://a.example/?se={expires}&sig=abc"})
     assert [word in alarm.message for alarm in alarms if word] == ([True] if word else [])
     assert len(alarms) == (word is not None)
 

@@ -1,0 +1,119 @@
+"""Events of Key Vault: which secrets, keys and certificates are about to expire, and which are new.
+
+An event is kept as a record of its object, and `raise_alarms` reads the records: so each expiry is
+one alarm, in whatever order and however often its events come. The values are never read.
+
+https://learn.microsoft.com/azure/event-grid/event-schema-key-vault; samples there write keys in
+several cases, one with a blank at its end, and times as numbers and as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from handlers.alarms.credentials import Credential
+from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.triggers.event_envelope import EventEnvelope
+from orchestrations.contracts.base import Contract
+from orchestrations.errors import InvalidEvent
+
+PREFIX = "microsoft.keyvault."
+_TYPE = re.compile(
+    r"microsoft\.keyvault\.(?P<kind>secret|key|certificate)"
+    r"(?P<change>nearexpiry|expired|newversioncreated)"
+)
+# https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates
+_NAME = re.compile(r"[a-z0-9-]{1,127}")
+_FOLDER = "alarms/vault-objects/"
+
+
+class VaultObject(Contract):
+    """A secret, key or certificate, as its newest event left it."""
+
+    vault: str
+    kind: Literal["secret", "key", "certificate"]
+    name: str
+    changed_at: datetime
+    """When Key Vault raised the event."""
+    expires_at: datetime | None
+    """None: a new version was made, and Key Vault has not warned of its expiry yet."""
+
+    @property
+    def record(self) -> str:
+        """The name of its record."""
+        return f"{_FOLDER}{self.vault}/{self.kind}/{self.name}.json"
+
+
+def parse_vault_event(event: EventEnvelope) -> VaultObject:
+    """What an event says of its object. Pure.
+
+    Raises:
+        InvalidEvent: it is of another type, or lacks the object's name or expiry.
+    """
+    found = _TYPE.fullmatch(event.type.lower())
+    if found is None:
+        raise InvalidEvent(
+            f"event {event.id}: type {event.type!r} is none of NearExpiry, Expired and "
+            "NewVersionCreated of Microsoft.KeyVault: mend the event subscription",
+            cause="unknown-vault-event-type",
+        )
+    fields: dict[str, Any] = {}
+    if isinstance(event.data, Mapping):
+        data = cast("Mapping[str, Any]", event.data)
+        fields = {key.strip().lower(): value for key, value in data.items()}
+    vault, name = (str(fields.get(key, "")).strip().lower() for key in ("vaultname", "objectname"))
+    if _NAME.fullmatch(vault) is None or _NAME.fullmatch(name) is None:
+        raise InvalidEvent(
+            f"event {event.id}: data.VaultName {vault!r} and data.ObjectName {name!r} name nothing",
+            cause="no-vault-object-named",
+        )
+    expires_at = None
+    if found["change"] != "newversioncreated":
+        try:
+            expires_at = datetime.fromtimestamp(int(fields["exp"]), UTC)
+        except (KeyError, TypeError, ValueError, OverflowError, OSError):
+            raise InvalidEvent(
+                f"event {event.id}: data.EXP {fields.get('exp')!r} is no time in seconds",
+                cause="no-expiry",
+            ) from None
+    return VaultObject(
+        vault=vault,
+        kind=cast("Any", found["kind"]),
+        name=name,
+        changed_at=event.time,
+        expires_at=expires_at,
+    )
+
+
+def keep_vault_object(clients: Clients, found: VaultObject) -> None:
+    """Put what an event says on record, unless a newer event of the object is there."""
+
+    def change(before: Any | None) -> Any | None:
+        is_older = before is not None and (
+            VaultObject.from_dict(before).changed_at >= found.changed_at
+        )
+        return None if is_older else found.to_dict()
+
+    record_store.update(clients.records, found.record, change, lambda _: {})
+
+
+def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
+    """What Key Vault has warned of, and of which there is no new version."""
+    known = [
+        VaultObject.from_dict(each) for each in record_store.read_all(clients.records, _FOLDER)
+    ]
+    return [
+        Credential(
+            about=f"{each.vault}/{each.kind}/{each.name}",
+            expires_at=each.expires_at,
+            name=f"{each.kind} {each.name} of key vault {each.vault}",
+            remedy="make a new version there; if the object was deleted, delete blob "
+            f"{each.record} of the records",
+        )
+        for each in known
+        if each.expires_at is not None
+    ]
