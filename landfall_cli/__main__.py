@@ -161,4 +161,4 @@ def _seen(model: Any) -> str:
 
 
 if __name__ == "__main__":
-    app()
+    app(prog_name="landfall")  # which the shell completes, whatever has started this

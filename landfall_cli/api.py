@@ -87,7 +87,8 @@ class Api:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - likewise
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise self._refusal(error) from None
+            with error:
+                raise self._refusal(error) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise Unreachable(

@@ -105,7 +105,7 @@ def examine(api: Api) -> Iterator[Check]:
         return document
 
     yield from _ask("pipelines", pipelines, _pipelines, STORAGE_REMEDY)
-    if listed:
+    if listed:  # a pipeline is asked for its champion
         path = f"/api/pipelines/{listed[0]}"
         yield from _ask("Azure ML", lambda: api.get(path), _azure_ml, AZURE_ML_REMEDY)
 
@@ -180,6 +180,13 @@ def _azure_ml(document: Any) -> Iterator[Check]:
 
 
 def _pipelines(document: Any) -> Iterator[Check]:
+    missing = {text: None for each in document["pipelines"] for text in each["missing_settings"]}
+    yield Check(
+        name="settings",
+        verdict="bad" if missing else "good",
+        finding="; ".join(missing) or "every app setting that a pipeline needs is there",
+        remedy="docs/app-settings.md says what each is for." if missing else None,
+    )
     for each in document["pipelines"]:
         is_bad = each["state"] == "needs-a-human"
         yield Check(

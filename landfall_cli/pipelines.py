@@ -59,7 +59,8 @@ def get_pipeline(context: typer.Context, name: Name) -> None:
                 "last success": f"{success['id']}, {output.ago(success['since'])}"
                 if success
                 else "none yet",
-                "cost": costs(document["costs"], document["currency"]),
+                "cost": costs(document["costs"], document["currency"]) or document["no_cost"],
+                "settings": "; ".join(document["missing_settings"]) or None,
                 "held": "; ".join(f"{each['dataset_version']}: {each['message']}" for each in held)
                 or None,
                 "next attempt": output.ago(document["next_attempt_at"])

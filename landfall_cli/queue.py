@@ -22,7 +22,9 @@ def queue(context: typer.Context) -> None:
 def print_queues(document: Any, output: Output) -> None:
     """For people: a table of quotas, then one line for each run that waits."""
     if not document["queues"]:
-        output.line("There is no queues.yml: no run waits for nodes in Landfall.")
+        output.line(
+            "There is no queues.yml: no run waits for nodes in Landfall, and no node has a price."
+        )
         return
     rows = [
         (
@@ -51,6 +53,8 @@ def print_queues(document: Any, output: Output) -> None:
         output.line("")
         output.table(("MONTH", "QUEUE", "PIPELINE", "RUNS", "NODE-HOURS", "COST"), spent)
         output.line("")
+    if document["prices_as_of"]:
+        output.line(f"prices as of {document['prices_as_of']}")
     for each in document["queues"]:
         for run in each["waiting"]:
             output.line(f"{run['run']} {output.sentence(run['sentence'])}")

@@ -183,7 +183,7 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "compute": None
             if compute is None
             else f"{compute['nodes']} x {compute['size']} ({compute['cluster']})",
-            "cost": cost(run),
+            "cost": cost(run) or run.get("no_cost"),
             "job": run["job_url"] or run["job"],
             "previous": run["links"]["previous_attempt"],
             "next": run["links"]["next_attempt"] or run["next_attempt_at"],

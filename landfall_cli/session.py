@@ -102,7 +102,8 @@ def with_exit_codes(command: Callable[Given, None]) -> Callable[Given, None]:
         except Refused as error:
             complain(str(error))
             codes: Mapping[int, Exit] = {400: Exit.USAGE, 404: Exit.NOT_FOUND}
-            raise typer.Exit(codes.get(error.status, Exit.REFUSED)) from None
+            other = Exit.UNREACHABLE if error.status >= 500 else Exit.REFUSED  # noqa: PLR2004 - its own fault
+            raise typer.Exit(codes.get(error.status, other)) from None
 
     return run
 

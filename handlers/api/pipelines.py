@@ -22,6 +22,7 @@ from handlers.api.documents.pipelines import (
 )
 from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
+from handlers.api.missing_settings import missing_settings
 from handlers.api.parameters import NoParameters, find_pipeline, parse_parameters
 from handlers.api.queues import read_costs
 from handlers.api.remedies import remedy
@@ -126,6 +127,7 @@ async def _summarise(
     if pause is not None:
         state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
     due = newest["next_attempt_at"] if newest is not None and state == "retrying" else None
+    spent = [each for each in costs[1] if each.pipeline == pipeline.name]
     summary = PipelineSummary(
         name=pipeline.name,
         state=state,
@@ -136,7 +138,9 @@ async def _summarise(
         running=[RunSummary.model_validate(run) for run in running],
         next_attempt_at=due,
         currency=costs[0],
-        costs=[each for each in costs[1] if each.pipeline == pipeline.name],
+        costs=spent,
+        no_cost=None if spent else sentences.of_no_cost(pipeline, has_prices=costs[0] is not None),
+        missing_settings=missing_settings(clients.settings, pipeline),
     )
     return summary, [zone for zone, _, _ in zones]
 

@@ -27,7 +27,7 @@ from orchestrations.capacity.queues import Queue, Queues
 from orchestrations.capacity.room import Room
 from orchestrations.contracts.capacity import Admission
 
-_EMPTY = QueueList(currency=None, flavors=[], queues=[], costs=[])
+_EMPTY = QueueList(currency=None, prices_as_of=None, flavors=[], queues=[], costs=[])
 
 
 async def list_queues(clients: Clients, parameters: Mapping[str, str], *, now: datetime) -> Answer:
@@ -62,6 +62,7 @@ def describe_queues(queues: Queues, division: Division) -> QueueList:
     room = Room(division.document)
     return QueueList(
         currency=queues.currency,
+        prices_as_of=queues.prices_as_of,
         flavors=[
             FlavorState(
                 name=flavor.name,

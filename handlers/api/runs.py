@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated, Any, get_args
 
@@ -25,11 +25,14 @@ from handlers.api.documents.runs import (
 )
 from handlers.api.parameters import Parameters, next_url, parse_parameters
 from handlers.api.remedies import remedy
+from handlers.api.sentences import of_no_run_cost
 from handlers.azure_ml import tags
 from handlers.azure_ml.model_registry import find_version
+from handlers.capacity.admission_record import read_admission
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import first_page
+from handlers.configuration.queue_files import load_queues
 from handlers.durable.instances import exists
 from handlers.durable.status_documents import landing_document
 from handlers.messaging.redriven_runs import read_redriven
@@ -214,6 +217,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "blobs": record.blobs,
             "bytes": record.bytes,
             "champion": record.champion,
+            "no_cost": None if status.cost is not None else _no_cost(clients, status.id),
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": None
             if diagnosis is None
@@ -234,6 +238,14 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "trace_id": None if context is None else context.trace_id,
         }
     )
+
+
+def _no_cost(clients: Clients, run: str) -> str:
+    queues = load_queues(clients.settings.pipelines_folder)
+    admission = None
+    if queues is not None:
+        admission = read_admission(clients.records, queues, now=datetime.now(UTC))
+    return of_no_run_cost(run, admission)
 
 
 def timeline(record: RunRecord) -> list[TimelineEntry]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from handlers.landing_zone.pauses import Pause
+from orchestrations.contracts.capacity import Admission
 from orchestrations.contracts.landing import LastBatch, ZoneActivity
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import Wait, before_listing
@@ -99,6 +100,24 @@ def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
         f"idle: nothing has landed in {place} since the last batch "
         f"({_number(batch.dataset.blobs)} blobs) was frozen at {clock(batch.dataset.frozen_at)}"
     )
+
+
+def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
+    """Why a pipeline has no costs this month, nor in the one before."""
+    if not has_prices:
+        return "not known: prices stand in queues.yml, and there is none"
+    if pipeline.queue is None:
+        return "not known: the pipeline names no queue of queues.yml, where prices stand"
+    return "none: no job of it has ended this month or in the one before"
+
+
+def of_no_run_cost(run: str, admission: Admission | None) -> str:
+    """Why a run has no cost; without a document of admissions there is no `queues.yml`."""
+    if admission is None:
+        return "not known: prices stand in queues.yml, and there is none"
+    if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
+        return "not known yet: it is counted when the job has ended"
+    return "none: it held no nodes of a queue of queues.yml, where prices stand"
 
 
 def clock(moment: datetime) -> str:

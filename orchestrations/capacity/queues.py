@@ -6,6 +6,7 @@ https://kueue.sigs.k8s.io/docs/concepts/
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
@@ -57,6 +58,8 @@ class Queues(Section):
     queues: list[Queue] = Field(min_length=1)
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
     """Of prices and budgets."""
+    prices_as_of: date | None = None
+    """When the prices were looked up; Landfall reads none from Azure."""
     usage_half_life_days: float = Field(default=7.0, gt=0, le=366)
     """After so many days, what a queue has borrowed counts half."""
     reserve_after_seconds: float = Field(default=600.0, ge=0, le=7 * 86_400)

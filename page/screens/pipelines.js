@@ -13,6 +13,7 @@ export function PipelinesScreen() {
     <${Loaded} of=${pipelines}>${(data) => html`<div class="cards">${data.pipelines.map((each) => html`<article class="card" data-row tabindex="-1">
       <h2><${PipelineLink} name=${each.name} /> <${Badge} state=${each.state} /></h2>
       <p><${Sentence} text=${each.sentence} /></p>
+      <${Settings} pipeline=${each} />
       <p class="dim">${each.last_success
         ? html`last success <${Time} at=${each.last_success.since} />, model ${each.last_success.model?.version} <${Metrics} of=${each.last_success.metrics} />`
         : "no model was registered yet"}</p>
@@ -27,13 +28,14 @@ export function PipelineScreen({ id }) {
   return html`<${Loaded} of=${pipeline}>${(data) => html`
     <h1>${data.name} <${Badge} state=${data.state} /></h1>
     <p class="note"><${Sentence} text=${data.sentence} /></p>
+    <${Settings} pipeline=${data} />
     <${PipelineActions} pipeline=${data} />
     <dl class="facts">
       <dt>Zone</dt><dd class="mono">${data.container}/${data.prefix}</dd>
       <dt>Marker</dt><dd>${data.marker ?? "none: the zone must be quiet"}</dd>
       <dt>Champion</dt><dd>${data.champion ? html`<${ModelLink} pipeline=${data.name} version=${data.champion.version} />, <a href=${modelHref(data.name)}>all versions</a>` : (data.champion_problem ?? "none yet")}</dd>
       <dt>Last success</dt><dd>${data.last_success ? html`<${Time} at=${data.last_success.since} />, <${RunLink} id=${data.last_success.id} /> <${Metrics} of=${data.last_success.metrics} />` : "none yet"}</dd>
-      ${data.costs.length > 0 && html`<dt>Cost</dt><dd><${Costs} of=${data} /></dd>`}
+      <dt>Cost</dt><dd>${data.costs.length ? html`<${Costs} of=${data} />` : data.no_cost}</dd>
       ${data.next_attempt_at && html`<dt>Next attempt</dt><dd><${Time} at=${data.next_attempt_at} /></dd>`}
     </dl>
     <h2>Zones</h2>
@@ -51,6 +53,8 @@ export function PipelineScreen({ id }) {
     `}</>
   `}</>`;
 }
+
+const Settings = ({ pipeline }) => pipeline.missing_settings.map((each) => html`<p class="note bad">${each}.</p>`);
 
 const Costs = ({ of }) =>
   of.costs.map((each, index) => `${index ? ", " : ""}${money(each.amount, of.currency)} in ${each.month} (queue ${each.queue}, ${number(each.node_hours)} node-hours of ${each.runs} ${each.runs === 1 ? "run" : "runs"})`);

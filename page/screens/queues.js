@@ -10,17 +10,18 @@ export function QueuesScreen() {
   return html`
     <h1>Compute</h1>
     <${Loaded} of=${queues}>${(data) => (data.queues.length
-      ? html`<${Clusters} flavors=${data.flavors} currency=${data.currency} />
+      ? html`<${Clusters} flavors=${data.flavors} currency=${data.currency} date=${data.prices_as_of} />
           ${data.queues.map((queue) => html`<${Queue} queue=${queue} currency=${data.currency} flavors=${data.flavors} />`)}
           <${Costs} costs=${data.costs} currency=${data.currency} />`
-      : html`<p class="note">There is no queues.yml: no run waits for nodes in Landfall.</p>`)}</>
+      : html`<p class="note">There is no queues.yml: no run waits for nodes in Landfall, and no node has a price.</p>`)}</>
   `;
 }
 
-function Clusters({ flavors, currency }) {
+function Clusters({ flavors, currency, date }) {
   return html`<section aria-label="Clusters"><h2>Clusters</h2>
     <${Table} caption="Clusters" empty="There is no flavor." columns=${["Flavor", "Cluster", "Nodes", "Free", "A node-hour"]}
       rows=${flavors.map((each) => [each.name, each.cluster, number(each.nodes), number(each.nodes_free), money(each.price_per_node_hour, currency)])} />
+    <p class="dim">${date ? `Prices as of ${date}` : "Prices without a date"}, from queues.yml.</p>
   </section>`;
 }
 

@@ -66,6 +66,10 @@ class PipelineSummary(Document):
     costs: list[CostState]
     """Of this month and the one before, the newest first; empty where no queue has its runs."""
     currency: str | None
+    no_cost: str | None
+    """Why there are no costs, where there are none."""
+    missing_settings: list[str]
+    """The app settings that it needs and does not find: a sentence each, never a value."""
 
 
 class PipelineList(Document):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 
 from handlers.api.documents.base import Document
 
@@ -88,6 +88,8 @@ class QueueList(Document):
     """Answer of `GET /api/queues`; empty where there is no `queues.yml`."""
 
     currency: str | None
+    prices_as_of: date | None
+    """When the prices of the flavors were looked up, as `queues.yml` says."""
     flavors: list[FlavorState]
     queues: list[QueueState]
     costs: list[CostState]

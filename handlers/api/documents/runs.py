@@ -68,6 +68,8 @@ class RunDetail(RunSummary):
     bytes: int | None
     champion: str | None
     """Model version that the run's model is compared with."""
+    no_cost: str | None
+    """Why there is no `cost`, where there is none."""
     all_metrics: dict[str, float]
     diagnosis: Diagnosis | None
     log: list[str]

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+POLL_SECONDS = 0.01
+"""How often the server looks whether it shall end."""
+
 
 class JsonHandler(BaseHTTPRequestHandler):
     """Answers with JSON documents, and logs nothing."""
@@ -28,7 +31,7 @@ class JsonHandler(BaseHTTPRequestHandler):
 def serving(handler: type[JsonHandler]) -> Generator[str]:
     """The URL of a server that is up meanwhile."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[POLL_SECONDS])
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -66,4 +66,7 @@ def test_people_see_what_each_pipeline_has_cost() -> None:
 
 def test_without_queues_it_says_so() -> None:
     text = printed({"currency": None, "flavors": [], "queues": [], "costs": []})
-    assert text == "There is no queues.yml: no run waits for nodes in Landfall.\n"
+    assert (
+        text
+        == "There is no queues.yml: no run waits for nodes in Landfall, and no node has a price.\n"
+    )

@@ -30,7 +30,13 @@ def a_world(folder: Path) -> World:
 
 def test_without_a_file_there_is_no_queue(tmp_path: Path) -> None:
     answer = asyncio.run(list_queues(a_world(tmp_path).clients, {}, now=START))
-    assert answer.document == {"currency": None, "flavors": [], "queues": [], "costs": []}
+    assert answer.document == {
+        "currency": None,
+        "prices_as_of": None,
+        "flavors": [],
+        "queues": [],
+        "costs": [],
+    }
 
 
 def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""The app settings that a pipeline needs and does not find: known before a run fails for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from handlers.configuration.settings import Settings
+from handlers.notifications.webhook_signature import parse_secrets
+from orchestrations.errors import InvalidSetting
+from orchestrations.pipeline import Pipeline
+
+
+def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
+    """What is wrong with them, a sentence each; never a value."""
+    found: dict[str, None] = {}
+    for read in _needed(settings, pipeline):
+        try:
+            read()
+        except InvalidSetting as error:
+            found[str(error)] = None
+    return list(found)
+
+
+def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], object]]:
+    for name in ("AZUREML_SUBSCRIPTION_ID", "AZUREML_RESOURCE_GROUP", "AZUREML_WORKSPACE_NAME"):
+        yield lambda name=name: settings.required(name)
+    for name, endpoint in (
+        ("DataStorage", "blobServiceUri"),
+        ("WorkspaceStorage", "blobServiceUri"),
+        ("ServiceBus", "fullyQualifiedNamespace"),
+    ):
+        yield lambda name=name, endpoint=endpoint: settings.connection(name, endpoint)
+    yield lambda: settings.keep_copies_days
+    yield lambda: settings.webhook_networks
+    if pipeline.notify.event_grid:
+        yield lambda: settings.required("EventGridTopic__endpoint")
+    for webhook in pipeline.notify.webhooks:
+        yield lambda webhook=webhook: settings.decided(webhook.url_setting)
+        if settings.values.get(webhook.url_setting):
+            yield lambda webhook=webhook: parse_secrets(
+                settings.values.get(webhook.secret_setting, ""), setting=webhook.secret_setting
+            )

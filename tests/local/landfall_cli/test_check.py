@@ -1,0 +1,62 @@
+"""`landfall check` on the app itself, and on copies of it that are broken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from handlers.configuration.settings import APP_FOLDER
+from landfall_cli.__main__ import app
+from tests.replay.recording import HISTORIES
+
+HISTORY = HISTORIES / "landing-started.json"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The app with one recorded history, as it is deployed."""
+    for name in ("handlers", "orchestrations", "pipelines", "replay_guard"):
+        shutil.copytree(APP_FOLDER / name, tmp_path / name)
+    for name in ("function_app.py", "host.json"):
+        shutil.copy(APP_FOLDER / name, tmp_path)
+    (tmp_path / "recorded").mkdir()
+    shutil.copy(HISTORY, tmp_path / "recorded")
+    return tmp_path
+
+
+def check(folder: Path, histories: str = "recorded") -> tuple[int, dict[str, Any]]:
+    given = ["--json", "check", "--app", str(folder), "--histories", str(folder / histories)]
+    done = CliRunner().invoke(app, given)
+    return done.exit_code, {each["name"]: each for each in json.loads(done.output)["checks"]}
+
+
+def test_what_is_right_is_counted_and_what_is_wrong_is_named(folder: Path) -> None:
+    code, checks = check(folder)
+    assert code == 0, checks
+    assert "pipelines in " in checks["pipelines"]["finding"]
+
+    file = folder / "pipelines" / "digits" / "pipeline.yml"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("floor:", "flour:"), "utf-8")
+    code, checks = check(folder, "nothing")
+    assert code == 1
+    assert "pipeline.yml" in checks["pipelines"]["finding"]
+    assert "flour" in checks["pipelines"]["finding"]
+    assert checks["pipelines"]["remedy"] == "Mend that file: the app does not start with it."
+    assert checks["histories"]["verdict"] == "bad"
+    assert "replay_guard export" in checks["histories"]["remedy"]
+
+    file.write_text(text, "utf-8")
+    activities = folder / "orchestrations" / "activities.py"
+    call = "request.activity_name(), retries"
+    renamed = activities.read_text("utf-8").replace(call, f"'new_' + {call}")
+    activities.write_text(renamed, "utf-8")
+    code, checks = check(folder)
+    assert (code, checks["pipelines"]["verdict"]) == (1, "good")
+    assert "new_" in checks["histories"]["finding"]
+    assert checks["histories"]["remedy"].startswith("Give the orchestrator its old steps again")
