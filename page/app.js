@@ -1,6 +1,6 @@
 // The frame: address, navigation, keyboard, the key, and whether what is shown is fresh.
 
-import { html, render, useEffect, useState } from "/api/ui/vendor/preact-htm.js";
+import { html, render, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
 import { key } from "/api/ui/api.js";
 import { href } from "/api/ui/parts.js";
 import { ActionsScreen } from "/api/ui/screens/actions.js";
@@ -103,7 +103,13 @@ function SignIn() {
 }
 
 function Help({ onClose }) {
-  return html`<dialog open class="help" aria-label="Keyboard">
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  const close = () => {
+    onClose();
+    dispatchEvent(new Event("acted"));
+  };
+  return html`<dialog ref=${dialog} onClose=${close} class="help" aria-label="Keyboard">
     <h2>Keyboard</h2>
     <dl>
       ${SCREENS.map((screen) => html`<dt><kbd>g</kbd> <kbd>${screen.key}</kbd></dt><dd>${screen.title}</dd>`)}
@@ -111,7 +117,7 @@ function Help({ onClose }) {
       <dt><kbd>Enter</kbd></dt><dd>open the row</dd>
       <dt><kbd>/</kbd></dt><dd>filter</dd>
     </dl>
-    <menu><button autofocus onClick=${onClose}>Close</button></menu>
+    <menu><button autofocus onClick=${() => dialog.current.close()}>Close</button></menu>
   </dialog>`;
 }
 

@@ -152,13 +152,6 @@ async def test_a_run_leads_to_its_trace(page: Page) -> None:
     await spans.get_by_text("landfall.model").wait_for()
     assert (await axe.Axe().run(page)).violations_count == 0
     await picture(page, "operators-trace", IMAGES)
-    await page.emulate_media(color_scheme="dark")
-    assert (await axe.Axe().run(page)).violations_count == 0
-    await picture(page, "trace-dark", PICTURES)
-    await page.set_viewport_size({"width": 390, "height": 844})
-    await picture(page, "trace-phone", PICTURES)
-    width = await page.evaluate("document.documentElement.scrollWidth")
-    assert width <= 390
 
 
 async def test_the_champion_is_promoted_and_rolled_back_on_the_page(page: Page) -> None:
@@ -204,16 +197,57 @@ async def test_the_keyboard_leads_through_the_screens(page: Page) -> None:
     await page.get_by_role("heading", name="Zones").wait_for()
 
 
-async def test_the_page_fits_a_phone_and_the_dark(page: Page) -> None:
-    await page.emulate_media(color_scheme="dark")
-    await page.set_viewport_size({"width": 390, "height": 844})
-    for screen in SCREENS:
-        await open_screen(page, screen)
-        await page.get_by_role("heading", level=1).wait_for()
-        await page.locator("[aria-busy]").wait_for(state="detached")
-        await picture(page, f"phone-{screen.replace('/', '-')}", PICTURES)
-        width = await page.evaluate("document.documentElement.scrollWidth")
-        assert width <= 390, screen
+async def test_help_and_dialogs_need_no_mouse(laptop: Laptop, page: Page) -> None:
+    await open_screen(page, f"pipelines/{WAITING}")
+    await page.get_by_role("heading", name="Zones").wait_for()
+    for opens, name in (("?", "Keyboard"), ("Enter", f"Pause {WAITING}?")):
+        if opens == "Enter":
+            await page.get_by_role("button", name="Pause").focus()
+        await page.keyboard.press(opens)
+        dialog = page.get_by_role("dialog", name=name)
+        await dialog.wait_for()
+        inside = "element => element.contains(document.activeElement)"
+        for _ in range(5):  # the focus does not leave it
+            assert await dialog.evaluate(inside), name
+            await page.keyboard.press("Tab")
+            if await page.evaluate("document.activeElement === document.body"):
+                await page.keyboard.press("Tab")  # past the browser's own bars
+        await page.keyboard.press("Escape")
+        await dialog.wait_for(state="detached")
+    await open_screen(page, "runs")
+    await page.locator("tbody tr").first.wait_for()
+    await page.keyboard.press("/")
+    await page.keyboard.type("batches")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**#/runs?pipeline=batches")
+    assert (await laptop.get(f"/api/pipelines/{WAITING}"))[1]["paused"] is None
+
+
+# Headless Chromium has no tab that is hidden: the page is told so as the browser tells it.
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+async def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen(page: Page) -> None:
+    await page.clock.install()
+    await page.reload()
+    await page.get_by_role("region", name="Last successes").wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    async with page.expect_request("**/api/pipelines"):
+        await page.clock.run_for(3_100)
+    await page.wait_for_load_state("networkidle")
+    await page.evaluate(HIDE, arg=True)
+    asked.clear()
+    for _ in range(20):
+        await page.clock.run_for(3_100)
+    assert asked == []
+    async with page.expect_request("**/api/pipelines"):
+        await page.evaluate(HIDE, arg=False)
+    async with page.expect_request("**/api/pipelines"):
+        await page.clock.run_for(3_100)
 
 
 async def test_a_pipeline_is_paused_and_resumed_with_who_and_why(page: Page) -> None:
@@ -340,11 +374,13 @@ async def test_chosen_dead_letters_are_redriven(laptop: Laptop, page: Page) -> N
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_screen_is_accessible_and_asks_for_three_things_at_most(
+async def test_every_screen_is_accessible_fits_a_phone_and_asks_for_three_things_at_most(
     laptop: Laptop, page: Page, scheme: Any
 ) -> None:
     await page.emulate_media(color_scheme=scheme)
     letter = (await laptop.dead_letters(1))[0]
+    run = (await laptop.get("/api/runs?pipeline=batches"))[1]["runs"][0]["id"]
+    trace = (await laptop.get(f"/api/runs/{run}"))[1]["trace_id"]
     asked: set[str] = set()
 
     def note(request: Any) -> None:
@@ -360,13 +396,21 @@ async def test_every_screen_is_accessible_and_asks_for_three_things_at_most(
         f"runs/{letter['run']}",
         f"dead-letters/{letter['id']}",
         "data?blob=landing/batches/1",
+        f"traces/{trace}",
     ):
+        await page.set_viewport_size({"width": 1280, "height": 860})
         await open_screen(page, screen)
         await page.get_by_role("heading", level=1).wait_for()
         await page.locator("[aria-busy]").wait_for(state="detached")
         found = await axe.Axe().run(page)
         assert found.violations_count == 0, f"{screen}: {found.generate_report()}"
         assert len(asked) <= 3, (screen, asked)
+        await page.set_viewport_size({"width": 390, "height": 844})
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, screen
+        await picture(
+            page, f"phone-{scheme}-{screen.partition('?')[0].replace('/', '-')}", PICTURES
+        )
         asked.clear()
 
 
