@@ -70,6 +70,8 @@ def describe_queues(queues: Queues, division: Division) -> QueueList:
                 nodes=flavor.nodes,
                 nodes_free=max(0, room.free(flavor.name)),
                 price_per_node_hour=flavor.price_per_node_hour,
+                evictions=accounts.evictions_of(division.document, flavor.name),
+                evictions_allowed=flavor.evictions_allowed,
             )
             for flavor in queues.flavors
         ],

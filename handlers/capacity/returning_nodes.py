@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from handlers.azure_ml.job_times import job_seconds
 from handlers.azure_ml.jobs import find_job_state
@@ -15,6 +16,7 @@ from orchestrations.capacity import accounts
 from orchestrations.capacity.admission import withdraw
 from orchestrations.contracts.capacity import AdmittedRun, NodesReturned, ReturnNodes
 from orchestrations.contracts.costs import RunCost
+from orchestrations.contracts.run_records import RunRecord
 from orchestrations.waiting import ENDED
 
 
@@ -51,10 +53,22 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
         clients.records,
         queues,
         # First to this moment: the cost belongs to the period and the month in which the job ended.
-        lambda given: accounts.settle(accounts.carry_forward(given, now), request.run, cost),
+        lambda given: accounts.settle(
+            accounts.carry_forward(given, now), request.run, cost, _evictions(known)
+        ),
         now=now,
     )
     return NodesReturned(returned=True, cost=cost)
+
+
+def _evictions(record: RunRecord | None) -> list[datetime]:
+    """When the job was queued again: Azure had taken nodes of it away."""
+    steps = () if record is None else record.steps
+    return [
+        later.began_at
+        for step, later in pairwise(steps)
+        if (step.state, later.state) == ("running", "queued")
+    ]
 
 
 def _cost(entry: AdmittedRun, seconds: float, currency: str) -> RunCost:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from orchestrations.capacity.queues import Budget
@@ -16,6 +17,7 @@ from orchestrations.contracts.capacity import (
     Admission,
     AdmittedRun,
     BorrowedUsage,
+    Eviction,
     JobLengths,
     Spending,
 )
@@ -24,6 +26,7 @@ from orchestrations.contracts.costs import MonthlyCost, RunCost
 FIRST_EXPECTATION_SECONDS = 3_600.0
 """How long the first job of a pipeline is expected to take."""
 LENGTHS_KEPT = 9
+EVICTIONS_COUNT_FOR = timedelta(hours=24)
 FIRST_PERIOD_BEGINS_AT = datetime(1970, 1, 5, tzinfo=UTC)
 """A Monday, so that periods of seven days are weeks."""
 # Less is as good as nothing: a queue that has borrowed nothing for long leaves the document.
@@ -44,6 +47,9 @@ def carry_forward(document: Admission, now: datetime) -> Admission:
                 _spending_at(document, queue.name, queue.budget, now)
                 for queue in document.queues.queues
                 if queue.budget is not None
+            ),
+            "evictions": tuple(
+                each for each in document.evictions if now - each.at < EVICTIONS_COUNT_FOR
             ),
         }
     )
@@ -85,10 +91,18 @@ def price_of(node_seconds: float, price_per_node_hour: float) -> float:
     return node_seconds / 3600 * price_per_node_hour
 
 
-def settle(document: Admission, run: str, cost: RunCost) -> Admission:
+def settle(
+    document: Admission, run: str, cost: RunCost, evicted_at: Sequence[datetime] = ()
+) -> Admission:
     """The document without a run that has ended now: its nodes are free, its cost is settled.
 
     The same run again changes nothing.
+
+    Args:
+        document: brought up to date.
+        run: that has ended.
+        cost: of its job.
+        evicted_at: when nodes of its job were taken away.
     """
     entry = next((each for each in document.admitted if each.run == run), None)
     if entry is None:
@@ -112,8 +126,21 @@ def settle(document: Admission, run: str, cost: RunCost) -> Admission:
             "spending": spending,
             "lengths": lengths,
             "costs": _costs_with(document, entry.pipeline, cost),
+            "evictions": (
+                *document.evictions,
+                *(
+                    Eviction(flavor=entry.flavor, at=at)
+                    for at in evicted_at
+                    if document.at - at < EVICTIONS_COUNT_FOR
+                ),
+            ),
         }
     )
+
+
+def evictions_of(document: Admission, flavor: str) -> int:
+    """How often nodes of a flavor were taken away from jobs within the last 24 hours."""
+    return sum(1 for each in document.evictions if each.flavor == flavor)
 
 
 def period_of(budget: Budget, now: datetime) -> tuple[datetime, datetime]:

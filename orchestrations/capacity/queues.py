@@ -22,6 +22,8 @@ class Flavor(Section):
     nodes: int = Field(ge=1, le=1000)
     """What the runs of all queues together may hold at a time."""
     price_per_node_hour: float = Field(ge=0, le=10_000)
+    evictions_allowed: int | None = Field(default=None, ge=0)
+    """After more within 24 hours, runs take another option of theirs; None: however many."""
 
 
 class Quota(Section):

@@ -53,6 +53,12 @@ class Reasons:
         flavor = self._room.queues.flavor(option.flavor)
         if flavor is None:
             return f"{wanted}, of a flavor that is not in queues.yml any more"
+        if self._room.is_evicted(option.flavor) and option not in self._room.usable(run):
+            count = accounts.evictions_of(self._room.document, option.flavor)
+            return (
+                f"{wanted}, which were taken away {count} times within 24 h, and "
+                f"{flavor.evictions_allowed} are allowed"
+            )
         limit = self._room.queues.limit(run.queue, option.flavor)
         if limit < flavor.nodes and not self._room.is_within_limit(run, option):
             held = self._room.held[run.queue, option.flavor]

@@ -52,14 +52,24 @@ class Room:
         return (self._usage.get((queue, flavor), 0.0) + committed) / found.weight
 
     def usable(self, run: WaitingRun) -> list[NodesWanted]:
-        """The options that nothing but other runs stands in the way of, the best one first."""
-        return [
+        """The options that nothing but other runs stands in the way of, the best one first.
+
+        Those whose nodes are taken away too often are left out where there is another one.
+        """
+        found = [
             option
             for option in run.options
             if option.shortage is None
             and self.queues.limit(run.queue, option.flavor) >= option.nodes
             and self.is_affordable(run, option)
         ]
+        return [each for each in found if not self.is_evicted(each.flavor)] or found
+
+    def is_evicted(self, flavor: str) -> bool:
+        """Whether nodes of a flavor were taken away more often of late than it allows."""
+        kind = self.queues.flavor(flavor)
+        allowed = None if kind is None else kind.evictions_allowed
+        return allowed is not None and accounts.evictions_of(self.document, flavor) > allowed
 
     def is_within_limit(self, run: WaitingRun, option: NodesWanted) -> bool:
         """Whether its queue may hold the nodes beside those that it holds."""

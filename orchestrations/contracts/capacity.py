@@ -67,6 +67,13 @@ class Spending(Contract):
     """Operators know that its runs wait for the next period."""
 
 
+class Eviction(Contract):
+    """Azure took nodes of a job away, and queued it again."""
+
+    flavor: str
+    at: datetime
+
+
 class JobLengths(Contract):
     """How long the last jobs of a pipeline took, the newest last, in seconds."""
 
@@ -88,6 +95,8 @@ class Admission(Contract):
     lengths: tuple[JobLengths, ...] = ()
     costs: tuple[MonthlyCost, ...] = ()
     """Of this month and the one before."""
+    evictions: tuple[Eviction, ...] = ()
+    """Of the last 24 hours, of jobs that have ended."""
 
 
 class Refusal(Contract):

@@ -19,8 +19,8 @@ export function QueuesScreen() {
 
 function Clusters({ flavors, currency, date }) {
   return html`<section aria-label="Clusters"><h2>Clusters</h2>
-    <${Table} caption="Clusters" empty="There is no flavor." columns=${["Flavor", "Cluster", "Nodes", "Free", "A node-hour"]}
-      rows=${flavors.map((each) => [each.name, each.cluster, number(each.nodes), number(each.nodes_free), money(each.price_per_node_hour, currency)])} />
+    <${Table} caption="Clusters" empty="There is no flavor." columns=${["Flavor", "Cluster", "Nodes", "Free", "Taken away, 24 h", "A node-hour"]}
+      rows=${flavors.map((each) => [each.name, each.cluster, number(each.nodes), number(each.nodes_free), each.evictions_allowed === null ? number(each.evictions) : `${number(each.evictions)}, ${number(each.evictions_allowed)} allowed`, money(each.price_per_node_hour, currency)])} />
     <p class="dim">${date ? `Prices as of ${date}` : "Prices without a date"}, from queues.yml.</p>
   </section>`;
 }

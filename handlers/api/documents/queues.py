@@ -15,6 +15,10 @@ class FlavorState(Document):
     nodes: int
     nodes_free: int
     price_per_node_hour: float
+    evictions: int
+    """How often its nodes were taken away from jobs that have ended, within the last 24 hours."""
+    evictions_allowed: int | None
+    """After more, runs take another option of theirs."""
 
 
 class QueueQuota(Document):

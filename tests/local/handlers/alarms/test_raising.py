@@ -150,7 +150,11 @@ async def test_a_secret_of_key_vault_is_an_alarm_until_it_has_a_new_version(watc
     async def raised(change: str, days: float) -> int:
         at = NOW + timedelta(days=days)
         expires = int((NOW + timedelta(days=30)).timestamp())
-        data = {"VaultName": "kv-1", "ObjectName": watch.pipeline.name, "EXP": expires}
+        data: dict[str, object] = {
+            "VaultName": "kv-1",
+            "ObjectName": watch.pipeline.name,
+            "EXP": expires,
+        }
         event = EventGridEvent(
             id="e1",
             topic="/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/kv-1",

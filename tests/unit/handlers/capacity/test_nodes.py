@@ -17,6 +17,7 @@ from handlers.capacity.reconciling_nodes import known_runs, reconcile_nodes
 from handlers.capacity.requesting_nodes import request_nodes
 from handlers.capacity.returning_nodes import return_nodes
 from handlers.configuration.queue_files import load_queues
+from orchestrations.capacity import accounts
 from orchestrations.contracts.capacity import (
     Admission,
     Admitted,
@@ -25,8 +26,8 @@ from orchestrations.contracts.capacity import (
     ReturnNodes,
 )
 from orchestrations.contracts.jobs import CancelRequest
-from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.errors import InvalidQueues, QuotaExceeded
 from orchestrations.pipeline import ComputeOption
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
@@ -237,6 +238,34 @@ def test_a_refused_option_is_given_up_and_the_next_one_taken(world: World) -> No
     assert [(each.run, each.flavor) for each in document(world).admitted] == [("a", "gpu")]
     with pytest.raises(QuotaExceeded, match="no such nodes"):
         ask(world, "b", one, refusals=(refusal,))
+
+
+def test_an_option_whose_nodes_were_taken_away_too_often_is_skipped(world: World) -> None:
+    given = queues()
+    given["flavors"][0]["evictions_allowed"] = 1
+    deploy(world.clients.settings.pipelines_folder, given)
+    one = SPOT.model_copy(update={"nodes": 1})
+    status = RunStatus(
+        id="a", pipeline="digits", attempt=1, dataset_version="v", state="running", since=STARTED
+    )
+    states: tuple[RunState, ...] = ("queued", "running", "queued", "running", "queued", "running")
+    since = datetime.now(UTC) - timedelta(hours=1)
+    steps = tuple(RunStep(state=state, began_at=since) for state in states)
+    record = RunRecord(status=status, started_at=since, steps=steps)
+    world.records.blobs["runs/a/record.json"] = json.dumps(record.to_dict()).encode()
+    assert ask(world, "a", one, GPU).option == one
+    end(world, "a")
+    for _ in range(2):  # the second call, after a crash, counts nothing again
+        return_nodes(world.clients, ReturnNodes(run="a"))
+    assert [each.flavor for each in document(world).evictions] == ["spot", "spot"]
+    assert ask(world, "b", one, GPU).option == GPU
+    waits = ask(world, "c", one, GPU)
+    assert "spot: 1 node, which were taken away 2 times within 24 h, and 1 are allowed" in (
+        waits.reason
+    )
+    assert ask(world, "d", one).option == one, "it has no other"
+    tomorrow = accounts.carry_forward(document(world), since + timedelta(hours=24))
+    assert tomorrow.evictions == ()
 
 
 def test_a_queue_that_left_the_file_is_an_error_that_says_what_to_do(world: World) -> None:
