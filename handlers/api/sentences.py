@@ -73,7 +73,11 @@ def of_retry(run: Mapping[str, Any], pipeline: Pipeline) -> str:
 
 def of_given_up(run: Mapping[str, Any], remedy: str | None) -> str:
     """Of a run that waits for a person."""
-    error = f"{run['error']['type']}: {run['error']['message']}" if run["error"] else "no error"
+    error = "no error"
+    if run["error"]:
+        # Azure ML's own code may be the same word.
+        message = run["error"]["message"].removeprefix(f"{run['error']['type']}: ")
+        error = f"{run['error']['type']}: {message}"
     return f"run {run['id']} is {run['state']} ({error}). {remedy or ''}".rstrip()
 
 

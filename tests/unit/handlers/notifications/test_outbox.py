@@ -8,6 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from handlers.configuration.settings import Settings
 from handlers.notifications.outbox import publish_notification
 from handlers.rollouts.rollout_index import index_rollout
+from handlers.rollouts.rollout_steps import record_step
 from handlers.telemetry.exporting import Telemetry
 from orchestrations.contracts.notifications import (
     Notification,
@@ -30,23 +31,35 @@ SILENT = PIPELINE.model_copy(
 )
 
 
+SPANS = ["rollout digits", "waiting", "deploying", "baking"]
+
+
 @pytest.mark.parametrize(
     ("kind", "state", "header", "sent"),
     [
-        ("deployed", "live", UPLOAD.header, 1),
-        ("superseded", "superseded", UPLOAD.header, 1),
-        ("deploying", "deploying", UPLOAD.header, 0),
-        ("deployed", "live", None, 0),
+        ("deployed", "live", UPLOAD.header, SPANS),
+        (
+            "superseded",
+            "superseded",
+            UPLOAD.header,
+            SPANS,
+        ),
+        ("deploying", "deploying", UPLOAD.header, []),
+        ("deployed", "live", None, []),
     ],
 )
 def test_the_span_of_a_rollout_is_sent_with_what_people_are_told(
-    kind: RolloutNotificationKind, state: RolloutState, header: str | None, sent: int
+    kind: RolloutNotificationKind, state: RolloutState, header: str | None, sent: list[str]
 ) -> None:
     exporter = InMemorySpanExporter()
     world = make_world()
     telemetry = Telemetry(Settings({}), [exporter])
     vars(world.clients).update(telemetry=telemetry)
     index_rollout(world.clients, rollout_status("waiting"))
+    for number in (1, 2):  # what is recorded first counts
+        begun = NOW + timedelta(hours=number)
+        record_step(world.clients, rollout_status("waiting").id, "deploying", begun)
+        record_step(world.clients, rollout_status("waiting").id, 0, begun + timedelta(minutes=9))
     notification = Notification(
         id=f"rollout-live-7:{kind}",
         kind=kind,
@@ -59,7 +72,10 @@ def test_the_span_of_a_rollout_is_sent_with_what_people_are_told(
     )
     telemetry.flush()
     spans = exporter.get_finished_spans()
-    assert len(spans) == sent
-    for span in spans:
+    assert [span.name for span in spans] == sent
+    for span in spans[:1]:
         assert span.start_time == NOW.timestamp() * 10**9
+        assert span.end_time == LIVE_AT.timestamp() * 10**9
+    for span in spans[-1:]:
+        assert span.start_time == (NOW + timedelta(minutes=69)).timestamp() * 10**9
         assert span.end_time == LIVE_AT.timestamp() * 10**9
