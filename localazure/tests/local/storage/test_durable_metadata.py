@@ -6,8 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from localazure.storage.azurite_installation import find_entry, find_node
-from localazure.storage.azurite_process import PRELOAD
+from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
 
 # Sizes of documents in bytes; whether the timer would save after each; what the end has saved.
 PROGRAM = """
@@ -37,7 +36,9 @@ def test_a_change_costs_no_snapshot_of_everything(tmp_path: Path) -> None:
     program, database = tmp_path / "program.js", tmp_path / "database.json"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [find_node(), "--require", PRELOAD, program, database], check=True, capture_output=True
+        [find_node(), "--require", PACKAGE / "durable_metadata.js", program, database],
+        check=True,
+        capture_output=True,
     )
     assert json.loads(done.stdout) == [False, True, False, True]
     (blobs,) = json.loads(database.read_text())["collections"]

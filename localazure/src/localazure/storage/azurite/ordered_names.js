@@ -1,0 +1,152 @@
+// Preloaded into Azurite (`node --require`): a listing costs what its page holds, not what the account does.
+//
+// For each page Azurite reads all blobs of the account, and sorts those that follow the page before:
+// more than a second of 200,000 blobs, for one name, too, and all other requests wait meanwhile. Here
+// the names of a container are kept in their order, and a page begins where its first name is.
+//
+// Azurite's listBlobs runs as it is, on a query whose `find` and `sort` need to do nothing.
+"use strict";
+
+const path = require("path");
+// Azurite's own: the script to run is in its installation, this file is not.
+const Loki = require(require.resolve("lokijs", { paths: [process.argv[1]] }));
+const Store = require(
+  path.join(path.dirname(process.argv[1]), "blob", "persistence", "LokiBlobMetadataStore.js")
+).default;
+
+const orders = new WeakMap(); // collection of blobs -> account and container -> NameOrder
+
+function compareNames(a, b) {
+  return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
+}
+
+/** The blobs of one container in the order of their names. Entries of deleted blobs stay for a while. */
+class NameOrder {
+  constructor(collection) {
+    this.collection = collection;
+    this.entries = []; // { name, id }, sorted
+    this.added = []; // not sorted in yet
+    this.purgeAt = 1000; // so many entries: those of deleted blobs go
+  }
+
+  add(document) {
+    this.added.push({ name: document.name, id: document.$loki });
+  }
+
+  sorted() {
+    if (this.added.length > 0) {
+      this.entries = this.entries.concat(this.added.sort(compareNames)).sort(compareNames);
+      this.added = [];
+      if (this.entries.length > this.purgeAt) {
+        this.entries = this.entries.filter((entry) => this.collection.get(entry.id));
+        this.purgeAt = Math.max(this.purgeAt, 2 * this.entries.length);
+      }
+    }
+    return this.entries;
+  }
+
+  /** Where the first name is that is not before this one. */
+  firstFrom(name) {
+    const entries = this.sorted();
+    let [low, high] = [0, entries.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (entries[middle].name < name) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** The documents whose names start with the prefix, from a name on. */
+  *documents(prefix, from) {
+    const entries = this.sorted();
+    for (let at = this.firstFrom(from); at < entries.length; at++) {
+      if (!entries[at].name.startsWith(prefix)) return;
+      const document = this.collection.get(entries[at].id);
+      if (document) yield document;
+    }
+  }
+}
+
+function keyOf(account, container) {
+  return `${account}/${container}`;
+}
+
+/** The order of one container; the first time, that of every container is made. */
+function orderOf(collection, account, container) {
+  let ofContainers = orders.get(collection);
+  if (!ofContainers) {
+    ofContainers = new Map();
+    orders.set(collection, ofContainers);
+    for (const document of collection.data) addTo(ofContainers, collection, document);
+  }
+  return ofContainers.get(keyOf(account, container)) ?? new NameOrder(collection);
+}
+
+function addTo(ofContainers, collection, document) {
+  const key = keyOf(document.accountName, document.containerName);
+  if (!ofContainers.has(key)) ofContainers.set(key, new NameOrder(collection));
+  ofContainers.get(key).add(document);
+}
+
+/** What listBlobs asks of a LokiJS result set, over documents that have their order already. */
+class OrderedResults {
+  constructor(documents) {
+    this.documents = documents;
+    this.predicates = [];
+  }
+
+  find() {
+    return this;
+  }
+
+  where(predicate) {
+    this.predicates.push(predicate);
+    return this;
+  }
+
+  sort() {
+    return this;
+  }
+
+  offset() {
+    return this; // it is always where the read before has ended
+  }
+
+  limit(count) {
+    this.most = count;
+    return this;
+  }
+
+  data() {
+    const found = [];
+    while (found.length < this.most) {
+      const { done, value } = this.documents.next();
+      if (done) break;
+      if (this.predicates.every((predicate) => predicate(value))) found.push(value);
+    }
+    return found;
+  }
+}
+
+const { insertOne } = Loki.Collection.prototype;
+Loki.Collection.prototype.insertOne = function (document, bulk) {
+  const inserted = insertOne.call(this, document, bulk);
+  const ofContainers = orders.get(this);
+  if (inserted && ofContainers) addTo(ofContainers, this, inserted);
+  return inserted;
+};
+
+const { listBlobs } = Store.prototype;
+Store.prototype.listBlobs = function (...parameters) {
+  const [, account, container, , blob, prefix = "", , marker = "", , , startFrom = ""] = parameters;
+  if (account === undefined || container === undefined || blob !== undefined) {
+    return listBlobs.apply(this, parameters);
+  }
+  const from = [prefix, marker, startFrom].reduce((a, b) => (a > b ? a : b));
+  const order = orderOf(this.db.getCollection(this.BLOBS_COLLECTION), account, container);
+  const documents = order.documents(prefix, from);
+  const ordered = Object.create(this);
+  ordered.db = { getCollection: () => ({ chain: () => new OrderedResults(documents) }) };
+  return listBlobs.apply(ordered, parameters);
+};
