@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import statistics
 import tempfile
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Bench, Contender, Sample
-from benchmarks.ranks import running
+from benchmarks.ranks import RANKS, running
 
-BATCH = 128  # global: 64 images of a rank
+IMAGES_OF_A_RANK = 64  # in a step
 
 
 @dataclass(frozen=True)
@@ -34,21 +36,17 @@ WORKS = (Work("resnet8", 8, 100), Work("resnet20", 8, 40), Work("resnet18", 32, 
 
 
 def measure(bench: Bench) -> None:
-    r"""`--measure-scaling` on made images, 2 gloo ranks of one thread, batch 128: `NAME=scaling`.
+    """Runs on made images, by one gloo rank of one thread and by two: `NAME=scaling`.
 
-    A row is what this command leaves in report.json, `speed.scaling`:
-
-        OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 -m trainers.train \
-            --dataset synthetic --synthetic-images 128 --synthetic-classes 10 --epochs 1 \
-            --model resnet8 --image-size 8 --batch-size 128 --measure-scaling 100 \
-            --output-dir build/scaling --checkpoint-dir build/scaling
-
-    * images/s alone: of one rank on 64 images a step, while the other one waits.
-    * images/s side by side: of each of two such ranks at a time that do not exchange anything.
-    * images/s together: of both, with DDP.
+    * images/s alone: of one rank on 64 images a step.
+    * images/s side by side: of each of two such runs at a time, which exchange nothing.
+    * images/s together: of two ranks of one run on 128 images a step, with DDP.
     * efficiency %: together, of twice alone.
     * communication %: of a step's time, what the exchange adds; contention %: of a rank's speed,
       what the other one takes from it. Small ones are noise, and may be below 0.
+
+    Each is `images_per_second` in metrics.json. The same runs on one and on several nodes show what
+    more nodes bring.
     """
     with tempfile.TemporaryDirectory() as name:
         bench.compare(
@@ -61,25 +59,41 @@ def measure(bench: Bench) -> None:
 
 
 def _scaling(folder: Path, work: Work, bench: Bench) -> Sample:
-    results = folder / uuid.uuid4().hex
-    with running(_arguments(results, work, bench.rounds(work.steps, 2))) as ranks:
-        ranks.finish()
-    scaling = json.loads((results / "report.json").read_bytes())["speed"]["scaling"]
+    steps = bench.rounds(work.steps, 2)
+    [alone] = _speeds(folder, work, steps, runs=1, ranks=1)
+    side_by_side = statistics.mean(_speeds(folder, work, steps, runs=2, ranks=1))
+    [together] = _speeds(folder, work, steps, runs=1, ranks=RANKS)
     return {
-        "images/s alone": scaling["images_per_second_alone"],
-        "images/s side by side": scaling["images_per_second_side_by_side_per_device"],
-        "images/s together": scaling["images_per_second_together"],
-        "efficiency %": 100 * scaling["efficiency"],
-        "communication %": 100 * scaling["communication_fraction"],
-        "contention %": 100 * scaling["contention_fraction"],
+        "images/s alone": alone,
+        "images/s side by side": side_by_side,
+        "images/s together": together,
+        "efficiency %": 100 * together / (RANKS * alone),
+        "communication %": 100 * (1 - together / (RANKS * side_by_side)),
+        "contention %": 100 * (1 - side_by_side / alone),
     }
 
 
-def _arguments(results: Path, work: Work, steps: int) -> list[str]:
+def _speeds(folder: Path, work: Work, steps: int, *, runs: int, ranks: int) -> list[float]:
+    """Images/s of each of so many runs at the same time."""
+    results = [folder / uuid.uuid4().hex for _ in range(runs)]
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(running(_arguments(each, work, steps, ranks), ranks))
+            for each in results
+        ]
+        for run in started:
+            run.finish()
+    return [
+        json.loads((each / "metrics.json").read_bytes())["images_per_second"] for each in results
+    ]
+
+
+def _arguments(results: Path, work: Work, steps: int, ranks: int) -> list[str]:
+    batch = IMAGES_OF_A_RANK * ranks
     return [
         *("-m", "trainers.train", "--dataset", "synthetic", "--epochs", "1"),
-        *("--synthetic-images", str(BATCH), "--synthetic-classes", "10"),
+        *("--synthetic-images", str(batch * steps), "--synthetic-classes", "10"),
         *("--model", work.model, "--image-size", str(work.image_size)),
-        *("--batch-size", str(BATCH), "--measure-scaling", str(steps)),
+        *("--batch-size", str(batch), "--log-every", str(steps)),
         *("--output-dir", str(results), "--checkpoint-dir", str(results)),
     ]

@@ -10,8 +10,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.harness import Bench, Contender, Sample
-from benchmarks.host_process import REPOSITORY
+from benchmarks.ranks import running
 from trainers.data.image_file import ImageFormat, decode
 from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK
@@ -41,13 +39,11 @@ RGB = ImageFormat(size=SIZE, mode="rgb")
 def measure(bench: Bench) -> None:
     """20,000 JPEG crops of 64x64 pixels in 10 folders, some 1.6 kB each: `NAME=shards`.
 
-    * packed images/s: of two processes that run already, each reading one file at a time: every
-      file is read, compared with the manifest's size and MD5, checked, and written into shards of
-      2,000, on disk with fsync. Parquet unless said otherwise. "quick" and "decode" are what
-      `--check` names; the default is "decode".
+    * packed images/s: of two processes that run already: every file is read, compared with the
+      manifest's size and MD5, decoded, and written into shards of 2,000, on disk with fsync.
     * packed images/CPU s: the same work by the time that a core spent on it, which other programs
       disturb less.
-    * packing program s: `python -m trainers.pack` with two processes, from start to exit.
+    * packing program s: `python -m trainers.pack` on two ranks, from start to exit.
     * cold and warm images/s: the bytes of all images, in the order of the samples, in one thread:
       file by file, or in blocks of 256 from shards. Cold: the files' pages have been dropped by
       posix_fadvise (directory entries stay in memory). Warm: read just before.
@@ -64,16 +60,15 @@ def measure(bench: Bench) -> None:
             list(pool.map(_nothing, range(PROCESSES * 4)))
             bench.compare(
                 [
-                    Contender("quick", functools.partial(packed, "parquet", quick=True)),
-                    Contender("decode", functools.partial(packed, "parquet", quick=False)),
-                    Contender("quick, TFRecord", functools.partial(packed, "tfrecord", quick=True)),
+                    Contender("Parquet", functools.partial(packed, "parquet")),
+                    Contender("TFRecord", functools.partial(packed, "tfrecord")),
                 ],
                 rounds,
             )
         bench.compare(
             [
-                Contender("quick", lambda: _program(folder, "quick")),
-                Contender("decode", lambda: _program(folder, "decode")),
+                Contender(storage, functools.partial(_program, folder, storage))
+                for storage in ("parquet", "tfrecord")
             ],
             rounds,
         )
@@ -113,7 +108,7 @@ def _nothing(number: int) -> int:
     return number
 
 
-def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str, *, quick: bool) -> Sample:
+def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str) -> Sample:
     target = folder / "packed"
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(target)
@@ -123,9 +118,8 @@ def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str, *, quick: bool)
         storage=storage,
         shard_images=PER_SHARD,
         shard_bytes=2**26,
-        quick=quick,
     )
-    work = functools.partial(pack_shard, folder / "files", target, readers=1)
+    work = functools.partial(pack_shard, folder / "files", target)
     began = time.perf_counter()
     cpu_seconds = sum(pool.map(functools.partial(_cpu_seconds, work), whole.tasks))
     return {
@@ -140,24 +134,20 @@ def _cpu_seconds(work: Callable[[ShardTask], object], task: ShardTask) -> float:
     return time.process_time() - began
 
 
-def _program(folder: Path, check: str) -> Sample:
+def _program(folder: Path, storage: str) -> Sample:
     began = time.perf_counter()
-    _run_program(folder, folder / f"by-program-{time.monotonic_ns()}", "--check", check)
+    _run_program(folder, folder / f"by-program-{time.monotonic_ns()}", storage)
     return {"packing program s": time.perf_counter() - began}
 
 
-def _run_program(folder: Path, target: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "trainers.pack", str(folder / "files"), str(target)]
-    subprocess.run(
-        [
-            *command,
-            *("--manifest", str(folder / "manifest.jsonl"), "--processes", str(PROCESSES)),
-            *("--shard-images", str(PER_SHARD), "--readers", "1", *options),
-        ],
-        cwd=REPOSITORY,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+def _run_program(folder: Path, target: Path, storage: str) -> None:
+    arguments = [
+        *("-m", "trainers.pack", str(folder / "files"), str(target)),
+        *("--manifest", str(folder / "manifest.jsonl"), "--format", storage),
+        *("--shard-images", str(PER_SHARD)),
+    ]
+    with running(arguments, PROCESSES) as ranks:
+        ranks.finish()
 
 
 Contents = Callable[[], Iterator[Sequence[bytes]]]
@@ -165,7 +155,7 @@ Contents = Callable[[], Iterator[Sequence[bytes]]]
 
 def _shards(folder: Path, storage: str) -> tuple[list[Path], Contents]:
     target = folder / storage
-    _run_program(folder, target, "--format", storage)
+    _run_program(folder, target, storage)
     index = ShardIndex.read(target)
     shard_format = FORMATS[storage]
 

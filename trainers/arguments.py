@@ -1,4 +1,4 @@
-"""Options as fields of a dataclass, and the numbers that they take.
+"""Options as fields of a dataclass: the annotation names the values, the field the rest.
 
 argparse refuses other values, and reports the reason.
 """
@@ -8,30 +8,68 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import types
+import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 _NAMES, _ARGUMENT = "names", "argument"
+_Options = TypeVar("_Options")
 
 
-def option(*names: str, default: Any = dataclasses.MISSING, **argument: Any) -> Any:
-    """A field that is an option; without a default it has to be given.
+def option(default: Any, text: str | None = None, *names: str, **argument: Any) -> Any:
+    """A field that is an option.
 
     Args:
+        default: of the field, and of the option; `...` if it has to be given.
+        text: what `--help` says.
         names: on the command line; the field's by default.
-        default: of the field, and of the option.
         argument: further arguments of `ArgumentParser.add_argument`.
     """
-    return dataclasses.field(default=default, metadata={_NAMES: names, _ARGUMENT: argument})
+    return dataclasses.field(
+        default=dataclasses.MISSING if default is ... else default,
+        metadata={_NAMES: names, _ARGUMENT: {"help": text, **argument}},
+    )
 
 
-def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
-    """Add the options that the fields of a dataclass are, in their order."""
-    for field in dataclasses.fields(options):
+def parse_options(
+    options: type[_Options], program: str, description: str, arguments: Sequence[str] | None = None
+) -> _Options:
+    """Parse a command line; exits with status 2 and a usage message if it is wrong.
+
+    Args:
+        options: a dataclass whose fields are the options, in the order of the usage message.
+        program: the module, as `trainers.train`.
+        description: of the program.
+        arguments: without the program; by default those of the process.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {program}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = typing.get_type_hints(options, include_extras=True)
+    for field in dataclasses.fields(typing.cast("Any", options)):
         names = field.metadata[_NAMES] or ("--" + field.name.replace("_", "-"),)
-        is_required = field.default is dataclasses.MISSING
-        value: dict[str, Any] = {"required": True} if is_required else {"default": field.default}
-        parser.add_argument(*names, **value, **field.metadata[_ARGUMENT])
+        given: dict[str, Any] = {"default": field.default}
+        if field.default is dataclasses.MISSING:
+            given = {"required": True} if names[0].startswith("-") else {}
+        parser.add_argument(
+            *names, **_values(kinds[field.name]), **given, **field.metadata[_ARGUMENT]
+        )
+    return options(**vars(parser.parse_args(arguments)))
+
+
+def _values(kind: Any) -> dict[str, Any]:
+    """What argparse calls the values of an annotation; `X | None` is an option for an X."""
+    is_optional = typing.get_origin(kind) in {types.UnionType, typing.Union}
+    if is_optional:
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction if is_optional else "store_true"}
+    if typing.get_origin(kind) is Literal:
+        return {"choices": typing.get_args(kind)}
+    return {"type": kind.__metadata__[0] if typing.get_origin(kind) is Annotated else kind}
 
 
 def positive_integer(text: str) -> int:
@@ -74,6 +112,13 @@ def fraction(text: str) -> float:
     return number
 
 
+PositiveInteger = Annotated[int, positive_integer]
+Count = Annotated[int, count]
+PositiveNumber = Annotated[float, positive_number]
+Fraction = Annotated[float, fraction]
+RisingEpochs = Annotated[tuple[float, ...], rising_epochs]
+
+
 def is_dotted(name: str) -> bool:
     """Whether it names a user's own factory, as `package.module:factory`."""
     return ":" in name
@@ -84,11 +129,8 @@ def name_among(names: Sequence[str]) -> Callable[[str], str]:
 
     def name(text: str) -> str:
         if text not in names and not is_dotted(text):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not one of {', '.join(names)}, and not package.module:factory"
-                if names
-                else f"{text!r} is not package.module:factory"
-            )
+            known = f"one of {', '.join(names)}, and not " if names else ""
+            raise argparse.ArgumentTypeError(f"{text!r} is not {known}package.module:factory")
         return text
 
     return name

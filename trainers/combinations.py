@@ -54,16 +54,6 @@ def _reasons(settings: Settings, ranks: int) -> Iterator[str]:  # noqa: C901  # 
         )
     if settings.keep_gathered and settings.parallel != "fsdp":
         yield ("--keep-gathered is about shards, which ddp has none of: add --parallel fsdp")
-    of_pipelines = {
-        "--microbatches": settings.microbatches,
-        "--pipeline-schedule": settings.pipeline_schedule,
-    }
-    given = [option for option, value in of_pipelines.items() if value is not None]
-    if given and settings.pipeline_parallel == 1:
-        yield (
-            f"{' and '.join(given)} are for pipelines, and this run has none: leave them out, or "
-            "add --pipeline-parallel STAGES"
-        )
     reads_shards = settings.dataset == "shards" or is_dotted(settings.dataset)
     if settings.decode_threads > 1 and not reads_shards:
         yield (
@@ -76,13 +66,6 @@ def _reasons(settings: Settings, ranks: int) -> Iterator[str]:  # noqa: C901  # 
             f"--step-timeout-seconds {step:g} is not below --peer-timeout-seconds "
             f"{settings.peer_timeout_seconds:g}: the others would give a rank up that hangs before "
             "it could report where; lower the one or raise the other"
-        )
-    share = settings.batch_size // ranks
-    if settings.measure_scaling > 0 and share < settings.accumulate:
-        yield (
-            f"--measure-scaling times a device alone on its share of the batch, and of "
-            f"--batch-size {settings.batch_size} on {ranks} ranks that is {share}, fewer images "
-            f"than --accumulate {settings.accumulate}: raise the batch or leave it out"
         )
     backend = settings.compile
     if backend is not None and backend not in torch.compiler.list_backends(exclude_tags=()):

@@ -14,7 +14,6 @@ two models can be compared on held-out images whichever dataset version each was
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -22,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.arguments import add_options, option
+from trainers.arguments import option, parse_options
 from trainers.data.dataset import DataOptions, Dataset
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import SampleSource
@@ -99,21 +98,15 @@ def evaluate_champion(
 class Options(DataOptions):
     """The command line."""
 
-    model: Path = option(type=Path, help="a folder that trainers.train left")
+    model: Path = option(..., "a folder that trainers.train left")
     architecture: str | None = option(
-        default=None, help="the dotted path of your own model, if the folder is of one"
+        None, "the dotted path of your own model, if the folder is of one"
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line above, in one process."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainers.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser, Options)
-    options = Options(**vars(parser.parse_args(arguments)))
+    options = parse_options(Options, "trainers.evaluate", __doc__ or "", arguments)
     world = World.join(Launch(), timeout_seconds=0)
     try:
         model = load_model(options.model, world.device, options.architecture)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
-from pathlib import Path
 
-from trainers.errors import EX_FAILURE, PeerFailed, TrainingError
+from trainers.errors import PeerFailed, TrainingError
 from trainers.numerics import not_repeatable, refusing_kernel
 from trainers.parallelism.world import World, is_loss_of_peer
-from trainers.reports import results
+from trainers.reports.error_file import write_failure
 from trainers.reports.memory import is_out_of_memory, out_of_memory
 from trainers.settings import Settings
 
@@ -27,9 +25,7 @@ def report_failure(error: Exception, settings: Settings, world: World | None) ->
     """
     if not isinstance(error, TrainingError):
         traceback.print_exception(error)
-    typed = typed_failure(error, settings, world)
-    write_failure(settings.output_dir, typed)
-    return typed.exit_code if isinstance(typed, TrainingError) else EX_FAILURE
+    return write_failure(settings.output_dir, typed_failure(error, settings, world))
 
 
 def typed_failure(error: Exception, settings: Settings, world: World | None) -> Exception:
@@ -50,12 +46,3 @@ def typed_failure(error: Exception, settings: Settings, world: World | None) -> 
             "to go on from the last checkpoint"
         )
     return error
-
-
-def write_failure(output: Path, error: Exception) -> None:
-    """Write one line to stderr, and error.json if no other rank has."""
-    sys.stderr.write(f"{type(error).__name__}: {error}\n")
-    try:
-        results.write_error(output, error)
-    except OSError:  # the exit code still reports the failure
-        traceback.print_exc()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,14 +38,6 @@ class StopRequest(Protocol):
     """Whether this rank was asked to stop."""
 
     requested: bool
-
-
-class _NoStop:
-    requested = False
-
-
-# The first steps allocate memory, choose kernels and compile.
-_UNTIMED_STEPS = 3
 
 
 class Run:
@@ -254,22 +245,6 @@ class Run:
         point = HeldOutPoint(step=self.step, loss=loss, accuracy=accuracy)
         self.curve.held_out.append(point)
         self.track(self.step, point.numbers())
-
-    def time_steps(self, steps: int) -> float:
-        """Seconds that so many steps take. Nothing is saved or logged."""
-        self.parallel.module.train()
-        self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
-        began = 0.0
-        for number in range(_UNTIMED_STEPS + steps):
-            if number == _UNTIMED_STEPS:
-                began = self._time_when_done()
-            self._step(_NoStop())
-        return self._time_when_done() - began
-
-    def _time_when_done(self) -> float:
-        if self.world.device.type == "cuda":
-            torch.cuda.synchronize(self.world.device)
-        return time.perf_counter()
 
     def trained(self) -> Model | None:
         """The whole model in the CPU's memory of rank 0; None on other ranks."""

@@ -9,6 +9,7 @@ from trainers.arguments import is_dotted
 from trainers.detection.network import ARCHITECTURES as DETECTORS
 from trainers.loop import Run
 from trainers.reports import provenance, results
+from trainers.reports.memory import peak_bytes
 from trainers.serving import pyfunc
 from trainers.serving.model_folder import Model, save_model
 from trainers.tasks.task import Evaluation
@@ -35,7 +36,6 @@ def write_outputs(
     model: Model,
     evaluation: Evaluation,
     metrics: dict[str, float],
-    speed: dict[str, Any],
 ) -> None:
     """Write the results. metrics.json comes last, as the sign that all of them are there.
 
@@ -44,7 +44,6 @@ def write_outputs(
         model: the whole of it, on the CPU.
         evaluation: of the held-out images.
         metrics: from `metrics_of`, and the champion's score.
-        speed: from `trainers.reports.scaling.figures`.
     """
     detects = model.architecture in DETECTORS
     versions = provenance.versions(*(("torchvision", "faster-coco-eval") if detects else ()))
@@ -58,6 +57,10 @@ def write_outputs(
         "versions": versions,
     }
     output = run.settings.output_dir
+    speed = {
+        **run.speed.report(),
+        "peak_device_memory_bytes": peak_bytes(run.world.device),
+    }
     if not is_dotted(model.architecture) and importlib.util.find_spec("mlflow") is not None:
         pyfunc.write_flavour(output / results.MODEL_NAME, versions, detects=detects)
     save_model(output / results.MODEL_NAME, model, about)

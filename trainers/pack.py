@@ -1,8 +1,8 @@
 """Pack a folder of many small images into shards, which `--dataset shards` trains on.
 
     python -m trainers.pack SOURCE TARGET --manifest DIR_OR_FILE
-    torchrun --nproc-per-node 2 -m trainers.pack SOURCE TARGET ...
-    mpirun -np 2 python -m trainers.pack SOURCE TARGET ...
+    torchrun --nproc-per-node 8 -m trainers.pack SOURCE TARGET ...
+    mpirun -np 8 python -m trainers.pack SOURCE TARGET ...
 
 A shard is there whole or not at all, and the same files make the same bytes. Start the command
 again after a crash: shards that are done are kept. index.json comes last; it is what counts.
@@ -15,70 +15,70 @@ Exit codes: 0; 65 the data is unusable (DataRejected, DataChanged); 1 any other 
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import functools
-import multiprocessing
 import os
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from trainers.arguments import fraction, positive_integer, positive_number
+from trainers.arguments import Fraction, PositiveInteger, PositiveNumber, option, parse_options
 from trainers.data import samples
-from trainers.data.manifest import Manifest, freeze, read_manifest
+from trainers.data.manifest import read_manifest
 from trainers.data.packing import Plan, ShardTask, pack_shard, plan
 from trainers.data.shard_formats import FORMATS
 from trainers.data.shard_index import INDEX_NAME, ShardIndex, ShardRecord, record_path
-from trainers.errors import EX_FAILURE, FileProblem, LaunchInvalid, TrainingError
+from trainers.errors import DataChanged, FileProblem, LaunchInvalid, TrainingError
 from trainers.files import TEMPORARY_SUFFIX, check_writable
 from trainers.parallelism.launch import Launch
+from trainers.reports import error_file
 
 _POLL_SECONDS = 0.5
 # Another rank may be writing a younger file; a crash left an older one.
 _STALE_SECONDS = 3600.0
 
-Outcome = ShardRecord | list[FileProblem]
-Work = Callable[[ShardTask], Outcome]
-Run = Callable[[Work, Sequence[ShardTask]], Iterable[Outcome]]
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The command line."""
+
+    source: Path = option(..., "folder of SOURCE/<label>/<name>.png", "source")
+    target: Path = option(..., "of shards and their index.json; of all ranks", "target")
+    manifest: Path = option(..., "manifest.jsonl, or its folder")
+    dataset_version: str | None = option(None, "default: computed from the manifest")
+    format: str = option("parquet", choices=tuple(FORMATS))
+    shard_images: PositiveInteger = option(8192, "at most so many in a shard")
+    shard_mib: PositiveInteger = option(64, "at most so large a shard")
+    max_bad_fraction: Fraction = option(0.01, "of files that may be bad")
+    output_dir: Path | None = option(None, "where error.json is left on failure")
+    patience_seconds: PositiveNumber = option(
+        60.0, "after so long without a new shard from the other ranks, theirs are packed here"
+    )
 
 
-def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, int], None]) -> Plan:
+def pack(options: Options, launch: Launch) -> Plan:
     """Pack this rank's part, wait for the other parts or pack them, and write the index.
-
-    Args:
-        options: the command line.
-        launch: which rank this is.
-        progress: gets the numbers of shards that this rank has packed and will pack.
 
     Raises:
         DataRejected, DataChanged: see `trainers.data.samples`.
         LaunchInvalid: the source is not a folder; the target is in it, or cannot be written to.
     """
-    source: Path = options.source.resolve()
-    target: Path = options.target.resolve()
+    source, target = options.source.resolve(), options.target.resolve()
     samples.check_folder(source)
     if target.is_relative_to(source):
         raise LaunchInvalid(f"{target} is in {source}: shards would be packed in the next run")
     check_writable(target, "TARGET")
-    with _workers(options.processes or _processes(launch)) as run:
-        manifest = _manifest(options, source)
-        whole = plan(
-            manifest,
-            storage=options.format,
-            shard_images=options.shard_images,
-            shard_bytes=options.shard_mib * 2**20,
-            quick=options.check == "quick",
-        )
-        _drop_other_index(target, whole)
-        work = functools.partial(_pack, source, target, readers=options.readers)
-        _run(run, work, whole.tasks[launch.rank :: launch.size], whole.files, progress)
-        rest = _left(target, whole, options.patience_seconds, time.monotonic, time.sleep)
-        _run(run, work, rest, whole.files, progress)
+    whole = plan(
+        read_manifest(options.manifest, options.dataset_version),
+        storage=options.format,
+        shard_images=options.shard_images,
+        shard_bytes=options.shard_mib * 2**20,
+    )
+    _drop_other_index(target, whole)
+    _pack_all(source, target, whole.tasks[launch.rank :: launch.size], whole.files)
+    rest = _left(target, whole, options.patience_seconds, time.monotonic, time.sleep)
+    _pack_all(source, target, rest, whole.files)
     records = [ShardRecord.read(target, task.name, task.identity) for task in whole.tasks]
     found = [record for record in records if record is not None]
     if len(found) != len(records):
@@ -91,23 +91,14 @@ def pack(options: argparse.Namespace, launch: Launch, progress: Callable[[int, i
     return whole
 
 
-def _run(
-    run: Run,
-    work: Work,
-    tasks: Sequence[ShardTask],
-    files: int,
-    progress: Callable[[int, int], None],
-) -> None:
+def _pack_all(source: Path, target: Path, tasks: Sequence[ShardTask], files: int) -> None:
     changed: list[FileProblem] = []
-    for done, outcome in enumerate(run(work, tasks), start=1):
-        if not isinstance(outcome, ShardRecord):
-            changed += outcome
-        progress(done, len(tasks))
+    for task in tasks:
+        try:
+            pack_shard(source, target, task)
+        except DataChanged as error:
+            changed += error.problems
     samples.check_unchanged(changed, files)
-
-
-def _pack(source: Path, target: Path, task: ShardTask, *, readers: int) -> Outcome:
-    return pack_shard(source, target, task, readers)
 
 
 def _left(
@@ -129,49 +120,6 @@ def _left(
         if not missing or clock() - last_seen > patience_seconds:
             return missing
         sleep(_POLL_SECONDS)
-
-
-@contextlib.contextmanager
-def _workers(processes: int) -> Generator[Run]:
-    """A function that runs tasks in so many processes, or in this one."""
-    if processes == 1:
-        yield map
-        return
-    with ProcessPoolExecutor(
-        processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_end_with_parent,
-    ) as pool:
-
-        def run(work: Work, tasks: Sequence[ShardTask]) -> Iterator[Outcome]:
-            for future in as_completed([pool.submit(work, task) for task in tasks]):
-                yield future.result()
-
-        yield run
-
-
-def _end_with_parent() -> None:
-    """End a worker when its parent is killed: it holds its task pipe open and would wait on it."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(EX_FAILURE)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _processes(launch: Launch) -> int:
-    if launch.size > 1:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-
-
-def _manifest(options: argparse.Namespace, source: Path) -> Manifest:
-    if options.manifest is not None:
-        return read_manifest(options.manifest, options.dataset_version)
-    return freeze(source, options.dataset_version)
 
 
 def _drop_other_index(target: Path, whole: Plan) -> None:
@@ -196,42 +144,20 @@ def _sweep(target: Path, whole: Plan) -> None:
             path.unlink(missing_ok=True)
 
 
-def _show_progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        sys.stderr.write(f"\rshard {done} of {total}{end}")
-        sys.stderr.flush()
-
-
-def _fail(output: Path | None, error: Exception) -> int:
-    """Write a failure to stderr and error.json; returns the exit code."""
-    if not isinstance(error, TrainingError):
-        traceback.print_exception(error)
-    sys.stderr.write(f"{type(error).__name__}: {error}\n")
-    if output is not None:
-        from trainers.reports import results  # noqa: PLC0415  # it imports torch
-
-        try:
-            results.write_error(output, error)
-        except OSError:  # the exit code still reports the failure
-            traceback.print_exc()
-    return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line above; returns the exit code."""
-    options = _parse(arguments)
+    options = parse_options(Options, "trainers.pack", __doc__ or "", arguments)
     try:
         launch = Launch.from_environment(os.environ)
         if options.output_dir is not None and launch.rank == 0:
-            from trainers.reports import results  # noqa: PLC0415  # the same
-
-            results.clear_error(options.output_dir)
+            error_file.clear_error(options.output_dir)
         began = time.perf_counter()
-        whole = pack(options, launch, _show_progress)
+        whole = pack(options, launch)
         seconds = time.perf_counter() - began
     except Exception as error:  # noqa: BLE001  # the edge of the process
-        return _fail(options.output_dir, error)
+        if not isinstance(error, TrainingError):
+            traceback.print_exception(error)
+        return error_file.write_failure(options.output_dir, error)
     if launch.rank == 0:
         index = ShardIndex.read(options.target)
         sys.stdout.write(
@@ -242,45 +168,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"images/s {whole.files / seconds:.0f}\n"
         )
     return 0
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainers.pack",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=True,
-    )
-    add = parser.add_argument
-    add("source", type=Path, help="folder of SOURCE/<label>/<name>.png")
-    add("target", type=Path, help="of shards and their index.json; all ranks see the same one")
-    add(
-        "--manifest",
-        type=Path,
-        help="manifest.jsonl, or its folder; without it all files are packed, and read once more",
-    )
-    add("--dataset-version", help="default: computed from the manifest")
-    add("--format", choices=tuple(FORMATS), default="parquet")
-    add("--processes", type=positive_integer, help="of each rank; default: a core each, or 1")
-    add("--readers", type=positive_integer, default=8, help="files that a process reads at a time")
-    add("--shard-images", type=positive_integer, default=8192, help="at most so many in a shard")
-    add("--shard-mib", type=positive_integer, default=64, help="at most so large a shard")
-    add(
-        "--check",
-        choices=("decode", "quick"),
-        default="decode",
-        help="quick: decode only images that do not begin and end as images do; damage within "
-        "others ends the training that meets it",
-    )
-    add("--max-bad-fraction", type=fraction, default=0.01, help="of files that may be bad")
-    add("--output-dir", type=Path, help="where error.json is left on failure")
-    add(
-        "--patience-seconds",
-        type=positive_number,
-        default=60.0,
-        help="after so long without a new shard from the other ranks, theirs are packed here",
-    )
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

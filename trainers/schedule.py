@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
-COSINE, STEP, CONSTANT = "cosine", "step", "constant"
-SCHEDULES = (COSINE, STEP, CONSTANT)
+Schedule = Literal["cosine", "step", "constant"]
+COSINE: Schedule = "cosine"
+STEP: Schedule = "step"
+CONSTANT: Schedule = "constant"
 
 # Without warm-up, large batches diverge or stall early (arXiv 1706.02677, section 2.2).
 WARM_UP_FRACTION = 0.1
@@ -43,7 +46,7 @@ def learning_rate(
     steps: int,
     peak: float,
     warm_up: int,
-    schedule: str = COSINE,
+    schedule: Schedule = COSINE,
     decay_at: Sequence[int] = (),
 ) -> float:
     """Linear warm-up, then half a cosine down to 0, or steps down, or the peak to the end.
@@ -53,7 +56,7 @@ def learning_rate(
         steps: steps of the whole run.
         peak: the highest rate, reached once.
         warm_up: steps of warm-up, from `warm_up_steps`.
-        schedule: one of `SCHEDULES`.
+        schedule: what follows the warm-up.
         decay_at: of a step schedule: from each of these steps on, the rate is a tenth.
 
     Source: arXiv 1608.03983 (cosine), arXiv 1706.02677 (warm-up, steps).

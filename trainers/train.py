@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from trainers import numerics
 from trainers.console import discard_line, write_line
 from trainers.errors import Stopped
-from trainers.failures import report_failure, write_failure
+from trainers.failures import report_failure
 from trainers.loop import Run
 from trainers.outputs import metrics_of, write_outputs
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.watchdog import Watchdog
 from trainers.parallelism.world import World
 from trainers.preflight import read_inputs
-from trainers.reports import results
-from trainers.reports.scaling import figures, measure
+from trainers.reports import error_file
 from trainers.reports.tracking import tracked
 from trainers.settings import Settings, parse_settings
 from trainers.signals import StopRequest
@@ -39,12 +38,11 @@ def train(settings: Settings, world: World) -> None:
     dataset = inputs.dataset
     log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
     world.connect()
-    scaling = measure(settings, dataset, world) if settings.measure_scaling else None
     watchdog = Watchdog(
         limit_seconds=settings.longest_step_seconds,
         rank=world.rank,
         output=settings.output_dir,
-        report=functools.partial(write_failure, settings.output_dir),
+        report=functools.partial(error_file.write_failure, settings.output_dir),
     )
     run = Run(settings, dataset, world, log, watchdog.heartbeat, inputs.initial_model)
     run.resume()
@@ -61,8 +59,7 @@ def train(settings: Settings, world: World) -> None:
             metrics |= run.score_champion(settings.champion)
         run.track(run.step, metrics)
     if model is not None:
-        speed = figures(run.speed, settings, dataset, world.device, scaling)
-        write_outputs(run, model, evaluation, metrics, speed)
+        write_outputs(run, model, evaluation, metrics)
     log(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     world.disconnect()
 
@@ -74,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         launch = Launch.from_environment(os.environ)
         if launch.rank == 0:
-            results.clear_error(settings.output_dir)
+            error_file.clear_error(settings.output_dir)
         numerics.prepare_environment(settings, os.environ)
         timeout = settings.peer_timeout_seconds
         world = World.join(launch, timeout_seconds=timeout, device_choice=settings.device)

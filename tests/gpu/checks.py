@@ -230,12 +230,8 @@ def _resnet50(folder: Path, *options: str) -> Figures:
     ended = train(folder, *images, *RESNET50, "--precision", "bf16", *options)
     report = ended.document("report")["speed"]
     rate = ended.steady_images_per_second
-    mfu = report["model_flops_utilisation"]
-    if mfu is not None:  # the report's is of the whole run, its first steps included
-        mfu *= rate / report["images_per_second"]
     return {
         "images_per_second": rate,
-        "mfu": mfu,
         "data_wait_fraction": report["data_wait_fraction"],
         "peak_memory_gib": report["peak_device_memory_bytes"] / 2**30,
         "goal_images_per_second": GOAL_IMAGES_PER_SECOND,

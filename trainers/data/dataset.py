@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from trainers.arguments import fraction, name_among, option, positive_integer
+from trainers.arguments import Fraction, PositiveInteger, name_among, option
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import SampleSource
 from trainers.data.order import SHUFFLE_WINDOW
@@ -28,23 +28,17 @@ DATASETS = {
 class DataOptions:
     """The options that name a dataset, alike for training and evaluation."""
 
-    dataset: str = option(
-        type=name_among(tuple(DATASETS)),
-        default="folder",
-        help=f"{', '.join(DATASETS)}, or your own: package.module:factory",
+    dataset: Annotated[str, name_among(tuple(DATASETS))] = option(
+        "folder", f"{', '.join(DATASETS)}, or your own: package.module:factory"
     )
-    data: Path | None = option(
-        type=Path, default=None, help="folder of <label>/<name>.png, or of shards"
-    )
-    manifest: Path | None = option(type=Path, default=None, help="manifest.jsonl, or its folder")
-    annotations: str = option(
-        default="annotations.json", help="of --dataset coco: a file of the data"
-    )
-    synthetic_images: int = option(type=positive_integer, default=12_800)
-    synthetic_classes: int = option(type=positive_integer, default=1000)
-    decode_threads: int = option(type=positive_integer, default=1, help="of each rank, for shards")
-    dataset_version: str | None = option(default=None, help="default: computed from the manifest")
-    max_bad_fraction: float = option(type=fraction, default=0.01, help="of files that may be bad")
+    data: Path | None = option(None, "folder of <label>/<name>.png, or of shards")
+    manifest: Path | None = option(None, "manifest.jsonl, or its folder")
+    annotations: str = option("annotations.json", "of --dataset coco: a file of the data")
+    synthetic_images: PositiveInteger = option(12_800)
+    synthetic_classes: PositiveInteger = option(1000)
+    decode_threads: PositiveInteger = option(1, "of each rank, for shards")
+    dataset_version: str | None = option(None, "default: computed from the manifest")
+    max_bad_fraction: Fraction = option(0.01, "of files that may be bad")
 
     def request(self, image_format: ImageFormat, **further: Any) -> DatasetRequest:
         """What they ask for; `further` fields of the request are those of the run."""

@@ -7,10 +7,8 @@ with the key `file` where the data folder holds copies that are named by their c
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ MANIFEST_NAME = "manifest.jsonl"
 LINES_PER_LINK = 2**20
 _VERSION_HEX_DIGITS = 16
 _MD5 = re.compile(r"[0-9a-f]{32}")
-_new_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,40 +63,6 @@ def read_manifest(location: Path, version: str | None = None) -> Manifest:
         ) from error
     entries = tuple(sorted(parse(content), key=lambda entry: entry.path))
     return Manifest(version=version or dataset_version(entries), entries=entries)
-
-
-def freeze(folder: Path, version: str | None = None) -> Manifest:
-    """The manifest of all files in `folder`, each read once for its MD5.
-
-    An unreadable file, as a broken link, becomes an entry without an MD5: reading the entries
-    reports it with the reason.
-
-    Raises:
-        DataRejected: a name is not Unicode, so that no manifest can hold it.
-        OSError: the folder cannot be read.
-    """
-    entries: list[Entry] = []
-    for folder_path, _, names in os.walk(folder, onerror=_raise):
-        for name in names:
-            path = Path(folder_path, name)
-            inside = path.relative_to(folder).as_posix()
-            if not _is_unicode(inside):
-                problem = FileProblem(path=repr(os.fsencode(inside)), reason="not Unicode")
-                raise DataRejected(f"the name {problem.path} is not Unicode: rename it", [problem])
-            entries.append(_frozen(path, inside))
-    entries.sort(key=lambda entry: entry.path)
-    return Manifest(version=version or dataset_version(entries), entries=tuple(entries))
-
-
-def _frozen(path: Path, inside: str) -> Entry:
-    try:
-        if not path.is_file():  # opening a pipe would wait for its writer
-            return Entry(path=inside, size=0)
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, _new_md5).hexdigest()
-            return Entry(path=inside, size=stream.tell(), md5=digest)
-    except OSError:
-        return Entry(path=inside, size=0)
 
 
 def dataset_version(entries: Iterable[Entry]) -> str:
@@ -174,10 +137,6 @@ def _is_unicode(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _is_inside(path: str) -> bool:

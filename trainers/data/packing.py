@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from trainers.data import samples
 from trainers.data.image_file import check
 from trainers.data.manifest import Entry, Manifest
-from trainers.data.samples import Changed, Content
 from trainers.data.shard_formats import FORMATS, Row
 from trainers.data.shard_index import GROUP, Shard, ShardIndex, ShardRecord
-from trainers.errors import FileProblem
 from trainers.files import write_atomically
 
 # Raise it when the same files make other shards.
@@ -35,13 +30,12 @@ class ShardTask:
     name: str
     storage: str
     entries: tuple[Entry, ...]
-    quick: bool
 
     @property
     def identity(self) -> str:
         """A hash of its files and of how it is made."""
         entries = [[entry.path, entry.size, entry.md5 or entry.etag] for entry in self.entries]
-        made_from = [_LAYOUT, self.name, self.storage, self.quick, entries]
+        made_from = [_LAYOUT, self.name, self.storage, entries]
         return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 
@@ -92,9 +86,7 @@ class Plan:
         return index
 
 
-def plan(
-    manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int, quick: bool
-) -> Plan:
+def plan(manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int) -> Plan:
     """Cut the manifest's files into shards of at most so many images and bytes, of one or more."""
     parts: list[list[Entry]] = []
     room = 0
@@ -113,41 +105,33 @@ def plan(
                 name=f"shard-{number:05d}.{suffix}",
                 storage=storage,
                 entries=tuple(entries),
-                quick=quick,
             )
             for number, entries in enumerate(parts)
         ),
     )
 
 
-def pack_shard(
-    source: Path, target: Path, task: ShardTask, readers: int
-) -> ShardRecord | list[FileProblem]:
+def pack_shard(source: Path, target: Path, task: ShardTask) -> ShardRecord:
     """Make a shard, unless it is there already.
 
     Args:
         source: the folder of files.
         target: the folder of shards.
         task: describes the shard.
-        readers: files that are read at a time.
 
     Returns:
-        Its record; or the files that differ from the manifest, and no shard is written.
+        Its record.
 
     Raises:
+        DataChanged: files differ from the manifest, and no shard is written.
         OSError: a folder cannot be read or written.
     """
     if (record := ShardRecord.read(target, task.name, task.identity)) is not None:
         return record
-    outcomes = _read(source, task, readers)
-    changed = [outcome.problem for outcome in outcomes if isinstance(outcome, Changed)]
-    if changed:
-        return changed
-    found = [outcome for outcome in outcomes if isinstance(outcome, Content)]
-    train = [content for content in found if not content.held_out]
-    held_out = [content for content in found if content.held_out]
-    shard_format = FORMATS[task.storage]
-    content, offsets = shard_format.encode([*_groups(train), *_groups(held_out)])
+    found, bad = samples.decode_all(source, task.entries, _checked)
+    train = [row for row, _ in found if not row.held_out]
+    held_out = [row for row, _ in found if row.held_out]
+    content, offsets = FORMATS[task.storage].encode([*_groups(train), *_groups(held_out)])
     record = ShardRecord(
         identity=task.identity,
         shard=Shard(
@@ -158,45 +142,22 @@ def pack_shard(
             held_out=len(held_out),
             offsets=tuple(offsets),
         ),
-        classes=dict(Counter(content.label for content in found)),
-        fingerprint=samples.fingerprint((content.path, content.md5) for content in found),
-        quarantined=tuple(outcome for outcome in outcomes if isinstance(outcome, FileProblem)),
+        classes=dict(Counter(row.label for row, _ in found)),
+        fingerprint=samples.fingerprint((row.path, md5) for row, md5 in found),
+        quarantined=tuple(bad),
     )
     write_atomically(target / task.name, content)
     record.write(target)
     return record
 
 
-def _read(source: Path, task: ShardTask, readers: int) -> list[Content | FileProblem | Changed]:
-    def read(entries: Sequence[Entry]) -> list[Content | FileProblem | Changed]:
-        return [_sample(source, entry, quick=task.quick) for entry in entries]
-
-    if readers == 1:
-        return read(task.entries)
-    length = math.ceil(len(task.entries) / readers)
-    parts = [task.entries[first : first + length] for first in range(0, len(task.entries), length)]
-    with ThreadPoolExecutor(readers) as threads:
-        return [outcome for part in threads.map(read, parts) for outcome in part]
+def _checked(entry: Entry, content: bytes, md5: str) -> tuple[Row, str]:
+    label = samples.label_of(entry)
+    check(content)
+    return Row(
+        path=entry.path, label=label, held_out=samples.is_held_out(md5), content=content
+    ), md5
 
 
-def _sample(source: Path, entry: Entry, *, quick: bool) -> Content | FileProblem | Changed:
-    found = samples.read(source, entry)
-    if isinstance(found, Content):
-        reason = check(found.content, quick=quick)
-        if reason is not None:
-            return FileProblem(path=entry.path, reason=reason)
-    return found
-
-
-def _groups(contents: Sequence[Content]) -> Iterator[list[Row]]:
-    rows = (
-        Row(
-            path=content.path,
-            label=content.label,
-            held_out=content.held_out,
-            content=content.content,
-        )
-        for content in contents
-    )
-    while group := list(islice(rows, GROUP)):
-        yield group
+def _groups(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    return [rows[first : first + GROUP] for first in range(0, len(rows), GROUP)]

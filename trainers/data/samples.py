@@ -13,7 +13,6 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -37,26 +36,8 @@ _OWN_FAULTS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Content:
-    """One file that matches its entry, in a folder that names its label."""
-
-    path: str
-    label: str
-    content: bytes
-    md5: str
-
-    @property
-    def held_out(self) -> bool:
-        """Whether it is for evaluation only."""
-        return is_held_out(self.md5)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changed:
-    """A file that differs from its entry."""
-
-    problem: FileProblem
+class FileChanged(Exception):
+    """A file differs from its entry; the message says how."""
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -77,43 +58,36 @@ def label_of(entry: Entry) -> str:
     return label
 
 
-def read(folder: Path, entry: Entry) -> Content | FileProblem | Changed:
-    """Read the file of an entry, in a folder that names its label; see `read_verified`."""
-    found = read_verified(folder, entry)
-    if not isinstance(found, tuple):
-        return found
-    try:
-        label = label_of(entry)
-    except ValueError as error:
-        return FileProblem(path=entry.path, reason=str(error))
-    return Content(path=entry.path, label=label, content=found[0], md5=found[1])
-
-
-def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str] | FileProblem | Changed:
+def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str]:
     """Read the file of an entry once, so that the verified bytes are the ones in use.
 
     Returns:
-        Its content and its MD5 in hex, or why it is not a sample, or how it differs from its entry.
+        Its content and its MD5 in hex.
 
     Raises:
-        OSError: the storage failed. An unreadable file is a `FileProblem`.
+        ValueError: it is not a sample; the text is the reason.
+        FileChanged: it differs from its entry.
+        OSError: the storage failed.
     """
     if entry.size > MAX_FILE_BYTES:
-        reason = f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read"
-        return FileProblem(path=entry.path, reason=reason)
+        raise ValueError(f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read")
     if _ODD_PART.search(entry.path) is not None:
-        return FileProblem(path=entry.path, reason="its path has empty parts or parts named .")
+        raise ValueError("its path has empty parts or parts named .")
     try:
         content = _content(f"{folder}/{entry.file or entry.path}", entry.size)
     except FileNotFoundError:
-        return Changed(problem=FileProblem(path=entry.path, reason="missing"))
+        raise FileChanged("missing") from None
     except OSError as error:
         if error.errno not in _OWN_FAULTS:
             raise
-        return FileProblem(path=entry.path, reason=f"cannot be read: {error.strerror}")
+        raise ValueError(f"cannot be read: {error.strerror}") from error
     digest = _md5(content)
-    if (reason := _difference(entry, content, digest)) is not None:
-        return Changed(problem=FileProblem(path=entry.path, reason=reason))
+    if len(content) > entry.size:
+        raise FileChanged(f"more than {entry.size} bytes")
+    if len(content) < entry.size:
+        raise FileChanged(f"{len(content)} bytes, not {entry.size}")
+    if entry.md5 is not None and digest != entry.md5:
+        raise FileChanged(f"MD5 {digest}, not {entry.md5}")
     return content, digest
 
 
@@ -135,19 +109,20 @@ def decode_all(
         DataChanged: files are missing, or differ from the manifest in size or MD5.
         OSError: the storage failed.
     """
+    changed: list[FileProblem] = []
 
-    def read(entry: Entry) -> tuple[Value] | FileProblem | Changed:
-        found = read_verified(folder, entry)
-        if not isinstance(found, tuple):
-            return found
+    def read(entry: Entry) -> tuple[Value] | FileProblem | None:
         try:
-            return (decode(entry, *found),)
+            return (decode(entry, *read_verified(folder, entry)),)
         except ValueError as error:
             return FileProblem(path=entry.path, reason=str(error))
+        except FileChanged as error:
+            changed.append(FileProblem(path=entry.path, reason=str(error)))
+            return None
 
     with ThreadPoolExecutor(_READERS) as readers:
         outcomes = list(readers.map(read, entries))
-    check_unchanged([each.problem for each in outcomes if isinstance(each, Changed)], len(entries))
+    check_unchanged(changed, len(entries))
     return (
         [each[0] for each in outcomes if isinstance(each, tuple)],
         [each for each in outcomes if isinstance(each, FileProblem)],
@@ -272,16 +247,6 @@ def check_fit_to_learn(
             f"dataset {version} has {train_samples} images to train on and {held_out_samples} "
             "held out: add images (about one in five is held out, by its content)"
         )
-
-
-def _difference(entry: Entry, content: bytes, digest: str) -> str | None:
-    if len(content) > entry.size:
-        return f"more than {entry.size} bytes"
-    if len(content) < entry.size:
-        return f"{len(content)} bytes, not {entry.size}"
-    if entry.md5 is not None and digest != entry.md5:
-        return f"MD5 {digest}, not {entry.md5}"
-    return None
 
 
 def _md5(content: bytes) -> str:

@@ -136,8 +136,7 @@ class ShardSource:
             return decode(row.content, self._image_format)
         except ValueError as error:
             raise DataRejected(
-                f"{row.path} cannot be decoded ({error}): mend or remove it and pack again; "
-                "with --check decode, packing finds all such files at once",
+                f"{row.path} cannot be decoded ({error}): mend or remove it and pack again",
                 [FileProblem(path=row.path, reason=str(error))],
             ) from error
 

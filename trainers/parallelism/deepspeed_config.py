@@ -114,7 +114,6 @@ def _check_options(settings: Settings, ranks: int) -> None:
         "--pipeline-parallel": settings.pipeline_parallel > 1,
         "--compile": settings.compile is not None,
         "--precision bf16": settings.precision == "bf16",
-        "--measure-scaling": settings.measure_scaling > 0,
     }
     for option, is_given in conflicting.items():
         if is_given:

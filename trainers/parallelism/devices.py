@@ -18,7 +18,6 @@ import torch
 
 from trainers.errors import LaunchInvalid
 
-DEVICES = ("auto", "cuda", "cpu")
 DeviceChoice = Literal["auto", "cuda", "cpu"]
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"

@@ -96,8 +96,8 @@ class Parallel:
             group = self._mesh_of(PIPELINE).get_group()
             self._pipeline = Pipeline(
                 self.module,
-                schedule=settings.chosen_schedule,
-                microbatches=settings.chosen_microbatches,
+                schedule=settings.pipeline_schedule,
+                microbatches=settings.microbatches,
                 device=world.device,
                 group=group,
             )

@@ -96,10 +96,6 @@ class World:
         """Whether this is rank 0, which logs and writes for all."""
         return self.rank == 0
 
-    def alone(self) -> World:
-        """A world of one on this rank's device."""
-        return World(launch=Launch(), device=self.device, timeout=self.timeout)
-
     def connect(self) -> None:
         """Start the process group: NCCL where each rank has a GPU, else Gloo."""
         if self._store is None:

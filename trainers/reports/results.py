@@ -6,7 +6,7 @@
 | metrics.json | flat: name → number |
 | report.json | for people: classes, confusions, speed, learning curve, quarantined files |
 | learning_curve.png, confusion_matrix.png | the same as pictures, see `trainers.reports.charts` |
-| error.json | on failure only: type, message, files (path and reason), files_total |
+| error.json | on failure only, see `trainers.reports.error_file` |
 | stacks-rank-<n>.txt | after a hang only, see `trainers.parallelism.watchdog` |
 """
 
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from trainers.data.dataset import Dataset
-from trainers.errors import TrainingError
 from trainers.files import write_atomically, write_json_atomically
 from trainers.reports import charts
 from trainers.reports.learning_curve import LearningCurve
@@ -27,7 +26,6 @@ from trainers.tasks.task import Evaluation
 MODEL_NAME = "model"
 METRICS_NAME = "metrics.json"
 REPORT_NAME = "report.json"
-ERROR_NAME = "error.json"
 CURVE_NAME = "learning_curve.png"
 CONFUSION_NAME = "confusion_matrix.png"
 
@@ -52,7 +50,7 @@ def write_report(
         output: the folder.
         dataset: of the training.
         evaluation: of the held-out images.
-        speed: from `trainers.reports.scaling.figures`.
+        speed: of this start.
         curve: of all starts of the run.
         initial_model: the lineage of a warm start.
     """
@@ -91,30 +89,3 @@ def write_pictures(
         evaluation.confusion, dataset.classes, title=f"{about}, held-out images"
     )
     write_atomically(output / CONFUSION_NAME, charts.png(figure))
-
-
-def clear_error(output: Path) -> None:
-    """Remove the error of an earlier start: a requeued job has the same output folder."""
-    if not output.is_dir():
-        return
-    (output / ERROR_NAME).unlink(missing_ok=True)
-    for stacks in output.glob("stacks-rank-*.txt"):
-        stacks.unlink(missing_ok=True)
-
-
-def write_error(output: Path, error: Exception) -> None:
-    """Write error.json unless it exists: the first rank's failure causes those of the others."""
-    path = output / ERROR_NAME
-    if path.exists():
-        return
-    problems = error.problems if isinstance(error, TrainingError) else ()
-    total = error.total_problems if isinstance(error, TrainingError) else 0
-    write_json_atomically(
-        path,
-        {
-            "type": type(error).__name__,
-            "message": str(error),
-            "files": [dataclasses.asdict(problem) for problem in problems],
-            "files_total": total,
-        },
-    )

@@ -71,9 +71,8 @@ def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, alone: 
 def test_a_checkpoint_resumes_to_the_same_bits_and_loads_in_one_plain_process(
     options: tuple[str, ...], train: Any, alone: Any
 ) -> None:
-    undisturbed = train(*options, *EVERY_4, "--measure-scaling", "2")
+    undisturbed = train(*options, *EVERY_4)
     weights = undisturbed.weights
-    assert undisturbed.result("report")["speed"]["scaling"]["efficiency"] > 0
     assert undisturbed.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
 
     again = train(*options, *EVERY_4, folder=_back_to_step_4(undisturbed.folder))

@@ -197,14 +197,6 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     assert [(p["step"], p["accuracy"]) for p in held_out] == [(8, metrics["accuracy"])]
 
 
-def test_what_was_not_measured_is_null_and_says_why(plain: Any) -> None:
-    speed = plain.result("report")["speed"]
-    assert speed["flops_per_image"] > 0
-    assert speed["model_flops_utilisation"] is speed["scaling"] is None
-    assert "CPU" in speed["model_flops_utilisation_is_null_because"]
-    assert "--measure-scaling" in speed["scaling_is_null_because"]
-
-
 def test_the_pictures_are_there(plain: Any) -> None:
     for name in ("learning_curve.png", "confusion_matrix.png"):
         with Image.open(plain.folder / "results" / name, formats=["PNG"]) as picture:
@@ -212,17 +204,12 @@ def test_the_pictures_are_there(plain: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [(), FSDP], ids=["ddp", "fsdp"])
-def test_measuring_and_evaluating_change_no_bit_and_a_resumed_curve_goes_on(
+def test_evaluating_changes_no_bit_and_a_resumed_curve_goes_on(
     options: tuple[str, ...], train: Any, plain: Any, tmp_path: Path
 ) -> None:
     often = (*options, *EVERY_4, "--evaluate-every", "1")
-    done = train(*often, "--measure-scaling", "2")
+    done = train(*often)
     assert done.weights == plain.weights
-    scaling = done.result("report")["speed"]["scaling"]
-    alone, together = scaling["images_per_second_alone"], scaling["images_per_second_together"]
-    assert alone > 0
-    assert scaling["images_per_second_side_by_side_per_device"] > 0
-    assert scaling["efficiency"] == pytest.approx(together / (2 * alone))
     curve = done.result("report")["curve"]
     assert [point["step"] for point in curve["held_out"]] == [4, 8]
     again = train(*often, folder=before_the_last_step(done, tmp_path))

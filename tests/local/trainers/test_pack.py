@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
@@ -66,9 +65,7 @@ def many_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def shards(many_digits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     images, manifest = many_digits
     target = tmp_path_factory.mktemp("shards") / "parquet"
-    done = finish(
-        pack(images, target, "--manifest", str(manifest), "--processes", "2", "--shard-images=250")
-    )
+    done = finish(pack(images, target, "--manifest", str(manifest), "--shard-images=250"))
     assert done[0][0] == 0, done
     assert "4 parquet shards" in done[0][1]
     return target
@@ -94,34 +91,18 @@ def test_the_shards_of_a_dead_rank_are_packed_by_the_others(
     assert content(tmp_path) == content(shards)
 
 
-def test_without_a_manifest_the_folder_is_the_dataset(
-    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
-) -> None:
-    images, _ = many_digits
-    done = finish(pack(images, tmp_path, "--shard-images", "250", "--processes", "1"))
-    assert done[0][0] == 0, done
-    indices = [(folder / "index.json").read_bytes() for folder in (tmp_path, shards)]
-    ours, theirs = map(json.loads, indices)
-    assert ours["fingerprint"] == theirs["fingerprint"]
-    assert [shard["sha256"] for shard in ours["shards"]] == [
-        shard["sha256"] for shard in theirs["shards"]
-    ]
-
-
-def test_a_killed_packer_takes_its_workers_along_and_a_rerun_ends_alike(
+def test_a_killed_packers_rerun_ends_alike(
     many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
 ) -> None:
     images, manifest = many_digits
-    options = ("--manifest", str(manifest), "--shard-images", "250", "--processes", "2")
+    options = ("--manifest", str(manifest), "--shard-images", "250")
     process = pack(images, tmp_path, *options)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not list(tmp_path.glob("*.json")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    workers = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert psutil.wait_procs(workers, timeout=DEADLINE_SECONDS)[1] == []
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("shard-*.json")}
 
     done = finish(pack(images, tmp_path, *options))
@@ -134,7 +115,8 @@ def test_a_killed_packer_takes_its_workers_along_and_a_rerun_ends_alike(
 def test_bad_data_is_told_with_code_and_file(tmp_path: Path) -> None:
     (tmp_path / "images" / "1").mkdir(parents=True)
     (tmp_path / "images" / "1" / "a.png").write_bytes(b"no image")
-    options = ("--processes", "1", "--output-dir", str(tmp_path / "results"))
+    manifest = freeze(tmp_path / "images", tmp_path / "manifest")
+    options = ("--manifest", str(manifest), "--output-dir", str(tmp_path / "results"))
     done = finish(pack(tmp_path / "images", tmp_path / "shards", *options))
     assert done[0][0] == 65, done
     error = json.loads((tmp_path / "results" / "error.json").read_bytes())
@@ -144,7 +126,7 @@ def test_bad_data_is_told_with_code_and_file(tmp_path: Path) -> None:
 
 
 def test_shards_are_not_packed_into_what_they_are_packed_from(tmp_path: Path) -> None:
-    done = finish(pack(tmp_path, tmp_path / "shards", "--processes", "1"))
+    done = finish(pack(tmp_path, tmp_path / "shards", "--manifest", "none"))
     assert done[0][0] == 1
     assert "LaunchInvalid" in done[0][1]
 

@@ -12,7 +12,8 @@ from trainers import pack
         ["--max-bad-fraction", "1.1"],
         ["--patience-seconds", "-1"],
         ["--patience-seconds", "nan"],
-        ["--processes", "0"],
+        ["--shard-images", "0"],
+        ["--format", "tar"],
         ["--shard-mib", "x"],
     ],
 )
@@ -20,7 +21,7 @@ def test_the_packer_names_a_wrong_value(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        pack.main(["source", "target", *arguments])
+        pack.main(["source", "target", "--manifest", "m", *arguments])
     error = capsys.readouterr().err
     assert arguments[0] in error
     assert arguments[1] in error

@@ -17,15 +17,11 @@ REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
         ("--keep-gathered", "add --parallel fsdp"),
         ("--decode-threads 4 --dataset coco", "--dataset shards"),
         ("--step-timeout-seconds 60 --peer-timeout-seconds 60", "lower the one"),
-        ("--measure-scaling 5 --batch-size 1", "raise the batch"),
-        ("--measure-scaling 5 --batch-size 7 --accumulate 4", "raise the batch"),
         ("--momentum 0.5 --optimizer adamw", "leave it out with adamw"),
         ("--optimizer adamw --deepspeed x", "use sgd"),
         ("--decay-epochs 3", "give both or neither"),
         ("--decay-epochs 30 --schedule step --epochs 30", "lower it"),
         ("--compile magic", "inductor"),
-        ("--microbatches 4", "add --pipeline-parallel"),
-        ("--pipeline-schedule 1f1b", "add --pipeline-parallel"),
     ],
 )
 def test_options_that_make_no_sense_together_say_what_to_change(
@@ -47,11 +43,9 @@ def test_options_that_make_no_sense_together_say_what_to_change(
         "--decode-threads 4 --dataset shards",
         "--decode-threads 4 --dataset mine.trees:dataset",
         "--step-timeout-seconds 59 --peer-timeout-seconds 60",
-        "--measure-scaling 5 --batch-size 8 --accumulate 4",
         "--optimizer mine.trees:optimizer --schedule constant --label-smoothing 0.1",
         "--schedule step --decay-epochs 30,60,80 --epochs 90 --momentum 0",
         "--compile aot_eager",
-        "--microbatches 4 --pipeline-schedule gpipe --pipeline-parallel 2",
     ],
 )
 def test_others_do(options: str) -> None:

@@ -10,9 +10,10 @@ import torch
 import torch.distributed as dist
 
 from trainers.errors import DataRejected
-from trainers.failures import report_failure, typed_failure, write_failure
+from trainers.failures import report_failure, typed_failure
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
+from trainers.reports.error_file import write_failure
 from trainers.settings import Settings, parse_settings
 
 

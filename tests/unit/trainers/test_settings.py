@@ -88,7 +88,6 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "max_bad_fraction": 0.5,
         "peer_timeout_seconds": 7.0,
         "step_timeout_seconds": 7.0,
-        "measure_scaling": 7,
     }
     other = {
         "model": "resnet20",
@@ -118,12 +117,6 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
     for name, value in other.items():
         changed = dataclasses.replace(settings, **{name: value})
         assert changed.fingerprint() != settings.fingerprint(), name
-
-
-def test_a_pipeline_has_defaults_of_its_own() -> None:
-    assert (settings_of().chosen_schedule, settings_of().chosen_microbatches) == ("1f1b", 4)
-    chosen = settings_of("--pipeline-schedule", "gpipe", "--microbatches", "8")
-    assert (chosen.chosen_schedule, chosen.chosen_microbatches) == ("gpipe", 8)
 
 
 def test_rate_and_decay_have_the_defaults_of_the_optimizer() -> None:

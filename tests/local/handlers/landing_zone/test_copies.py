@@ -113,9 +113,7 @@ def trained_on(zone: Zone, dataset: Dataset, folder: Path) -> dict[str, bytes]:
     frozen = read_as_trainer(folder)
     assert frozen.version == dataset.version
     data = mounted(zone, dataset, folder / "data")
-    found = [samples.read(data, entry) for entry in frozen.entries]
-    assert all(isinstance(each, samples.Content) for each in found)
-    return {each.path: each.content for each in found if isinstance(each, samples.Content)}
+    return {entry.path: samples.read_verified(data, entry)[0] for entry in frozen.entries}
 
 
 def test_a_file_that_is_overwritten_after_the_freeze_is_trained_on_as_it_was(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from dataclasses import astuple
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrations.manifest import ManifestLine, encode_manifest
 from tests.unit.orchestrations.examples import version_of
-from trainers.data.manifest import Entry, dataset_version, freeze, parse, read_manifest
+from trainers.data.manifest import Entry, dataset_version, parse, read_manifest
 from trainers.errors import DataRejected
 
 MD5 = "0123456789abcdef" * 2
@@ -107,21 +106,3 @@ def test_the_etag_stands_in_where_there_is_no_md5() -> None:
 def test_brackets_without_end_are_a_bad_line() -> None:
     with pytest.raises(DataRejected, match=r"manifest\.jsonl:1"):
         list(parse(b"[" * 200_000))
-
-
-def test_what_is_no_readable_file_is_frozen_without_an_md5(tmp_path: Path) -> None:
-    (tmp_path / "good.png").write_bytes(b"content")
-    (tmp_path / "lost.png").symlink_to("nowhere")
-    os.mkfifo(tmp_path / "pipe.png")
-    entries = {entry.path: entry for entry in freeze(tmp_path).entries}
-    assert entries["good.png"].size == 7
-    assert entries["good.png"].md5 is not None
-    assert entries["lost.png"].md5 is entries["pipe.png"].md5 is None
-
-
-def test_a_name_that_no_manifest_can_hold_is_told(tmp_path: Path) -> None:
-    with open(os.fsencode(tmp_path) + b"/\xff.png", "wb"):  # noqa: PTH123  # Path takes text
-        pass
-    with pytest.raises(DataRejected, match="not Unicode") as caught:
-        freeze(tmp_path)
-    assert caught.value.problems[0].path == r"b'\xff.png'"

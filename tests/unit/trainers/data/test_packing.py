@@ -12,17 +12,16 @@ from trainers.data.manifest import Entry, Manifest
 from trainers.data.packing import Plan, ShardTask, pack_shard, plan
 from trainers.data.samples import in_order
 from trainers.data.shard_index import ShardRecord
-from trainers.errors import DataRejected
+from trainers.errors import DataChanged, DataRejected
 
 
-def small_plan(manifest: Manifest, *, storage: str = "parquet", quick: bool = False) -> Plan:
-    return plan(manifest, storage=storage, shard_images=16, shard_bytes=10**6, quick=quick)
+def small_plan(manifest: Manifest, *, storage: str = "parquet") -> Plan:
+    return plan(manifest, storage=storage, shard_images=16, shard_bytes=10**6)
 
 
 def pack_all(source: Path, target: Path, whole: Plan) -> list[ShardRecord]:
     target.mkdir(exist_ok=True)
-    records = [pack_shard(source, target, task, 2) for task in whole.tasks]
-    return [record for record in records if isinstance(record, ShardRecord)]
+    return [pack_shard(source, target, task) for task in whole.tasks]
 
 
 @given(
@@ -39,7 +38,6 @@ def test_a_plan_has_each_file_once_and_keeps_the_limits(
         storage="tfrecord",
         shard_images=images,
         shard_bytes=size,
-        quick=False,
     )
     assert [entry for task in whole.tasks for entry in task.entries] == in_order(entries)
     assert len({task.name for task in whole.tasks}) == len(whole.tasks)
@@ -94,9 +92,10 @@ def test_a_kill_before_the_record_leaves_no_shard(
     with monkeypatch.context() as killed:
         killed.setattr(packing.ShardRecord, "write", die)
         with pytest.raises(KeyboardInterrupt):
-            pack_shard(tmp_path / "files", target, task, 1)
+            pack_shard(tmp_path / "files", target, task)
     assert ShardRecord.read(target, task.name, task.identity) is None
-    assert isinstance(pack_shard(tmp_path / "files", target, task, 1), ShardRecord)
+    record = pack_shard(tmp_path / "files", target, task)
+    assert ShardRecord.read(target, task.name, task.identity) == record
 
 
 def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
@@ -112,25 +111,16 @@ def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
         whole.index(records, max_bad_fraction=0.04)
 
 
-def test_a_quick_check_shows_what_does_not_begin_and_end_as_an_image(tmp_path: Path) -> None:
-    whole_file = image_file(5, size=64)
-    damaged = whole_file[:200] + b"x" * 50 + whole_file[250:]
-    bad = {"0/bad.png": b"no image", "1/cut.png": whole_file[:-900], "1/damaged.png": damaged}
-    manifest = lay_down(tmp_path / "files", good_files(20) | bad)
-    whole = small_plan(manifest, quick=True)
-    records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
-    index = whole.index(records, max_bad_fraction=0.5)
-    assert [problem.path for problem in index.quarantined] == ["0/bad.png", "1/cut.png"]
-
-
 def test_changed_files_make_no_shard(tmp_path: Path) -> None:
     manifest = lay_down(tmp_path / "files", good_files(20))
     (tmp_path / "files" / "0" / "000.png").unlink()
     tasks = small_plan(manifest).tasks
     task = next(task for task in tasks if "0/000.png" in {entry.path for entry in task.entries})
-    outcome = pack_shard(tmp_path / "files", tmp_path, task, 1)
-    assert isinstance(outcome, list)
-    assert [(problem.path, problem.reason) for problem in outcome] == [("0/000.png", "missing")]
+    with pytest.raises(DataChanged) as caught:
+        pack_shard(tmp_path / "files", tmp_path, task)
+    assert [(found.path, found.reason) for found in caught.value.problems] == [
+        ("0/000.png", "missing")
+    ]
     assert not (tmp_path / task.name).exists()
 
 
@@ -140,7 +130,6 @@ def test_a_task_is_another_if_anything_of_it_is() -> None:
             name=name,
             storage=storage,
             entries=(Entry(path="a", size=size),),
-            quick=False,
         )
 
     others = [task("t"), task(storage="tfrecord"), task(size=2)]

@@ -76,7 +76,6 @@ def test_what_contradicts_is_named_with_its_mend(config: dict[str, Any], told: s
         ("--pipeline-parallel", "2"),
         ("--compile", "eager"),
         ("--precision", "bf16"),
-        ("--measure-scaling", "5"),
     ],
     ids=" ".join,
 )

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from trainers.errors import DataRejected, FileProblem
-from trainers.reports import results
+from trainers.reports import error_file
 
 
 def error_in(folder: Path) -> object:
@@ -12,7 +12,9 @@ def error_in(folder: Path) -> object:
 
 
 def test_an_error_is_told_with_its_files(tmp_path: Path) -> None:
-    results.write_error(tmp_path / "new", DataRejected("bad", [FileProblem(path="a", reason="r")]))
+    error_file.write_error(
+        tmp_path / "new", DataRejected("bad", [FileProblem(path="a", reason="r")])
+    )
     assert error_in(tmp_path / "new") == {
         "type": "DataRejected",
         "message": "bad",
@@ -22,10 +24,10 @@ def test_an_error_is_told_with_its_files(tmp_path: Path) -> None:
 
 
 def test_the_first_error_counts_until_the_next_start(tmp_path: Path) -> None:
-    results.write_error(tmp_path, RuntimeError("cause"))
-    results.write_error(tmp_path, RuntimeError("consequence"))
+    error_file.write_error(tmp_path, RuntimeError("cause"))
+    error_file.write_error(tmp_path, RuntimeError("consequence"))
     told = error_in(tmp_path)
     assert told == {"type": "RuntimeError", "message": "cause", "files": [], "files_total": 0}
-    results.clear_error(tmp_path)
-    results.clear_error(tmp_path)
+    error_file.clear_error(tmp_path)
+    error_file.clear_error(tmp_path)
     assert list(tmp_path.iterdir()) == []
