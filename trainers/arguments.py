@@ -124,11 +124,12 @@ def is_dotted(name: str) -> bool:
     return ":" in name
 
 
-def name_among(names: Sequence[str]) -> Callable[[str], str]:
-    """One of these names, or a user's own factory."""
+def name_among(names: Sequence[str], *, prefix: str | None = None) -> Callable[[str], str]:
+    """One of these names, one that begins with the prefix, or a user's own factory."""
 
     def name(text: str) -> str:
-        if text not in names and not is_dotted(text):
+        is_of_prefix = prefix is not None and text.startswith(prefix)
+        if text not in names and not is_dotted(text) and not is_of_prefix:
             known = f"one of {', '.join(names)}, and not " if names else ""
             raise argparse.ArgumentTypeError(f"{text!r} is not {known}package.module:factory")
         return text

@@ -98,13 +98,3 @@ class Stopped(TrainingError):
     """SIGTERM came. A checkpoint is saved, so that the next start goes on from here."""
 
     exit_code: ClassVar[int] = EX_STOPPED
-
-
-# The classes that ranks send each other by name (see World.run_on_all_ranks).
-BY_NAME: dict[str, type[TrainingError]] = {
-    kind.__name__: kind
-    for kind in (
-        *(DataRejected, DataChanged, TrainingDiverged, ModelUnreadable),
-        *(InitialModelMismatch, LaunchInvalid),
-    )
-}

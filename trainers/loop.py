@@ -25,8 +25,9 @@ from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
 from trainers.plugins import build_augmentation
-from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
+from trainers.reports.learning_curve import LearningCurve
 from trainers.reports.speed import Speed
+from trainers.reports.tracking import held_out_numbers, train_numbers
 from trainers.schedule import decay_steps, learning_rate, warm_up_steps
 from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
@@ -188,11 +189,12 @@ class Run:
                 f"lower --learning-rate (its peak is {settings.peak_learning_rate:g})"
             )
         if step % settings.log_every == 0 or step == self.steps:
-            point = TrainPoint(step=step, loss=status.mean_loss, learning_rate=self._rate())
+            rate = self.optimizer.param_groups[0]["lr"]
+            point = {"step": step, "loss": status.mean_loss, "learning_rate": rate}
             self.curve.train.append(point)
-            rate = self.speed.images_per_second_since_asked()
-            self.log(f"step {step}/{self.steps} loss {point.loss:.6f} images/s {rate:.0f}")
-            self.track(step, point.numbers() | {"images_per_second": rate})
+            speed = self.speed.images_per_second_since_asked()
+            self.log(f"step {step}/{self.steps} loss {status.mean_loss:.6f} images/s {speed:.0f}")
+            self.track(step, {**train_numbers(point), "images_per_second": speed})
         if status.is_stopping:
             self._save()
             self.saver.finish()
@@ -242,9 +244,9 @@ class Run:
         """
         if not math.isfinite(loss):
             raise self._diverged_weights()
-        point = HeldOutPoint(step=self.step, loss=loss, accuracy=accuracy)
+        point = {"step": self.step, "loss": loss, "accuracy": accuracy}
         self.curve.held_out.append(point)
-        self.track(self.step, point.numbers())
+        self.track(self.step, held_out_numbers(point))
 
     def trained(self) -> Model | None:
         """The whole model in the CPU's memory of rank 0; None on other ranks."""
@@ -328,10 +330,6 @@ class Run:
                 decay_at=self.decay_at,
             )
         self.parallel.step(self.optimizer)
-
-    def _rate(self) -> float:
-        """The learning rate of the last step."""
-        return self.optimizer.param_groups[0]["lr"]
 
     def _save(self) -> None:
         if self.step == self.saved_step:

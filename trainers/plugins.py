@@ -2,7 +2,8 @@
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
-| --model | `resnet`, `resnet_imagenet`, `vision_transformer`, `detection.network` | channels=, \
+| --model | `resnet`, `vision_transformer`, `detection.network`, \
+`timm/<name>` where timm is installed | channels=, \
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
 | --dataset | folder, shards, synthetic, coco | a `trainers.data.dataset.DatasetRequest` | \
 a `trainers.data.dataset.Dataset`, which names its task |
@@ -40,14 +41,15 @@ from trainers.data.dataset import DATASETS, Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
 from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
-from trainers.models import resnet, resnet_imagenet, vision_transformer
+from trainers.models import resnet, vision_transformer
 
 if TYPE_CHECKING:
     from trainers.settings import Settings
 
 Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-_FAMILIES = (resnet, resnet_imagenet, vision_transformer, network)
+_FAMILIES = (resnet, vision_transformer, network)
+TIMM = "timm/"
 ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
 
 
@@ -56,7 +58,8 @@ def build_network(architecture: str, *, channels: int, classes: int) -> nn.Modul
 
     Raises:
         KeyError: there is no such architecture.
-        LaunchInvalid: the dotted path cannot be imported, or returns no module.
+        LaunchInvalid: the dotted path cannot be imported, or returns no module; timm is not
+            installed, or has no network of this name.
     """
     if is_dotted(architecture):
         network = resolve(architecture)(channels=channels, classes=classes)
@@ -65,10 +68,24 @@ def build_network(architecture: str, *, channels: int, classes: int) -> nn.Modul
                 f"{architecture} returned {type(network).__name__}, not a torch.nn.Module"
             )
         return network
+    if architecture.startswith(TIMM):
+        return _of_timm(architecture, channels=channels, classes=classes)
     for family in _FAMILIES:
         if architecture in family.ARCHITECTURES:
             return family.build(architecture, channels=channels, classes=classes)
     raise KeyError(architecture)
+
+
+def _of_timm(architecture: str, *, channels: int, classes: int) -> nn.Module:
+    name = architecture.removeprefix(TIMM)
+    try:
+        timm: Any = importlib.import_module("timm")
+        return timm.create_model(name, in_chans=channels, num_classes=classes)
+    except (ImportError, RuntimeError) as error:
+        raise LaunchInvalid(
+            f"{architecture} cannot be built ({type(error).__name__}: {error}): install timm and "
+            "the torchvision that belongs to this torch, and name one of timm.list_models()"
+        ) from error
 
 
 def load_dataset(name: str, request: DatasetRequest) -> Dataset:

@@ -23,7 +23,7 @@ from trainers.data.dataset import DataOptions, DatasetRequest
 from trainers.data.image_file import ImageFormat, ImageMode
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.parallelism.devices import DeviceChoice
-from trainers.plugins import ARCHITECTURES
+from trainers.plugins import ARCHITECTURES, TIMM
 from trainers.schedule import COSINE, Schedule, scaled
 
 SGD, ADAMW = "sgd", "adamw"
@@ -62,9 +62,9 @@ class Settings(DataOptions):
     initial_model: ModelFolder | None = option(
         None, "a model folder whose weights to begin with, or none for random ones"
     )
-    model: Annotated[str, name_among(ARCHITECTURES)] = option(
+    model: Annotated[str, name_among(ARCHITECTURES, prefix=TIMM)] = option(
         "resnet8",
-        f"{', '.join(ARCHITECTURES)}, or your own: package.module:factory",
+        f"{', '.join(ARCHITECTURES)}, {TIMM}<name>, or your own: package.module:factory",
         *("--model", "--architecture"),
     )
     image_size: PositiveInteger = option(32, "pixels; images are resized to it")

@@ -1,27 +1,54 @@
-"""Residual networks for small images, with group normalisation.
+"""Residual networks: for small images (8, 14, 20 layers), for large ones (18, 34, 50).
 
-Source: He et al., arXiv 1512.03385, section 4.2 (the CIFAR networks: three stages of basic blocks,
-6n + 2 layers), and Wu and He, arXiv 1803.08494 (group normalisation). Batch normalisation would
-take its statistics from each rank's own share of the batch: then the loss would depend on the
-number of ranks, and ranks would differ in their running statistics. A group's statistics are of
-one image.
+Sources: He et al., arXiv 1512.03385, section 4.2 (the CIFAR networks, 6n + 2 layers, shortcuts
+without parameters) and table 1 (the others; the bottleneck has its stride in the 3x3 convolution,
+"v1.5", as in torchvision and NVIDIA's DeepLearningExamples); Goyal et al., arXiv 1706.02677,
+section 5.1 (the last norm of a block starts at 0, in the networks for large images).
+
+They normalise by group (Wu and He, arXiv 1803.08494). Batch normalisation takes its statistics from
+each rank's own share of the batch: then the loss depends on the number of ranks. A group's
+statistics are of one image. `resnet50-batchnorm` is the network that published figures are of. On
+GPUs its statistics are of the global batch (SyncBatchNorm); torch has none for CPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_WIDTHS = (16, 32, 64)
-_CHANNELS_PER_GROUP = 8
+_EXPANSION = 4  # of a bottleneck
+_BATCHNORM = "-batchnorm"
 
-# Blocks per stage by architecture name.
-_BLOCKS = {"resnet8": 1, "resnet14": 2, "resnet20": 3}
+Norm = Callable[[int], nn.Module]
 
-ARCHITECTURES = tuple(_BLOCKS)
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Blocks and widths of the stages, each of which halves the resolution but the first."""
+
+    blocks: tuple[int, ...]
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    has_bottlenecks: bool = False
+    is_for_small_images: bool = False
+
+
+_SMALL = {
+    f"resnet{6 * count + 2}": Layout(
+        blocks=(count,) * 3, widths=(16, 32, 64), is_for_small_images=True
+    )
+    for count in (1, 2, 3)
+}
+_LARGE = {
+    "resnet18": Layout(blocks=(2, 2, 2, 2)),
+    "resnet34": Layout(blocks=(3, 4, 6, 3)),
+    "resnet50": Layout(blocks=(3, 4, 6, 3), has_bottlenecks=True),
+}
+
+ARCHITECTURES = (*_SMALL, *_LARGE, *(name + _BATCHNORM for name in _LARGE))
 
 
 def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
@@ -30,25 +57,35 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
     Raises:
         KeyError: there is no such architecture.
     """
-    return ResNet(blocks=_BLOCKS[architecture], channels=channels, classes=classes)
+    layout = {**_SMALL, **_LARGE}[architecture.removesuffix(_BATCHNORM)]
+
+    def norm(width: int) -> nn.Module:
+        if architecture.endswith(_BATCHNORM):
+            return nn.BatchNorm2d(width)
+        return nn.GroupNorm(width // 8 if layout.is_for_small_images else 32, width)
+
+    return ResNet(layout, norm, channels=channels, classes=classes)
 
 
-class ResidualNetwork(nn.Module):
-    """A stem, residual blocks one after the other, the mean over the image, a linear head.
+class ResNet(nn.Module):
+    """A stem, residual blocks one after the other, the mean over the image, a linear head."""
 
-    Args:
-        stem: what comes before the blocks.
-        stages: the blocks, in order.
-        width: channels of the last block.
-        classes: the head's outputs.
-    """
-
-    def __init__(
-        self, stem: nn.Module, stages: Sequence[nn.Module], *, width: int, classes: int
-    ) -> None:
+    def __init__(self, layout: Layout, norm: Norm, *, channels: int, classes: int) -> None:
         super().__init__()
-        self.stem = stem
-        self.stages = nn.Sequential(*stages)
+        width = layout.widths[0]
+        if layout.is_for_small_images:
+            self.stem = nn.Sequential(_convolution(channels, width, 3, 1), norm(width), nn.ReLU())
+        else:
+            pool = nn.MaxPool2d(3, stride=2, padding=1)
+            first = _convolution(channels, width, 7, 2)
+            self.stem = nn.Sequential(first, norm(width), nn.ReLU(), pool)
+        blocks: list[nn.Module] = []
+        for stage, (inner, count) in enumerate(zip(layout.widths, layout.blocks, strict=True)):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                blocks.append(_Block(layout, width, inner, stride, norm))
+                width = inner * _EXPANSION if layout.has_bottlenecks else inner
+        self.stages = nn.Sequential(*blocks)
         self.average = GlobalAverage()
         self.head = nn.Linear(width, classes)
         for module in self.modules():
@@ -68,22 +105,6 @@ class ResidualNetwork(nn.Module):
         return [self.stem, *self.stages, self.average, self.head]
 
 
-class ResNet(ResidualNetwork):
-    """A stem, three stages that halve the resolution and double the width, a linear head."""
-
-    def __init__(self, *, blocks: int, channels: int, classes: int) -> None:
-        stages: list[nn.Module] = []
-        width = _WIDTHS[0]
-        for stage, next_width in enumerate(_WIDTHS):
-            for block in range(blocks):
-                stride = 2 if stage > 0 and block == 0 else 1
-                stages.append(_Block(width, next_width, stride))
-                width = next_width
-        convolution = _convolution(channels, _WIDTHS[0], 1)
-        stem = nn.Sequential(convolution, _norm(_WIDTHS[0]), nn.ReLU())
-        super().__init__(stem, stages, width=width, classes=classes)
-
-
 class GlobalAverage(nn.Module):
     """The mean over an image."""
 
@@ -93,27 +114,47 @@ class GlobalAverage(nn.Module):
 
 
 class _Block(nn.Module):
-    def __init__(self, width_in: int, width_out: int, stride: int) -> None:
+    """Two 3x3 convolutions; of a bottleneck 1x1, 3x3, 1x1."""
+
+    def __init__(self, layout: Layout, width: int, inner: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        self.conv1 = _convolution(width_in, width_out, stride)
-        self.norm1 = _norm(width_out)
-        self.conv2 = _convolution(width_out, width_out, 1)
-        self.norm2 = _norm(width_out)
-        self.stride = stride
-        self.more_channels = width_out - width_in
+        outer = inner * _EXPANSION if layout.has_bottlenecks else inner
+        if layout.has_bottlenecks:
+            layers = [(width, inner, 1, 1), (inner, inner, 3, stride), (inner, outer, 1, 1)]
+        else:
+            layers = [(width, inner, 3, stride), (inner, outer, 3, 1)]
+        self.convolutions = nn.ModuleList(_convolution(*layer) for layer in layers)
+        self.norms = nn.ModuleList(norm(layer[1]) for layer in layers)
+        if width == outer and stride == 1:
+            self.shortcut = nn.Identity()
+        elif layout.is_for_small_images:
+            self.shortcut = _Subsampled(stride, outer - width)
+        else:
+            self.shortcut = nn.Sequential(_convolution(width, outer, 1, stride), norm(outer))
+        if not layout.is_for_small_images:
+            nn.init.zeros_(self.norms[-1].get_parameter("weight"))
 
     def forward(self, features: Tensor) -> Tensor:
-        residual = functional.relu(self.norm1(self.conv1(features)))
-        residual = self.norm2(self.conv2(residual))
-        # The paper's option A: a shortcut without parameters, missing channels are 0.
-        shortcut = features[:, :, :: self.stride, :: self.stride]
-        shortcut = functional.pad(shortcut, (0, 0, 0, 0, 0, self.more_channels))
-        return functional.relu(residual + shortcut)
+        residual = features
+        for position, convolution in enumerate(self.convolutions):
+            if position:
+                residual = functional.relu(residual)
+            residual = self.norms[position](convolution(residual))
+        return functional.relu(residual + self.shortcut(features))
 
 
-def _convolution(width_in: int, width_out: int, stride: int) -> nn.Conv2d:
-    return nn.Conv2d(width_in, width_out, 3, stride=stride, padding=1, bias=False)
+class _Subsampled(nn.Module):
+    """The paper's option A: a shortcut without parameters, missing channels are 0."""
+
+    def __init__(self, stride: int, more_channels: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.more_channels = more_channels
+
+    def forward(self, features: Tensor) -> Tensor:
+        features = features[:, :, :: self.stride, :: self.stride]
+        return functional.pad(features, (0, 0, 0, 0, 0, self.more_channels))
 
 
-def _norm(width: int) -> nn.GroupNorm:
-    return nn.GroupNorm(width // _CHANNELS_PER_GROUP, width)
+def _convolution(width_in: int, width_out: int, size: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(width_in, width_out, size, stride=stride, padding=size // 2, bias=False)

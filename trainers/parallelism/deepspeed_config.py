@@ -1,6 +1,7 @@
-"""The keys of a DeepSpeed config that are supported, and those that follow from the options.
+"""A DeepSpeed config with this run's batch in it. DeepSpeed itself checks the values.
 
-Source: www.deepspeed.ai/docs/config-json.
+Only keys are taken that change memory, speed or logs: the weights are those of the other kinds of
+parallelism. Source: www.deepspeed.ai/docs/config-json.
 """
 
 from __future__ import annotations
@@ -8,36 +9,15 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from trainers.errors import LaunchInvalid
 from trainers.settings import Settings
 
 ZERO = "zero_optimization"
 _AUTO = "auto"
-_STAGES = (0, 1, 2)
-
-# Keys that change memory, speed or logs, and not the weights.
-_KEYS = frozenset({ZERO, "steps_per_print", "wall_clock_breakdown", "memory_breakdown"})
-_ZERO_KEYS = frozenset(
-    {
-        "stage",
-        "allgather_partitions",
-        "allgather_bucket_size",
-        "contiguous_gradients",
-        "overlap_comm",
-        "reduce_bucket_size",
-        "reduce_scatter",
-        "round_robin_gradients",
-    }
-)
-_OPTIONS_INSTEAD = {
-    "optimizer": "--learning-rate, --momentum and --weight-decay",
-    "scheduler": "--learning-rate and --warm-up-epochs",
-    "activation_checkpointing": "--checkpoint-activations",
-    "seed": "--seed",
-}
+_KEYS = (ZERO, "steps_per_print", "wall_clock_breakdown", "memory_breakdown")
+_ZERO_3 = 3
 
 
 def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
@@ -55,7 +35,13 @@ def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
             "--deepspeed needs DeepSpeed, which is not installed: install deepspeed after torch, "
             "or leave the option out (--parallel fsdp shards, too)"
         )
-    return completed(_read(settings.deepspeed), settings, ranks)
+    try:
+        return completed(json.loads(settings.deepspeed.read_bytes()), settings, ranks)
+    except (OSError, ValueError, AttributeError) as error:
+        raise LaunchInvalid(
+            f"--deepspeed {settings.deepspeed} is no DeepSpeed config: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict[str, Any]:
@@ -63,6 +49,7 @@ def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict
 
     Raises:
         LaunchInvalid: see `deepspeed_config`.
+        AttributeError: it, or its ZeRO section, is no object.
     """
     owned = {
         "train_batch_size": settings.batch_size,
@@ -70,41 +57,26 @@ def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict
         "gradient_accumulation_steps": settings.accumulate,
     }
     for key, value in config.items():
-        if key in owned:
-            if value not in (owned[key], _AUTO) or isinstance(value, bool):
-                raise LaunchInvalid(
-                    f"{key} is {value!r} in --deepspeed, but --batch-size {settings.batch_size} "
-                    f"and --accumulate {settings.accumulate} on {ranks} ranks make {owned[key]}: "
-                    "leave it out there"
-                )
-        elif key not in _KEYS:
-            instead = _OPTIONS_INSTEAD.get(key)
-            mend = f"give {instead} instead" if instead else "leave it out"
+        if key in owned and value not in {owned[key], _AUTO}:
             raise LaunchInvalid(
-                f"{key} in --deepspeed is not supported: {mend}; {', '.join(sorted(_KEYS))} are"
+                f"{key} is {value!r} in --deepspeed, but --batch-size {settings.batch_size} "
+                f"and --accumulate {settings.accumulate} on {ranks} ranks make {owned[key]}: "
+                "leave it out there"
             )
+        if key not in owned and key not in _KEYS:
+            raise LaunchInvalid(
+                f"{key} in --deepspeed is not supported: leave it out, and give our option for it, "
+                f"if there is one; {', '.join(_KEYS)} are"
+            )
+    zero = {key: value for key, value in config.get(ZERO, {}).items() if value != _AUTO}
+    if zero.get("stage") == _ZERO_3 or any(key.startswith("offload") for key in zero):
+        raise LaunchInvalid(
+            f"{ZERO} in --deepspeed asks for stage 3 or offloading: give --parallel fsdp without "
+            "--deepspeed, or stage 0, 1 or 2"
+        )
     kept = {key: value for key, value in config.items() if value != _AUTO}
-    # Unless told, DeepSpeed clips gradients, which our other kinds of parallelism do not.
-    return {**kept, "gradient_clipping": 0.0, ZERO: _zero(config.get(ZERO, {})), **owned}
-
-
-def _zero(section: Any) -> dict[str, Any]:
-    if not isinstance(section, dict):
-        raise LaunchInvalid(f'{ZERO} in --deepspeed is not an object: write {{"stage": 2}}')
-    zero = cast("dict[str, Any]", section)
-    unknown = sorted(zero.keys() - _ZERO_KEYS)
-    if unknown:
-        raise LaunchInvalid(
-            f"{ZERO}.{unknown[0]} in --deepspeed is not supported: leave it out; "
-            f"{', '.join(sorted(_ZERO_KEYS))} are"
-        )
-    stage: Any = zero.get("stage", 0)
-    if isinstance(stage, bool) or stage not in _STAGES:
-        raise LaunchInvalid(
-            f"{ZERO}.stage is {stage!r} in --deepspeed, and not 0, 1 or 2: for ZeRO-3 give "
-            "--parallel fsdp instead of --deepspeed"
-        )
-    return {key: value for key, value in zero.items() if value != _AUTO}
+    # By default DeepSpeed clips gradients, which our other kinds of parallelism do not.
+    return {**kept, "gradient_clipping": 0.0, ZERO: zero, **owned}
 
 
 def _check_options(settings: Settings, ranks: int) -> None:
@@ -125,13 +97,3 @@ def _check_options(settings: Settings, ranks: int) -> None:
             f"--batch-size {settings.batch_size} does not divide into {ranks} ranks times "
             f"--accumulate {settings.accumulate}, which DeepSpeed requires"
         )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise LaunchInvalid(f"--deepspeed {path} is not readable JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise LaunchInvalid(f"--deepspeed {path} is not a JSON object")
-    return cast("dict[str, Any]", config)

@@ -10,6 +10,7 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from trainers.errors import BY_NAME, FileProblem, LaunchInvalid, PeerFailed, TrainingError
+from trainers.errors import LaunchInvalid, PeerFailed, TrainingError
 from trainers.parallelism.devices import DeviceChoice, RankHardware, gpu_of_rank, use_device
 from trainers.parallelism.launch import Launch
 
@@ -134,8 +135,8 @@ class World:
             work: runs without exchange between ranks.
 
         Raises:
-            TrainingError: the failure of the lowest failing rank; `PeerFailed` if it has no class
-                here.
+            TrainingError: the failure of the lowest failing rank; `PeerFailed` if it is none of
+                ours.
             Exception: on the failing rank itself, its own exception.
         """
         result: Result | None = None
@@ -152,17 +153,19 @@ class World:
     def _first_failure(self, name: str, mine: Exception | None) -> tuple[int, Exception | None]:
         if self._store is None:
             return 0, mine
-        self._store.set(f"{name}/outcome/{self.rank}", encode_failure(mine))
+        failure = mine
+        if mine is not None and not isinstance(mine, TrainingError):
+            failure = PeerFailed(f"rank {self.rank} failed: {type(mine).__name__}: {mine}")
+        self._store.set(f"{name}/outcome/{self.rank}", pickle.dumps(failure))
         outcomes = [self._store.get(f"{name}/outcome/{rank}") for rank in range(self.size)]
         # Rank 0 may hold the store: it waits until all have read.
         self._store.set(f"{name}/read/{self.rank}", "1")
         if self.is_first:
             self._store.wait([f"{name}/read/{rank}" for rank in range(self.size)])
-        decoded = [decode_failure(rank, outcome) for rank, outcome in enumerate(outcomes)]
-        return next(
-            ((rank, failure) for rank, failure in enumerate(decoded) if failure is not None),
-            (0, None),
-        )
+        # The ranks of a run trust each other, as torch's own exchange of objects does.
+        failures = [pickle.loads(outcome) for outcome in outcomes]  # noqa: S301
+        failed = ((rank, each) for rank, each in enumerate(failures) if each is not None)
+        return next(failed, (0, None))
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of `values` over all ranks, on each of them."""
@@ -195,17 +198,9 @@ class World:
         """
         if self.size == 1:
             return content
-        length = torch.tensor([-1 if content is None else len(content)], device=self.device)
-        dist.broadcast(length, src=0)
-        count = int(length)
-        if count <= 0:
-            return None if count < 0 else b""
-        buffer = torch.empty(count, dtype=torch.uint8)
-        if content is not None and self.is_first:
-            buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        buffer = buffer.to(self.device)
-        dist.broadcast(buffer, src=0)
-        return buffer.cpu().numpy().tobytes()
+        values = [content]
+        dist.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]
 
 
 def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:
@@ -245,31 +240,3 @@ def incarnation(environment: Mapping[str, str]) -> str:
     """
     one_agent = environment.get("GROUP_WORLD_SIZE") == "1"
     return environment.get("TORCHELASTIC_RESTART_COUNT", "0") if one_agent else "0"
-
-
-def encode_failure(failure: Exception | None) -> str:
-    """A rank's failure as JSON for the other ranks; empty without one."""
-    if failure is None:
-        return ""
-    problems = failure.problems if isinstance(failure, TrainingError) else ()
-    return json.dumps(
-        {
-            "type": type(failure).__name__,
-            "message": str(failure),
-            "problems": [[problem.path, problem.reason] for problem in problems],
-            "total_problems": failure.total_problems if isinstance(failure, TrainingError) else 0,
-        }
-    )
-
-
-def decode_failure(rank: int, outcome: bytes) -> TrainingError | None:
-    """The failure of `rank`: of its class if it is one of `BY_NAME`, else `PeerFailed`."""
-    if not outcome:
-        return None
-    value: dict[str, Any] = json.loads(outcome)
-    problems = [FileProblem(path=path, reason=reason) for path, reason in value["problems"]]
-    kind = BY_NAME.get(value["type"])
-    message: str = value["message"]
-    if kind is None:
-        kind, message = PeerFailed, f"rank {rank} failed: {value['type']}: {message}"
-    return kind(message, problems, total_problems=value["total_problems"])

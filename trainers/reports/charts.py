@@ -27,21 +27,21 @@ def learning_curve_figure(curve: LearningCurve, *, title: str) -> Figure:
     """Losses and learning rate over the steps, and the last held-out score."""
     figure = _figure(8.0, 6.4)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
-    steps = [point.step for point in curve.train]
-    losses = [point.loss for point in curve.train]
+    steps = [point["step"] for point in curve.train]
+    losses = [point["loss"] for point in curve.train]
     loss.plot(steps, losses, marker="." if len(losses) == 1 else None, label="training")
     if losses and min(losses) > 0:
         loss.set_yscale("log")
     if curve.held_out:
         loss.plot(
-            [point.step for point in curve.held_out],
-            [point.loss for point in curve.held_out],
+            [point["step"] for point in curve.held_out],
+            [point["loss"] for point in curve.held_out],
             marker="o",
-            label=f"held out (last score {curve.held_out[-1].accuracy:.1%})",
+            label=f"held out (last score {curve.held_out[-1]['accuracy']:.1%})",
         )
     loss.set(title=title, ylabel="loss")
     loss.legend(loc="upper right")
-    rate.plot(steps, [point.learning_rate for point in curve.train])
+    rate.plot(steps, [point["learning_rate"] for point in curve.train])
     rate.set(xlabel="step (batches done)", ylabel="learning rate")
     return figure
 

@@ -62,7 +62,7 @@ def write_report(
             "initial_model": initial_model,
             **evaluation.details,
             "speed": dict(speed),
-            "curve": curve.to_dict(),
+            "curve": dataclasses.asdict(curve),
             "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
         },
     )

@@ -23,13 +23,11 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
-from trainers.reports.learning_curve import LearningCurve
+from trainers.reports.learning_curve import LearningCurve, Point
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -44,6 +42,72 @@ _FINGERPRINT_TAG = "landfall.fingerprint"
 _DEFAULT_EXPERIMENT = "landfall"
 
 Numbers = Mapping[str, float]
+Track = Callable[[int, Numbers], None]
+
+
+def train_numbers(point: Point) -> Numbers:
+    """A point of training by its names in TensorBoard and MLflow."""
+    return {"train_loss": point["loss"], "learning_rate": point["learning_rate"]}
+
+
+def held_out_numbers(point: Point) -> Numbers:
+    """A point of an evaluation by its names in TensorBoard and MLflow."""
+    return {"held_out_loss": point["loss"], "held_out_accuracy": point["accuracy"]}
+
+
+@contextlib.contextmanager
+def tracked(run: Run) -> Generator[None]:
+    """While this is open, the numbers of rank 0 of a run go to its listeners."""
+    if not run.world.is_first:
+        yield
+        return
+    with tracking(
+        run.settings.output_dir,
+        fingerprint=run.identity.fingerprint(),
+        resumed_from_step=run.resumed_from_step,
+        curve=run.curve,
+        log=run.log,
+    ) as run.track:
+        yield
+
+
+@contextlib.contextmanager
+def tracking(
+    output: Path,
+    *,
+    fingerprint: str,
+    resumed_from_step: int,
+    curve: LearningCurve,
+    log: Callable[[str], None],
+) -> Generator[Track]:
+    """Find the listeners, and give them what they lack of the curve so far.
+
+    Args:
+        output: the run's output folder.
+        fingerprint: of the training: the same for each start of a run.
+        resumed_from_step: the steps done before this start.
+        curve: of the steps done before this start.
+        log: gets a line about each listener that fails.
+
+    Yields:
+        What takes the numbers of after so many steps.
+    """
+    listeners = _Listeners(log)
+    if importlib.util.find_spec("tensorboard") is not None:
+        listeners.add(lambda: _TensorBoard(output / FOLDER_NAME, resumed_from_step))
+    if "MLFLOW_TRACKING_URI" in os.environ:
+        if importlib.util.find_spec("mlflow") is None:
+            log("MLFLOW_TRACKING_URI is set, but mlflow is not installed: nothing is logged")
+        else:
+            listeners.add(lambda: _MLflow(fingerprint, listeners.log_loss))
+    for point in curve.train:
+        listeners.track(int(point["step"]), train_numbers(point))
+    for point in curve.held_out:
+        listeners.track(int(point["step"]), held_out_numbers(point))
+    try:
+        yield listeners.track
+    finally:
+        listeners.close()
 
 
 class _Listener(Protocol):
@@ -51,107 +115,34 @@ class _Listener(Protocol):
     def close(self) -> None: ...
 
 
-class Tracking:
-    """Hands every number to all listeners, on rank 0.
-
-    Args:
-        listeners: get every number, until they fail.
-        log: gets a line about each one that fails.
-    """
-
-    def __init__(self, listeners: Iterable[_Listener], log: Callable[[str], None]) -> None:
-        self._listeners = list(listeners)
+class _Listeners:
+    def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
+        self._listening: list[_Listener] = []
 
-    @classmethod
-    def begin(
-        cls,
-        output: Path,
-        *,
-        fingerprint: str,
-        resumed_from_step: int,
-        curve: LearningCurve,
-        log: Callable[[str], None],
-    ) -> Self:
-        """Find the listeners, and give them what they lack of the curve so far.
+    def add(self, make: Callable[[], _Listener]) -> None:
+        try:
+            self._listening.append(make())
+        except Exception as error:  # noqa: BLE001  # it never costs a step
+            self.log_loss(error)
 
-        Args:
-            output: the run's output folder.
-            fingerprint: of the training: the same for each start of a run.
-            resumed_from_step: the steps done before this start.
-            curve: of the steps done before this start.
-            log: gets a line about each listener that fails.
-        """
-        tracking = cls((), log)
+    def track(self, step: int, numbers: Numbers) -> None:
+        self._each(lambda listener: listener.log(step, numbers))
 
-        def listen(make: Callable[[], _Listener]) -> None:
+    def close(self) -> None:
+        self._each(lambda listener: listener.close())
+
+    def _each(self, do: Callable[[_Listener], None]) -> None:
+        for listener in list(self._listening):
             try:
-                listener = make()
-                for step, numbers in _points(curve):
-                    listener.log(step, numbers)
-                tracking._listeners.append(listener)
-            except Exception as error:  # noqa: BLE001  # see above: it never costs a step
-                tracking._log_loss(error)
+                do(listener)
+            except Exception as error:  # noqa: BLE001  # it never costs a step
+                self._listening.remove(listener)
+                self.log_loss(error)
 
-        folder = output / FOLDER_NAME
-        if importlib.util.find_spec("tensorboard") is not None:
-            listen(lambda: _TensorBoard(folder, resumed_from_step))
-        if "MLFLOW_TRACKING_URI" in os.environ:
-            if importlib.util.find_spec("mlflow") is None:
-                log("MLFLOW_TRACKING_URI is set, but mlflow is not installed: nothing is logged")
-            else:
-                listen(lambda: _MLflow(fingerprint, tracking._log_loss))
-        return tracking
-
-    def log(self, step: int, numbers: Numbers) -> None:
-        """Hand on the numbers of after `step` steps."""
-        for listener in list(self._listeners):
-            try:
-                listener.log(step, numbers)
-            except Exception as error:  # noqa: BLE001  # see above: it never costs a step
-                self._listeners.remove(listener)
-                self._log_loss(error)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for listener in self._listeners:
-            try:
-                listener.close()
-            except Exception as failure:  # noqa: BLE001  # see above: it never costs a step
-                self._log_loss(failure)
-
-    def _log_loss(self, error: Exception) -> None:
+    def log_loss(self, error: Exception) -> None:
         reason = str(error).splitlines()[0] if str(error) else ""
         self._log(f"warning: metrics are not tracked any more: {type(error).__name__}: {reason}")
-
-
-def tracked(run: Run) -> AbstractContextManager[object]:
-    """While this is open, the numbers of rank 0 of a run go to its listeners."""
-    if not run.world.is_first:
-        return contextlib.nullcontext()
-    tracking = Tracking.begin(
-        run.settings.output_dir,
-        fingerprint=run.identity.fingerprint(),
-        resumed_from_step=run.resumed_from_step,
-        curve=run.curve,
-        log=run.log,
-    )
-    run.track = tracking.log
-    return tracking
-
-
-def _points(curve: LearningCurve) -> Iterable[tuple[int, Numbers]]:
-    for point in curve.train:
-        yield point.step, point.numbers()
-    for point in curve.held_out:
-        yield point.step, point.numbers()
 
 
 class _TensorBoard:
@@ -184,7 +175,7 @@ class _MLflow:
     def log(self, step: int, numbers: Numbers) -> None:
         milliseconds = int(time.time() * 1000)
         for name, value in numbers.items():
-            self._queue.put((name, value, step, milliseconds))
+            self._queue.put((name, value, milliseconds, step))
 
     def close(self) -> None:
         self._queue.put(None)
@@ -198,32 +189,29 @@ class _MLflow:
 
             client = MlflowClient()
             run = os.environ.get("MLFLOW_RUN_ID")
-            is_ours = run is None
-            run = run or _own_run(client, self._fingerprint)
-            self._send(client, run)
-            if is_ours:
-                client.set_terminated(run)
-        except Exception as error:  # noqa: BLE001  # see above: it never costs a step
+            self._send(client, run or _own_run(client, self._fingerprint), is_ours=run is None)
+        except Exception as error:  # noqa: BLE001  # it never costs a step
             self._log_loss(error)
 
-    def _send(self, client: MlflowClient, run: str) -> None:
+    def _send(self, client: MlflowClient, run: str, *, is_ours: bool) -> None:
         from mlflow.entities import Metric  # noqa: PLC0415  # optional
 
         last_steps: dict[str, int] = {}
-        is_open = True
-        while is_open:
-            waiting = [self._queue.get()]
-            while len(waiting) < _BATCH and not self._queue.empty():
-                waiting.append(self._queue.get())
-            is_open = None not in waiting
-            metrics: list[Metric] = []
-            for name, value, step, milliseconds in filter(None, waiting):
-                if name not in last_steps:
-                    last_steps[name] = _last_step(client, run, name)
-                if step > last_steps[name]:
-                    metrics.append(Metric(name, value, milliseconds, step))
-            if metrics:
+        metrics: list[Metric] = []
+        while (found := self._queue.get()) is not None:
+            name, _, _, step = found
+            if name not in last_steps:
+                history = client.get_metric_history(run, name)
+                last_steps[name] = max((metric.step for metric in history), default=0)
+            if step > last_steps[name]:
+                metrics.append(Metric(*found))
+            if metrics and (self._queue.empty() or len(metrics) == _BATCH):
                 client.log_batch(run, metrics=metrics)
+                metrics = []
+        if metrics:
+            client.log_batch(run, metrics=metrics)
+        if is_ours:
+            client.set_terminated(run)
 
 
 def _own_run(client: MlflowClient, fingerprint: str) -> str:
@@ -240,8 +228,3 @@ def _own_run(client: MlflowClient, fingerprint: str) -> str:
         client.update_run(found[0].info.run_id, status="RUNNING")
         return found[0].info.run_id
     return client.create_run(experiment_id, tags={_FINGERPRINT_TAG: fingerprint}).info.run_id
-
-
-def _last_step(client: MlflowClient, run: str, name: str) -> int:
-    """The last step that the run has of a metric; 0 if it has none."""
-    return max((metric.step for metric in client.get_metric_history(run, name)), default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
-from trainers.reports.tracking import FOLDER_NAME, Tracking
+from trainers.reports.learning_curve import LearningCurve
+from trainers.reports.tracking import FOLDER_NAME, Track, tracking
 
 RUN = "digits-96fec724a34af9b5-1"
 
@@ -39,8 +40,8 @@ def client(store: Path) -> MlflowClient:
 
 def begin(
     output: Path, said: list[str], *, resumed_from_step: int = 0, curve: LearningCurve | None = None
-) -> Tracking:
-    return Tracking.begin(
+) -> AbstractContextManager[Track]:
+    return tracking(
         output,
         fingerprint="f1",
         resumed_from_step=resumed_from_step,
@@ -51,8 +52,8 @@ def begin(
 
 def curve_to(step: int) -> LearningCurve:
     return LearningCurve(
-        train=[TrainPoint(step=n, loss=1 / n, learning_rate=0.1) for n in range(1, step + 1)],
-        held_out=[HeldOutPoint(step=step, loss=0.5, accuracy=0.75)],
+        train=[{"step": n, "loss": 1 / n, "learning_rate": 0.1} for n in range(1, step + 1)],
+        held_out=[{"step": step, "loss": 0.5, "accuracy": 0.75}],
     )
 
 
@@ -77,10 +78,10 @@ def only_run(store: Path) -> Any:
     return run
 
 
-def log(tracking: Tracking, *steps: int) -> None:
-    with tracking:
+def log(tracking: AbstractContextManager[Track], *steps: int) -> None:
+    with tracking as track:
         for step in steps:
-            tracking.log(step, {"train_loss": 1 / step})
+            track(step, {"train_loss": 1 / step})
 
 
 LOSSES = [(step, 1 / step) for step in range(1, 7)]

@@ -50,16 +50,11 @@ def test_what_is_left_to_us_is_left_to_deepspeed_and_the_rest_is_kept() -> None:
         ({"train_batch_size": 32}, r"train_batch_size is 32 .* make 64"),
         ({"train_micro_batch_size_per_gpu": 64}, "make 16"),
         ({"gradient_accumulation_steps": 1}, "make 2"),
-        ({"gradient_accumulation_steps": True}, "make 2"),
-        ({"optimizer": {"type": "Adam"}}, "optimizer .* --learning-rate"),
-        ({"scheduler": {"type": "WarmupLR"}}, "scheduler .* --warm-up-epochs"),
+        ({"optimizer": {"type": "Adam"}}, "optimizer .* our option"),
         ({"fp16": {"enabled": True}}, "fp16 .* leave it out"),
         ({"gradient_clipping": 1.0}, "gradient_clipping .* leave it out"),
         ({"zero_optimization": {"stage": 3}}, "--parallel fsdp"),
-        ({"zero_optimization": {"stage": True}}, "stage is True"),
-        ({"zero_optimization": {"stage": "2"}}, "stage is '2'"),
-        ({"zero_optimization": {"offload_optimizer": {}}}, r"zero_optimization\.offload_optimizer"),
-        ({"zero_optimization": 2}, "not an object"),
+        ({"zero_optimization": {"offload_optimizer": {}}}, "offloading"),
     ],
     ids=str,
 )
@@ -98,7 +93,7 @@ def _not_found(_: str) -> None:
     return None
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[1]", b"\xff"])
+@pytest.mark.parametrize("content", [None, b"{", b"[1]", b"\xff", b'{"zero_optimization": 2}'])
 def test_a_file_that_is_no_config_is_refused(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,16 +8,16 @@ import torch
 from PIL import Image
 
 from trainers.reports.charts import confusion_figure, learning_curve_figure, png
-from trainers.reports.learning_curve import HeldOutPoint, LearningCurve, TrainPoint
+from trainers.reports.learning_curve import LearningCurve
 
 
 def curve(points: int, *held_out: float) -> LearningCurve:
     return LearningCurve(
         train=[
-            TrainPoint(step=10 * n, loss=2 / n, learning_rate=0.1 / n) for n in range(1, points + 1)
+            {"step": 10 * n, "loss": 2 / n, "learning_rate": 0.1 / n} for n in range(1, points + 1)
         ],
         held_out=[
-            HeldOutPoint(step=100 * n, loss=1 / n, accuracy=accuracy)
+            {"step": 100 * n, "loss": 1 / n, "accuracy": accuracy}
             for n, accuracy in enumerate(held_out, start=1)
         ],
     )
