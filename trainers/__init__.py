@@ -16,6 +16,6 @@ They know folders and environment variables, nothing of Azure Functions or of an
     detection                boxes and masks, with torchvision
     parallelism              ranks, and how a network is spread over them
     checkpointing            the state of a run on disk, saved and loaded
-    reports                  numbers and pictures
+    reports                  numbers of a run
     serving                  the model folder, and the programs that load it
 """

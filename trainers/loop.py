@@ -76,7 +76,7 @@ class Run:
         self.task.check(self.model)
         self.augment = build_augmentation(settings, len(dataset.classes))
         if initial_model is not None:
-            initial_model.copy_weights(self.model.network)
+            log(initial_model.copy_weights(self.model.network))
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
         self.parallel = Parallel(self.model.network, settings, world)
         batches = Batches(

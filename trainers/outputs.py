@@ -1,18 +1,32 @@
-"""The results of a run: metrics, and what is written into the output folder."""
+"""The results of a run: its metrics, and the files of its output folder, each complete or absent.
+
+| file | holds |
+|---|---|
+| model/ | the model, see `trainers.serving.model_folder` |
+| report.json | for people: classes, confusions, speed, learning curve, quarantined files |
+| metrics.json | flat: name → number; written last, as the sign that all of them are there |
+| error.json | on failure only, see `trainers.reports.error_file` |
+| stacks-rank-<n>.txt | after a hang only, see `trainers.parallelism.watchdog` |
+"""
 
 from __future__ import annotations
 
-import importlib.util
-from typing import Any
+import dataclasses
+import hashlib
+import importlib.metadata
+import platform
+from pathlib import Path
 
-from trainers.arguments import is_dotted
 from trainers.detection.network import ARCHITECTURES as DETECTORS
+from trainers.files import write_json_atomically
 from trainers.loop import Run
-from trainers.reports import provenance, results
 from trainers.reports.memory import peak_bytes
-from trainers.serving import pyfunc
 from trainers.serving.model_folder import Model, save_model
 from trainers.tasks.task import Evaluation
+
+# Packages that a model's results depend on.
+_PACKAGES = ("torch", "numpy", "pillow", "safetensors")
+_OF_DETECTORS = ("torchvision", "torchmetrics", "faster-coco-eval")
 
 
 def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
@@ -32,12 +46,9 @@ def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
 
 
 def write_outputs(
-    run: Run,
-    model: Model,
-    evaluation: Evaluation,
-    metrics: dict[str, float],
+    run: Run, model: Model, evaluation: Evaluation, metrics: dict[str, float]
 ) -> None:
-    """Write the results. metrics.json comes last, as the sign that all of them are there.
+    """Write the results.
 
     Args:
         run: after its last step.
@@ -45,28 +56,44 @@ def write_outputs(
         evaluation: of the held-out images.
         metrics: from `metrics_of`, and the champion's score.
     """
-    detects = model.architecture in DETECTORS
-    versions = provenance.versions(*(("torchvision", "faster-coco-eval") if detects else ()))
+    output, dataset = run.settings.output_dir, run.dataset
     initial = None if run.initial_model is None else run.initial_model.lineage()
-    about: dict[str, Any] = {
+    about = {
         "metrics": metrics,
-        "dataset_version": run.dataset.version,
+        "dataset_version": dataset.version,
         "initial_model": initial,
-        "code_version": provenance.code_version(),
+        "code_version": code_version(),
         "seed": run.settings.seed,
-        "versions": versions,
+        "versions": versions(*(_OF_DETECTORS if model.architecture in DETECTORS else ())),
     }
-    output = run.settings.output_dir
-    speed = {
-        **run.speed.report(),
-        "peak_device_memory_bytes": peak_bytes(run.world.device),
+    save_model(output / "model", model, about)
+    report = {
+        "dataset_version": dataset.version,
+        "classes": list(dataset.classes),
+        "initial_model": initial,
+        **evaluation.details,
+        "speed": {
+            **run.speed.report(),
+            "peak_device_memory_bytes": peak_bytes(run.world.device),
+        },
+        "curve": dataclasses.asdict(run.curve),
+        "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
     }
-    if not is_dotted(model.architecture) and importlib.util.find_spec("mlflow") is not None:
-        pyfunc.write_flavour(output / results.MODEL_NAME, versions, detects=detects)
-    save_model(output / results.MODEL_NAME, model, about)
-    results.write_report(output, run.dataset, evaluation, speed, run.curve, initial_model=initial)
-    try:
-        results.write_pictures(output, model.architecture, run.dataset, evaluation, run.curve)
-    except Exception as error:  # noqa: BLE001  # a picture never costs a trained model
-        run.log(f"warning: no pictures: {type(error).__name__}: {error}")
-    results.write_metrics(output, metrics)
+    write_json_atomically(output / "report.json", report)
+    write_json_atomically(output / "metrics.json", metrics)
+
+
+def versions(*further: str) -> dict[str, str]:
+    """Of Python, of the packages that a model's results depend on, and of `further` ones."""
+    found = {name: importlib.metadata.version(name) for name in (*_PACKAGES, *further)}
+    return {"python": platform.python_version(), **found}
+
+
+def code_version() -> str:
+    """The SHA-256 (hex) of the trainers' source files, by name: a job's code has no history."""
+    package, digest = Path(__file__).parent, hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        name = path.relative_to(package).as_posix()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()

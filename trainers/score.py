@@ -21,10 +21,13 @@ Source: learn.microsoft.com, "Deploy machine learning models to online endpoints
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 # The server loads this file by its path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -33,8 +36,7 @@ import torch
 
 from trainers.errors import ModelUnreadable
 from trainers.serving.model_folder import DESCRIPTION_NAME
-from trainers.serving.request import RequestInvalid, read_request
-from trainers.serving.scoring import Scorer
+from trainers.serving.scoring import RequestInvalid, Scorer
 
 _BAD_REQUEST = 400
 _state: dict[str, Scorer] = {}
@@ -46,29 +48,48 @@ def init() -> None:
     Raises:
         ModelUnreadable: AZUREML_MODEL_DIR holds no model of ours, or several.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    folder = _model_folder(Path(os.environ["AZUREML_MODEL_DIR"]))
-    _state["scorer"] = Scorer(folder, device, os.environ.get("LANDFALL_ARCHITECTURE"))
-
-
-def run(body: str | bytes) -> Any:
-    """Answer a request; bytes may be an image file itself."""
-    try:
-        request = read_request(body)
-        predictions = _state["scorer"].predict(request.files, request.score_threshold)
-    except RequestInvalid as error:
-        return _refused({"error": {"type": type(error).__name__, "message": str(error)}})
-    return {"predictions": predictions}
-
-
-def _model_folder(root: Path) -> Path:
+    root = Path(os.environ["AZUREML_MODEL_DIR"])
     found = sorted(path.parent for path in root.rglob(DESCRIPTION_NAME))
     if len(found) != 1:
         raise ModelUnreadable(
             f"AZUREML_MODEL_DIR={root} holds {len(found)} files {DESCRIPTION_NAME}, not one: "
             "deploy the folder model/ that trainers.train leaves"
         )
-    return found[0]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    _state["scorer"] = Scorer(found[0], device, os.environ.get("LANDFALL_ARCHITECTURE"))
+
+
+def run(body: str | bytes) -> Any:
+    """Answer a request; bytes may be an image file itself."""
+    try:
+        return {"predictions": _state["scorer"].predict(*read_request(body))}
+    except RequestInvalid as error:
+        return _refused({"error": {"type": type(error).__name__, "message": str(error)}})
+
+
+def read_request(body: str | bytes) -> tuple[list[bytes], object]:
+    """The image files of a request, and its `score_threshold` as it is given.
+
+    Raises:
+        RequestInvalid: the body is neither JSON as above nor an image file.
+    """
+    if isinstance(body, bytes) and not body.lstrip().startswith(b"{"):
+        return [body], None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestInvalid(f"the body is not valid JSON: {error}") from error
+    fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    images = fields.get("images")
+    if not isinstance(images, list):
+        raise RequestInvalid('expected {"images": [base64 of an image file, …]}')
+    files: list[bytes] = []
+    for number, image in enumerate(cast("list[Any]", images)):
+        try:
+            files.append(base64.b64decode(image, validate=True))
+        except (TypeError, binascii.Error, ValueError) as error:
+            raise RequestInvalid(f"image {number} is not base64: {error}") from error
+    return files, fields.get("score_threshold")
 
 
 def _refused(answer: dict[str, Any]) -> Any:

@@ -62,6 +62,11 @@ class Settings(DataOptions):
     initial_model: ModelFolder | None = option(
         None, "a model folder whose weights to begin with, or none for random ones"
     )
+    pretrained: ModelFolder | None = option(
+        None,
+        "a .safetensors file, or a folder with one, whose tensors to begin with where they fit, or "
+        "none; --initial-model goes before",
+    )
     model: Annotated[str, name_among(ARCHITECTURES, prefix=TIMM)] = option(
         "resnet8",
         f"{', '.join(ARCHITECTURES)}, {TIMM}<name>, or your own: package.module:factory",

@@ -18,14 +18,6 @@ _PILLOW_MODES = {"grey": ("L", 1), "rgb": ("RGB", 3)}
 _DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 _MAX_PIXELS = 89_478_485  # what Pillow warns from, a quarter of a gibibyte of RGB
 
-MODES = {"grey": ("L", 1), "rgb": ("RGB", 3)}
-# Conversion to 8 bits would clip these, not scale them.
-_DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
-_MAX_PIXELS = 89_478_485  # what Pillow warns from, a quarter of a gibibyte of RGB
-_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
-_PNG_DEPTH_AT = 24  # after signature, chunk length and type, width and height
-_PNG_DEPTHS = (b"\1", b"\2", b"\4", b"\x08")
-
 ImageMode = Literal["grey", "rgb"]
 
 _Used = TypeVar("_Used")

@@ -6,6 +6,7 @@ What their launcher sets is in `trainers.parallelism.launch`. Source: docs.pytor
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime as dt
 import json
@@ -156,14 +157,15 @@ class World:
         failure = mine
         if mine is not None and not isinstance(mine, TrainingError):
             failure = PeerFailed(f"rank {self.rank} failed: {type(mine).__name__}: {mine}")
-        self._store.set(f"{name}/outcome/{self.rank}", pickle.dumps(failure))
+        outcome = base64.b64encode(pickle.dumps(failure)).decode()
+        self._store.set(f"{name}/outcome/{self.rank}", outcome)
         outcomes = [self._store.get(f"{name}/outcome/{rank}") for rank in range(self.size)]
         # Rank 0 may hold the store: it waits until all have read.
         self._store.set(f"{name}/read/{self.rank}", "1")
         if self.is_first:
             self._store.wait([f"{name}/read/{rank}" for rank in range(self.size)])
         # The ranks of a run trust each other, as torch's own exchange of objects does.
-        failures = [pickle.loads(outcome) for outcome in outcomes]  # noqa: S301
+        failures = [pickle.loads(base64.b64decode(each)) for each in outcomes]  # noqa: S301
         failed = ((rank, each) for rank, each in enumerate(failures) if each is not None)
         return next(failed, (0, None))
 

@@ -1,1 +1,1 @@
-"""Numbers and pictures of a run: files, TensorBoard, MLflow."""
+"""Numbers of a run: error.json, TensorBoard, MLflow."""

@@ -2,8 +2,7 @@
 
 model.json: `{"format": 1, "architecture", "classes": [label, …], "image": {"size", "mode"},
 "metrics": {name: number}, "dataset_version", "code_version", "seed", "versions": {package:
-version}}`, and `initial_model` (null, or the model of a warm start). Further files, from
-`trainers.serving.pyfunc`, are for MLflow.
+version}}`, and `initial_model` (null, or the model of a warm start).
 """
 
 from __future__ import annotations

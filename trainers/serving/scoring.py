@@ -1,4 +1,4 @@
-"""Predictions of a model folder for image files, for endpoints and MLflow."""
+"""Predictions of a model folder for image files, for endpoints."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from trainers.data.images import to_input
 from trainers.detection.network import is_detector
 from trainers.serving.detections import SCORE_THRESHOLD, describe
 from trainers.serving.model_folder import load_model
-from trainers.serving.request import RequestInvalid, as_threshold
 
 MOST_IMAGES = 256  # of one request
 _TOP = 5  # most probable classes that an answer has
 _BATCH = 64
 _DETECTED_AT_ONCE = 4  # a network may draw a hundred masks of an image, each of its size
+
+
+class RequestInvalid(Exception):
+    """A malformed request; the message says which part of it, and why."""
+
 
 Prediction = dict[str, Any]
 """JSON values only. Of a classifier `{"label", "probability", "top": [{"label", "probability"},
@@ -53,9 +57,7 @@ class Scorer:
         self.detects = is_detector(self._model.network)
         self._device = device
 
-    def predict(
-        self, files: Sequence[bytes], score_threshold: float | None = None
-    ) -> list[Prediction]:
+    def predict(self, files: Sequence[bytes], score_threshold: object = None) -> list[Prediction]:
         """One prediction for each image file, in their order.
 
         Args:
@@ -70,7 +72,10 @@ class Scorer:
             raise RequestInvalid(f"{len(files)} images; at most {MOST_IMAGES} at once")
         if score_threshold is not None and not self.detects:
             raise RequestInvalid("score_threshold is for detectors; the model is a classifier")
-        threshold = as_threshold(SCORE_THRESHOLD if score_threshold is None else score_threshold)
+        threshold = SCORE_THRESHOLD if score_threshold is None else score_threshold
+        is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+        if not is_number or not 0 <= threshold <= 1:
+            raise RequestInvalid(f"score_threshold is {threshold!r}, not a number from 0 to 1")
         if not files:
             return []
         images, sizes = zip(*(self._decoded(*each) for each in enumerate(files)), strict=True)

@@ -247,7 +247,6 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
         *,
         ranks: int = 1,
         further: dict[str, str] | None = None,
-        pictures: bool = False,
         double: bool = False,
     ) -> ForkedRanks:
         port = str(free_ports(1)[0])
@@ -258,7 +257,7 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
             server.Process(
                 target=run_rank,
                 args=(arguments, variables(rank, ranks, port) | one_thread | (further or {}), log),
-                kwargs={"pictures": pictures, "double": double},
+                kwargs={"double": double},
             )
             for rank, log in enumerate(logs)
         ]

@@ -13,7 +13,6 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import matplotlib.figure
 import torch
 
 import trainers.checkpointing.sharded_state
@@ -23,8 +22,8 @@ from tests.local.trainers import torchvision_on_cpu
 with contextlib.suppress(ImportError):  # most machines have none, and do without
     torchvision_on_cpu.install()
 
-# A run imports these when it draws and when it saves: here, once for all.
-PRELOADED = (matplotlib.figure, trainers.checkpointing.sharded_state)
+# A run imports it when it saves: here, once for all.
+PRELOADED = (trainers.checkpointing.sharded_state,)
 
 DEADLINE_SECONDS = 200  # for ranks that take a second or two where nothing else runs
 _POLL_SECONDS = 0.01
@@ -51,7 +50,6 @@ def run_rank(
     variables: dict[str, str],
     log: Path,
     *,
-    pictures: bool = False,
     double: bool = False,
 ) -> None:
     """The program of one rank; its output goes to `log`.
@@ -60,13 +58,10 @@ def run_rank(
         arguments: the command line.
         variables: added to the environment.
         log: of this rank alone.
-        pictures: draw them; else the run finds no matplotlib, as where it is not installed.
         double: compute in float64.
     """
     os.environ.update(variables)
     torch.set_num_threads(1)
-    if not pictures:
-        sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # its import fails then
     if double:
         torch.set_default_dtype(torch.float64)
     with log.open("wb") as stream:

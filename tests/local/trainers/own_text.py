@@ -13,7 +13,6 @@ from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.images import Samples
 from trainers.data.manifest import read_manifest
-from trainers.errors import DataRejected
 from trainers.serving.model_folder import Model
 from trainers.tasks.task import Evaluation, HeldOut, Task
 
@@ -68,14 +67,12 @@ def pieces(request: DatasetRequest) -> Dataset:
     assert request.data is not None
     assert request.manifest is not None
     manifest = read_manifest(request.manifest, request.dataset_version)
+    files, unreadable = samples.decode_all(
+        request.data, manifest.entries, lambda entry, content, md5: (entry.path, content, md5)
+    )
+    samples.check_bad_fraction(unreadable, len(manifest.entries), request.max_bad_fraction)
     sides: dict[bool, list[Tensor]] = {False: [], True: []}
-    md5s: list[tuple[str, str]] = []
-    for entry in manifest.entries:
-        found = samples.read_verified(request.data, entry)
-        if not isinstance(found, tuple):
-            raise DataRejected(f"{entry.path} cannot be read: {found}")
-        content, md5 = found
-        md5s.append((entry.path, md5))
+    for _, content, md5 in files:
         text = torch.frombuffer(bytearray(content), dtype=torch.uint8)
         sides[samples.is_held_out(md5)].append(text.unfold(0, CONTEXT + LENGTH, LENGTH))
     train, held_out = (_samples(torch.cat(sides[side])) for side in (False, True))
@@ -85,7 +82,7 @@ def pieces(request: DatasetRequest) -> Dataset:
         train=train,
         held_out=held_out,
         held_out_as=lambda _: held_out,
-        fingerprint=samples.fingerprint(md5s),
+        fingerprint=samples.fingerprint((path, md5) for path, _, md5 in files),
         task=NextByte(),
     )
 

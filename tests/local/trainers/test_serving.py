@@ -1,9 +1,8 @@
-"""A trained model where it is served: an endpoint's server and MLflow, each in its own process."""
+"""A trained model where it is served: by an endpoint's server, in a process of its own."""
 
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import os
 import shutil
@@ -14,16 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.local.trainers import torchvision_on_cpu
 from tests.local.trainers.conftest import Job
 from tests.unit.trainers import drawn_boxes
-from trainers.data.image_file import ImageFormat
-from trainers.detection import masks
-from trainers.reports import provenance
-from trainers.serving import pyfunc
-from trainers.serving.model_folder import new_model, save_model
 
-HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 REPOSITORY = Path(__file__).parents[3]
 
 # As azureml-inference-server-http does it: the entry script is loaded by its path, `init` is called
@@ -37,22 +29,6 @@ entry.init()
 for line in sys.stdin:
     print(json.dumps(entry.run(line)))
 print(json.dumps(entry.run(open(sys.argv[2], "rb").read())))
-"""
-
-# As a user loads it, in a folder where trainers cannot be imported from.
-CLIENT = """
-import sys
-import mlflow.pyfunc, pandas
-model = mlflow.pyfunc.load_model(sys.argv[1])
-import trainers.serving.scoring
-print(trainers.serving.scoring.__file__)
-rows = pandas.DataFrame({"image": sys.stdin.read().split()})
-params = {"score_threshold": float(sys.argv[2])} if sys.argv[2:] else None
-print(model.predict(rows, params=params).to_json(orient="records"))
-"""
-WITH_TORCHVISION = """
-from tests.local.trainers import torchvision_on_cpu
-torchvision_on_cpu.install()
 """
 
 
@@ -126,24 +102,6 @@ def test_the_endpoints_server_gets_labels_and_typed_errors(
     assert single["predictions"][0]["label"] == labels[0]
 
 
-def test_mlflow_loads_the_folder_with_the_code_that_is_in_it(
-    model: Path, images: list[Path], trained: Job, tmp_path: Path
-) -> None:
-    assert not [path for path in model.rglob("*") if path.suffix in {".pkl", ".pickle", ".pt"}]
-    code, answer = run(
-        CLIENT,
-        model / "model",
-        given=" ".join(as_base64(image) for image in images),
-        cwd=tmp_path,
-        MLFLOW_DISABLE_TELEMETRY="true",
-    )
-    assert Path(code).is_relative_to(model / "model" / "code")
-    labels = [row["label"] for row in json.loads(answer)]
-    right = sum(label == image.parent.name for label, image in zip(labels, images, strict=True))
-    assert right >= 0.7 * len(images)
-    assert trained.result("metrics")["accuracy"] >= 0.85
-
-
 def test_the_endpoint_tells_what_a_detector_finds(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "trainers", tmp_path / "app" / "trainers")
     drawn_boxes.save_finder(tmp_path / "model", *drawn_boxes.COLOURS)
@@ -169,39 +127,6 @@ def test_the_endpoint_tells_what_a_detector_finds(tmp_path: Path) -> None:
     assert (prediction["width"], prediction["height"]) == (32, 16)
     assert (found["label"], found["score"], found["box"]) == ("green", 1, [2, 3, 7, 9])
     assert found["mask"]["size"] == [16, 32]
-
-
-@pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
-def test_mlflow_tells_what_a_detector_finds(tmp_path: Path) -> None:
-    """The network is untrained: what it finds is arbitrary, how it is told is not."""
-    torchvision_on_cpu.install()
-    folder = tmp_path / "model"
-    versions = provenance.versions("torchvision")
-    pyfunc.write_flavour(folder, versions, detects=True)
-    image_format = ImageFormat(size=64, mode="rgb")
-    save_model(folder, new_model("mask-rcnn-resnet18", ("a", "b"), image_format), {})
-    image = tmp_path / "image.bmp"
-    image.write_bytes(drawn_boxes.image_with({"green": (2, 3, 7, 9)}))
-    code, answer = run(
-        WITH_TORCHVISION + CLIENT,
-        folder,
-        "0.05",
-        given=as_base64(image),
-        cwd=tmp_path,
-        MLFLOW_DISABLE_TELEMETRY="true",
-        PYTHONPATH=str(REPOSITORY),
-    )
-    assert Path(code).is_relative_to(folder / "code")
-    [row] = json.loads(answer)
-    assert (row["width"], row["height"]) == (32, 16)
-    assert row["detections"]
-    for found in row["detections"]:
-        left, top, right, bottom = found["box"]
-        assert 0 <= left <= right <= 32
-        assert 0 <= top <= bottom <= 16
-        assert found["label"] in {"a", "b"}
-        assert 0.05 <= found["score"] <= 1
-        assert masks.decode(found["mask"]).shape == (16, 32)
 
 
 def test_the_description_names_code_data_and_versions(trained: Job) -> None:

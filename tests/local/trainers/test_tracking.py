@@ -142,7 +142,7 @@ def test_without_a_tracking_uri_mlflow_is_left_alone(
 
 def test_a_run_tracks_its_numbers_while_it_trains(store: Path, train: Any) -> None:
     variables = {name: os.environ[name] for name in os.environ if name.startswith("MLFLOW_")}
-    done = train("--evaluate-every", "1", ranks=1, further=variables, pictures=True)
+    done = train("--evaluate-every", "1", ranks=1, further=variables)
     metrics = done.result("metrics")
     run = only_run(store).info.run_id
     shown = tensorboard(done.folder / "results")

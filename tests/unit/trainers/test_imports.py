@@ -62,5 +62,4 @@ def test_training_needs_no_other_package(tmp_path: Path) -> None:
     # torch itself warns, on some Pythons, that Triton is not there.
     said = [line for line in ended.stderr.splitlines() if "triton not found" not in line]
     assert said == []
-    assert "warning: no pictures: ModuleNotFoundError" in ended.stdout
     assert (tmp_path / "results" / "metrics.json").exists()

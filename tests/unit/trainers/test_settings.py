@@ -67,6 +67,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "checkpoint_dir": Path("x"),
         "champion": Path("x"),
         "initial_model": Path("x"),
+        "pretrained": Path("x"),
         "dataset_version": "x",
         "decode_threads": 7,
         "parallel": "fsdp",

@@ -48,7 +48,7 @@ def test_a_network_gets_its_weights_and_may_take_other_image_sizes(folder: Path)
     initial = read(folder, "--image-size", "16")
     network = new_model("resnet8", CLASSES, ImageFormat(size=16, mode="grey")).network
     initial.copy_weights(network)
-    for name, tensor in initial.model.network.state_dict().items():
+    for name, tensor in initial.weights.items():
         assert torch.equal(network.state_dict()[name], tensor)
     initial.check_classes(CLASSES)
 
@@ -96,3 +96,32 @@ def test_other_classes_are_refused_by_name(
 def test_a_folder_without_a_model_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(ModelUnreadable, match="no model can be read"):
         read(tmp_path)
+
+
+def test_pretrained_weights_are_taken_where_they_fit(folder: Path) -> None:
+    """Of another number of classes: all but the last layer."""
+    paths = ["--output-dir", "o", "--checkpoint-dir", "c", "--pretrained", str(folder)]
+    pretrained = read_initial_model(parse_settings("", paths))
+    assert pretrained is not None
+    pretrained.check_classes(("other", "classes"))
+    network = new_model("resnet8", ("a", "b"), ImageFormat(size=8, mode="grey")).network
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    line = pretrained.copy_weights(network)
+    taken = {
+        name
+        for name, tensor in network.state_dict().items()
+        if torch.equal(tensor, pretrained.weights[name])
+    }
+    assert {"head.weight", "head.bias"} == before.keys() - taken
+    assert line == f"initial weights: {len(before) - 2} of the network's {len(before)} tensors"
+    assert torch.equal(network.state_dict()["head.weight"], before["head.weight"])
+
+
+def test_pretrained_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
+    paths = ["--output-dir", "o", "--checkpoint-dir", "c", "--pretrained"]
+    pretrained = read_initial_model(parse_settings("", [*paths, str(folder / WEIGHTS_NAME)]))
+    assert pretrained is not None
+    with pytest.raises(InitialModelMismatch, match="same architecture"):
+        pretrained.copy_weights(torch.nn.Linear(2, 2))
+    with pytest.raises(ModelUnreadable, match="no weights that can be read"):
+        read_initial_model(parse_settings("", [*paths, str(tmp_path / "none")]))

@@ -14,8 +14,7 @@ from trainers.data.image_file import ImageFormat
 from trainers.data.images import to_input
 from trainers.detection import masks
 from trainers.serving.model_folder import load_model, new_model, save_model
-from trainers.serving.request import RequestInvalid
-from trainers.serving.scoring import MOST_IMAGES, Scorer
+from trainers.serving.scoring import MOST_IMAGES, RequestInvalid, Scorer
 
 CPU = torch.device("cpu")
 CLASSES = ("a", "b", "c", "d", "e", "f", "g")
