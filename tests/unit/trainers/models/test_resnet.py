@@ -31,7 +31,7 @@ def test_shapes_are_those_of_the_paper(name: str) -> None:
 
 
 def test_layers_are_as_many_as_the_name_says() -> None:
-    for name in PARAMETERS:
+    for name in (*PARAMETERS, "resnet8", "resnet14", "resnet20"):
         with torch.device("meta"):
             network = resnet.build(name, channels=3, classes=2)
         kinds = (torch.nn.Conv2d, torch.nn.Linear)
@@ -40,7 +40,8 @@ def test_layers_are_as_many_as_the_name_says() -> None:
         assert name == f"resnet{sum('shortcut' not in key for key in layers)}"
 
 
-def test_an_image_is_seen_alike_whatever_is_beside_it() -> None:
-    network = resnet.build("resnet18", channels=1, classes=2)
+@pytest.mark.parametrize("name", ["resnet8", "resnet18"])
+def test_an_image_is_seen_alike_whatever_is_beside_it(name: str) -> None:
+    network = resnet.build(name, channels=1, classes=2)
     images = torch.randn(4, 1, 32, 32)
     assert torch.allclose(network(images)[:2], network(images[:2]), atol=1e-5)
