@@ -28,7 +28,7 @@ from trainers.data import samples
 from trainers.data.manifest import read_manifest
 from trainers.data.packing import Plan, ShardTask, pack_shard, plan
 from trainers.data.shard_formats import FORMATS
-from trainers.data.shard_index import INDEX_NAME, ShardIndex, ShardRecord, record_path
+from trainers.data.shard_index import INDEX_NAME, Shard, ShardIndex, record_path
 from trainers.errors import DataChanged, FileProblem, LaunchInvalid, TrainingError
 from trainers.files import TEMPORARY_SUFFIX, check_writable
 from trainers.parallelism.launch import Launch
@@ -79,13 +79,15 @@ def pack(options: Options, launch: Launch) -> Plan:
     _pack_all(source, target, whole.tasks[launch.rank :: launch.size], whole.files)
     rest = _left(target, whole, options.patience_seconds, time.monotonic, time.sleep)
     _pack_all(source, target, rest, whole.files)
-    records = [ShardRecord.read(target, task.name, task.identity) for task in whole.tasks]
-    found = [record for record in records if record is not None]
-    if len(found) != len(records):
+    shards = [Shard.read(target, task.name, task.identity) for task in whole.tasks]
+    found = [shard for shard in shards if shard is not None]
+    if len(found) != len(shards):
         raise LaunchInvalid(
             f"shards in {target} were removed: another packing with other options writes there"
         )
-    whole.index(found, max_bad_fraction=options.max_bad_fraction).write(target)
+    index = whole.index(found)
+    index.check(options.max_bad_fraction)
+    index.write(target)
     if launch.rank == 0:
         _sweep(target, whole)
     return whole
@@ -112,9 +114,7 @@ def _left(
     missing = list(whole.tasks)
     last_seen = clock()
     while True:
-        still = [
-            task for task in missing if ShardRecord.read(target, task.name, task.identity) is None
-        ]
+        still = [task for task in missing if Shard.read(target, task.name, task.identity) is None]
         if len(still) < len(missing):
             missing, last_seen = still, clock()
         if not missing or clock() - last_seen > patience_seconds:

@@ -16,7 +16,7 @@ from trainers.data import samples
 from trainers.data.image_file import check
 from trainers.data.manifest import Entry, Manifest
 from trainers.data.shard_formats import FORMATS, Row
-from trainers.data.shard_index import GROUP, Shard, ShardIndex, ShardRecord
+from trainers.data.shard_index import GROUP, Shard, ShardIndex
 from trainers.files import write_atomically
 
 # Raise it when the same files make other shards.
@@ -58,32 +58,15 @@ class Plan:
         """The number of files in all shards, bad ones included."""
         return sum(len(task.entries) for task in self.tasks)
 
-    def index(self, records: Sequence[ShardRecord], *, max_bad_fraction: float) -> ShardIndex:
-        """The index of all shards.
-
-        Raises:
-            DataRejected: too many files are not samples, or the rest cannot be learned from.
-        """
-        quarantined = [problem for record in records for problem in record.quarantined]
-        samples.check_bad_fraction(quarantined, self.files, max_bad_fraction)
-        classes: Counter[str] = Counter()
-        fingerprint = "0"
-        for record in records:
-            classes.update(record.classes)
-            fingerprint = samples.fingerprint([], fingerprint, record.fingerprint)
-        index = ShardIndex(
+    def index(self, shards: Sequence[Shard]) -> ShardIndex:
+        """The index of all shards."""
+        return ShardIndex(
             identity=self.identity,
             dataset_version=self.version,
             storage=self.storage,
             files=self.files,
-            classes={label: classes[label] for label in sorted(classes)},
-            fingerprint=fingerprint,
-            quarantined=tuple(sorted(quarantined, key=lambda problem: problem.path)),
-            shards=tuple(record.shard for record in records),
+            shards=tuple(shards),
         )
-        train, held_out = index.samples(held_out=False), index.samples(held_out=True)
-        samples.check_fit_to_learn(self.version, list(index.classes), train, held_out)
-        return index
 
 
 def plan(manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int) -> Plan:
@@ -111,7 +94,7 @@ def plan(manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: in
     )
 
 
-def pack_shard(source: Path, target: Path, task: ShardTask) -> ShardRecord:
+def pack_shard(source: Path, target: Path, task: ShardTask) -> Shard:
     """Make a shard, unless it is there already.
 
     Args:
@@ -120,35 +103,33 @@ def pack_shard(source: Path, target: Path, task: ShardTask) -> ShardRecord:
         task: describes the shard.
 
     Returns:
-        Its record.
+        Its record, which is written, too.
 
     Raises:
         DataChanged: files differ from the manifest, and no shard is written.
         OSError: a folder cannot be read or written.
     """
-    if (record := ShardRecord.read(target, task.name, task.identity)) is not None:
-        return record
+    if (shard := Shard.read(target, task.name, task.identity)) is not None:
+        return shard
     found, bad = samples.decode_all(source, task.entries, _checked)
     train = [row for row, _ in found if not row.held_out]
     held_out = [row for row, _ in found if row.held_out]
     content, offsets = FORMATS[task.storage].encode([*_groups(train), *_groups(held_out)])
-    record = ShardRecord(
+    shard = Shard(
+        name=task.name,
         identity=task.identity,
-        shard=Shard(
-            name=task.name,
-            size=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            train=len(train),
-            held_out=len(held_out),
-            offsets=tuple(offsets),
-        ),
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        train=len(train),
+        held_out=len(held_out),
+        offsets=tuple(offsets),
         classes=dict(Counter(row.label for row, _ in found)),
         fingerprint=samples.fingerprint((row.path, md5) for row, md5 in found),
         quarantined=tuple(bad),
     )
     write_atomically(target / task.name, content)
-    record.write(target)
-    return record
+    shard.write(target)
+    return shard
 
 
 def _checked(entry: Entry, content: bytes, md5: str) -> tuple[Row, str]:

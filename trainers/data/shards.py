@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
 from trainers.data.images import Samples
@@ -153,9 +152,7 @@ def load_shards(request: DatasetRequest) -> Dataset:
         raise LaunchInvalid("--dataset shards needs --data: the folder that trainers.pack filled")
     index = ShardIndex.read(request.data)
     _check_version(index, request)
-    samples.check_bad_fraction(index.quarantined, index.files, request.max_bad_fraction)
-    train, held_out = index.samples(held_out=False), index.samples(held_out=True)
-    samples.check_fit_to_learn(index.dataset_version, list(index.classes), train, held_out)
+    index.check(request.max_bad_fraction)
     held_out_as = functools.partial(
         ShardSource,
         index,
@@ -166,14 +163,14 @@ def load_shards(request: DatasetRequest) -> Dataset:
     )
     return Dataset(
         version=index.dataset_version,
-        classes=tuple(index.classes),
+        classes=index.classes,
         train=ShardSource(
             index,
             request.data,
             request.image_format,
             held_out=False,
             blocks_held=blocks_in_use(
-                train,
+                index.samples(held_out=False),
                 shuffle_window=request.shuffle_window,
                 batch_size=request.batch_size,
                 ranks=request.ranks,

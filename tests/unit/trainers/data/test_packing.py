@@ -11,7 +11,7 @@ from trainers.data import packing
 from trainers.data.manifest import Entry, Manifest
 from trainers.data.packing import Plan, ShardTask, pack_shard, plan
 from trainers.data.samples import in_order
-from trainers.data.shard_index import ShardRecord
+from trainers.data.shard_index import Shard
 from trainers.errors import DataChanged, DataRejected
 
 
@@ -19,7 +19,7 @@ def small_plan(manifest: Manifest, *, storage: str = "parquet") -> Plan:
     return plan(manifest, storage=storage, shard_images=16, shard_bytes=10**6)
 
 
-def pack_all(source: Path, target: Path, whole: Plan) -> list[ShardRecord]:
+def pack_all(source: Path, target: Path, whole: Plan) -> list[Shard]:
     target.mkdir(exist_ok=True)
     return [pack_shard(source, target, task) for task in whole.tasks]
 
@@ -90,12 +90,12 @@ def test_a_kill_before_the_record_leaves_no_shard(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(packing.ShardRecord, "write", die)
+        killed.setattr(packing.Shard, "write", die)
         with pytest.raises(KeyboardInterrupt):
             pack_shard(tmp_path / "files", target, task)
-    assert ShardRecord.read(target, task.name, task.identity) is None
+    assert Shard.read(target, task.name, task.identity) is None
     record = pack_shard(tmp_path / "files", target, task)
-    assert ShardRecord.read(target, task.name, task.identity) == record
+    assert Shard.read(target, task.name, task.identity) == record
 
 
 def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
@@ -103,12 +103,13 @@ def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
     manifest = lay_down(tmp_path / "files", good_files(57) | bad)
     whole = small_plan(manifest)
     records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
-    index = whole.index(records, max_bad_fraction=0.05)
+    index = whole.index(records)
+    index.check(0.05)
     assert {problem.path for problem in index.quarantined} == set(bad)
     assert index.samples(held_out=False) + index.samples(held_out=True) == 57
-    assert index.classes == {"0": 19, "1": 19, "2": 19}
+    assert index.classes == ("0", "1", "2")
     with pytest.raises(DataRejected, match="3 of 60 files"):
-        whole.index(records, max_bad_fraction=0.04)
+        index.check(0.04)
 
 
 def test_changed_files_make_no_shard(tmp_path: Path) -> None:
