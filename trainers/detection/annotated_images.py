@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from trainers.data.images import Samples
-from trainers.detection import coco
+from trainers.detection import masks
 from trainers.detection.coco import AnnotatedImage
 
 _LEAST_PIXELS = 1.0  # of a box on the scaled image: torchvision refuses boxes without an area
@@ -51,10 +52,15 @@ class AnnotatedImages(Samples):
         boxes = np.clip(boxes, 0, self.size)
         large = ((boxes[:, 2:] - boxes[:, :2]) >= _LEAST_PIXELS).all(axis=1)
         kept = [image.instances[position] for position in np.flatnonzero(large)]
-        masks = [coco.mask(instance, image, size=self.size) for instance in kept]
+        drawn = [_scaled(masks.decode(instance.mask), self.size) for instance in kept]
         return Target(
             boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
             labels=torch.tensor([instance.category + 1 for instance in kept], dtype=torch.int64),
-            masks=torch.from_numpy(np.array(masks, np.uint8).reshape(-1, self.size, self.size)),
+            masks=torch.from_numpy(np.array(drawn, np.uint8).reshape(-1, self.size, self.size)),
             is_crowd=torch.tensor([instance.is_crowd for instance in kept], dtype=torch.bool),
         )
+
+
+def _scaled(mask: np.ndarray, size: int) -> np.ndarray:
+    scaled = Image.fromarray(mask).resize((size, size), Image.Resampling.NEAREST)
+    return np.asarray(scaled, dtype=np.uint8)

@@ -2,7 +2,7 @@
 
 Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
 a list of polygons, each `[x1, y1, x2, y2, …]`, or run lengths, as a list or as COCO's compressed
-string: see `masks`.
+string: see `masks`. Without one, the mask is the box.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
-
-import numpy as np
-from PIL import Image
+from typing import Any
 
 from trainers.detection import masks
+from trainers.detection.masks import RunLengths
 from trainers.errors import DataRejected
-
-Polygons = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +27,8 @@ class Instance:
     """Left, top, right, bottom, in pixels of the image."""
     is_crowd: bool
     """Many objects under one mask: not trained on, and its detections do not count as wrong."""
-    polygons: Polygons = ()
-    run_lengths: Mapping[str, Any] | None = None
+    mask: RunLengths
+    """Of the image's size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,67 +64,48 @@ def parse(content: bytes, *, name: str) -> Annotations:
         value = json.loads(content)
         ids = sorted((int(entry["id"]), str(entry["name"])) for entry in value["categories"])
         number = {category: position for position, (category, _) in enumerate(ids)}
-        instances: dict[int, list[Instance]] = {}
-        for entry in value["annotations"]:
-            where = f"annotation {entry.get('id')}"
-            instances.setdefault(int(entry["image_id"]), []).append(_instance(entry, number))
-        images: list[AnnotatedImage] = []
-        paths: set[str] = set()
+        sizes: dict[int, tuple[int, int]] = {}
+        paths: dict[str, int] = {}
         for entry in value["images"]:
             where = f"image {entry.get('id')}"
             if entry["file_name"] in paths:
                 raise ValueError("another image has the same file_name")  # noqa: TRY301  # one exit
-            paths.add(entry["file_name"])
-            images.append(
-                AnnotatedImage(
-                    path=str(entry["file_name"]),
-                    width=int(entry["width"]),
-                    height=int(entry["height"]),
-                    instances=tuple(instances.pop(int(entry["id"]), ())),
-                )
-            )
+            paths[str(entry["file_name"])] = int(entry["id"])
+            sizes[int(entry["id"])] = int(entry["width"]), int(entry["height"])
+        instances: dict[int, list[Instance]] = {image: [] for image in sizes}
+        for entry in value["annotations"]:
+            where = f"annotation {entry.get('id')}"
+            image = int(entry["image_id"])
+            if image not in sizes:
+                raise ValueError(f"the file lacks its image {image}")  # noqa: TRY301  # one exit
+            instances[image].append(_instance(entry, number, *sizes[image]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataRejected(
             f"{name}: {where}: {type(error).__name__}: {error}: not a file of COCO's format"
         ) from error
-    if instances:
-        raise DataRejected(f"{name} has annotations of images that it lacks: {sorted(instances)}")
+    images = [
+        AnnotatedImage(
+            path=path,
+            width=sizes[image][0],
+            height=sizes[image][1],
+            instances=tuple(instances[image]),
+        )
+        for path, image in paths.items()
+    ]
     return Annotations(categories=tuple(name for _, name in ids), images=tuple(images))
 
 
-def _instance(entry: Mapping[str, Any], number: Mapping[int, int]) -> Instance:
-    left, top, width, height = (float(value) for value in entry["bbox"])
-    if not (width >= 0 and height >= 0):
-        raise ValueError(f"a box {width} wide and {height} high")
-    segmentation = entry.get("segmentation") or ()
-    polygons: Polygons = ()
-    run_lengths: Mapping[str, Any] | None = None
-    if isinstance(segmentation, Mapping):
-        run_lengths = cast("Mapping[str, Any]", segmentation)
-        masks.decode(run_lengths)  # refuses what is not a mask
-    else:
-        polygons = tuple(tuple(map(float, polygon)) for polygon in segmentation)
-        if any(len(polygon) < 6 or len(polygon) % 2 for polygon in polygons):  # noqa: PLR2004  # three corners
-            raise ValueError("a polygon is x and y of three corners or more")
+def _instance(
+    entry: Mapping[str, Any], number: Mapping[int, int], width: int, height: int
+) -> Instance:
+    left, top, across, down = (float(value) for value in entry["bbox"])
+    if not (across >= 0 and down >= 0):
+        raise ValueError(f"a box {across} wide and {down} high")
+    right, bottom = left + across, top + down
+    corners = [left, top, right, top, right, bottom, left, bottom]
     return Instance(
         category=number[int(entry["category_id"])],
-        box=(left, top, left + width, top + height),
+        box=(left, top, right, bottom),
         is_crowd=bool(entry.get("iscrowd", 0)),
-        polygons=polygons,
-        run_lengths=run_lengths,
+        mask=masks.compressed(entry.get("segmentation") or [corners], width=width, height=height),
     )
-
-
-def mask(instance: Instance, image: AnnotatedImage, *, size: int) -> np.ndarray:
-    """The instance's pixels on the image scaled to `size` by `size`; without a mask, its box.
-
-    Returns:
-        Bytes of 0 and 1, shape (size, size).
-    """
-    if instance.run_lengths is not None:
-        drawn = Image.fromarray(masks.decode(instance.run_lengths))
-        return np.asarray(drawn.resize((size, size), Image.Resampling.NEAREST), dtype=np.uint8)
-    left, top, right, bottom = instance.box
-    corners = instance.polygons or ((left, top, right, top, right, bottom, left, bottom),)
-    scale = (size / image.width, size / image.height)
-    return masks.draw([np.multiply(p, scale * (len(p) // 2)).tolist() for p in corners], size=size)

@@ -5,7 +5,6 @@ The network sees every image scaled to a square: width and height by factors of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,35 +70,12 @@ def rescaled(boxes: np.ndarray, *, square: int, width: int, height: int) -> np.n
 def rescaled_mask(probabilities: np.ndarray, *, width: int, height: int) -> dict[str, Any]:
     """A mask on the square as COCO's run lengths on the image that was scaled to it.
 
-    Probabilities are interpolated first and cut off after that, so that edges stay smooth. Only the
-    part that can reach the cut-off is scaled: an image may have a thousand times as many pixels.
+    Probabilities are interpolated first and cut off after that, so that edges stay smooth.
 
     Args:
         probabilities: that a pixel belongs, float32, shape (square, square).
         width: of the image.
         height: the same.
     """
-    mask = np.zeros((height, width), np.uint8)
-    rows, columns = np.nonzero(probabilities >= MASK_FROM)
-    if len(rows):
-        square = len(probabilities)
-        left, right = _reach(columns, square, width)
-        top, bottom = _reach(rows, square, height)
-        x_by, y_by = square / width, square / height
-        scaled = Image.fromarray(probabilities).resize(
-            (right - left, bottom - top),
-            Image.Resampling.BILINEAR,
-            box=(left * x_by, top * y_by, min(right * x_by, square), min(bottom * y_by, square)),
-        )
-        mask[top:bottom, left:right] = np.asarray(scaled) >= MASK_FROM
-    return masks.encode(mask[None])[0]
-
-
-def _reach(places: np.ndarray, square: int, length: int) -> tuple[int, int]:
-    """The pixels of `length` that these of `square` have a part in, when they are interpolated.
-
-    Each reaches to its neighbours, on whichever of the two has the larger pixels.
-    """
-    by = length / square
-    first, last = (int(places.min()) - 1) * by, (int(places.max()) + 2) * by
-    return max(math.floor(first) - 1, 0), min(math.ceil(last) + 1, length)
+    scaled = Image.fromarray(probabilities).resize((width, height), Image.Resampling.BILINEAR)
+    return masks.encode(np.asarray(scaled)[None] >= MASK_FROM)[0]

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from trainers.detection import coco, masks
+from trainers.detection.annotated_images import AnnotatedImages
 from trainers.errors import DataRejected
 
 
@@ -48,7 +50,10 @@ def test_annotations_are_read() -> None:
         (document(annotation={"bbox": [1, 2, 3]}), "annotation 5: ValueError"),
         (document(annotation={"bbox": [1, 2, -3, 1]}), "a box -3.0 wide"),
         (document(annotation={"category_id": 9}), "annotation 5: KeyError: 9"),
-        (document(annotation={"image_id": 9}), r"images that it lacks: \[9\]"),
+        (
+            document(annotation={"image_id": 9}),
+            "annotation 5: ValueError: the file lacks its image 9",
+        ),
         (document(annotation={"segmentation": [[1, 2, 3, 4]]}), "three corners"),
         (
             document(annotation={"segmentation": {"counts": [3, 4], "size": [4, 8]}}),
@@ -72,7 +77,13 @@ def test_what_is_no_annotation_file_is_told(content: bytes, said: str) -> None:
 
 def drawn(**annotation: Any) -> np.ndarray:
     [image] = coco.parse(document(annotation=annotation), name="x").images
-    return coco.mask(image.instances[0], image, size=8)
+    images = AnnotatedImages(
+        inputs=torch.zeros(1, 3, 8, 8, dtype=torch.uint8),
+        labels=torch.zeros(1, dtype=torch.int64),
+        annotated=(image,),
+        size=8,
+    )
+    return images.target(0).masks[0].numpy()
 
 
 def test_masks_of_polygons_runs_and_boxes_agree() -> None:

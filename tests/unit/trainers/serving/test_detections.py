@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from PIL import Image
 
 from trainers.detection import masks
 from trainers.detection.annotated_images import AnnotatedImages
 from trainers.detection.coco import AnnotatedImage, Instance
-from trainers.serving.detections import describe, rescaled, rescaled_mask
+from trainers.serving.detections import describe, rescaled
 
 LENGTHS = st.integers(1, 60)
 FOUND = {
@@ -63,7 +62,10 @@ def test_a_box_scaled_for_training_is_scaled_back(
     boxes = boxes * ((width, height) * 2)
     sides = (boxes[:, 2:] - boxes[:, :2]) * (square / width, square / height)
     boxes = boxes[(sides > 1.001).all(axis=1)]  # smaller ones are not trained on
-    instances = tuple(Instance(category=0, box=tuple(box), is_crowd=False) for box in boxes)
+    [mask] = masks.encode(np.zeros((1, height, width)))
+    instances = tuple(
+        Instance(category=0, box=tuple(box), is_crowd=False, mask=mask) for box in boxes
+    )
     image = AnnotatedImage(path="a.png", width=width, height=height, instances=instances)
     images = AnnotatedImages(
         inputs=torch.zeros(1, 3, square, square, dtype=torch.uint8),
@@ -80,21 +82,3 @@ def test_a_box_scaled_for_training_is_scaled_back(
 def test_no_box_is_beyond_the_image(boxes: np.ndarray, width: int, height: int) -> None:
     left, top, right, bottom = rescaled(boxes, square=32, width=width, height=height).T
     assert ((left >= 0) & (right <= width) & (top >= 0) & (bottom <= height)).all()
-
-
-@given(
-    st.integers(1, 24).flatmap(
-        lambda side: arrays(np.float32, (side, side), elements=st.floats(0, 1, width=16))
-    ),
-    LENGTHS,
-    LENGTHS,
-)
-@example(np.where(np.arange(24) < 13, 0.49, np.ones((24, 24))).astype(np.float32), 2, 24)
-def test_the_part_of_a_mask_that_is_scaled_is_all_that_counts(
-    probabilities: np.ndarray, width: int, height: int
-) -> None:
-    mask = masks.decode(rescaled_mask(probabilities, width=width, height=height))
-    whole = Image.fromarray(probabilities).resize((width, height), Image.Resampling.BILINEAR)
-    whole = np.asarray(whole)
-    decided = np.abs(whole - 0.5) > 1e-4  # sums are rounded otherwise
-    assert np.array_equal(mask[decided], (whole >= 0.5)[decided])
