@@ -20,7 +20,7 @@ from trainers.data.images import Samples
 from trainers.data.order import Order, stream_seed
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import evaluate, evaluate_champion
-from trainers.optimizers import Kernels, build_optimizer
+from trainers.optimizers import build_optimizer
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
@@ -94,13 +94,14 @@ class Run:
             # Others are numbers of samples, which the host needs.
             moves_labels=self.task.labels_are_classes,
         )
-        kernels = Kernels(
+        self.optimizer = build_optimizer(
+            settings,
+            self.parallel.network.parameters(),
             # torch's multi-tensor kernels take tensors of one kind only.
             foreach=False if self.parallel.has_mixed_tensors else None,
             # One kernel for all parameters; it takes plain tensors only.
             fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
         )
-        self.optimizer = build_optimizer(settings, self.parallel.network.parameters(), kernels)
         self.identity = RunIdentity(
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,

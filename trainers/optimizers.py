@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -15,18 +14,20 @@ from trainers.plugins import resolve
 from trainers.settings import SGD, Settings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kernels:
-    """Which of torch's implementations of an update fit the parameters; None: torch chooses."""
-
-    foreach: bool | None
-    fused: bool | None
-
-
 def build_optimizer(
-    settings: Settings, parameters: Iterable[nn.Parameter], kernels: Kernels
+    settings: Settings,
+    parameters: Iterable[nn.Parameter],
+    *,
+    foreach: bool | None = None,
+    fused: bool | None = None,
 ) -> Optimizer:
     """The optimizer that `--optimizer` names, with the rate, decay and momentum of the options.
+
+    Args:
+        settings: of the run.
+        parameters: to train.
+        foreach: one of torch's kernels for an update; None: torch chooses.
+        fused: the same.
 
     Raises:
         LaunchInvalid: the dotted path cannot be imported, or returns no optimizer.
@@ -45,17 +46,11 @@ def build_optimizer(
         momentum = settings.chosen_momentum
         return torch.optim.SGD(
             parameters,
-            lr=rate,
-            momentum=momentum,
+            rate,
+            momentum,
             weight_decay=decay,
             nesterov=momentum > 0,
-            foreach=kernels.foreach,
-            fused=kernels.fused,
+            foreach=foreach,
+            fused=fused,
         )
-    return torch.optim.AdamW(
-        parameters,
-        lr=rate,
-        weight_decay=decay,
-        foreach=kernels.foreach,
-        fused=kernels.fused,
-    )
+    return torch.optim.AdamW(parameters, rate, weight_decay=decay, foreach=foreach, fused=fused)

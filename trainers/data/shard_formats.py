@@ -8,9 +8,8 @@
 Both have checksums: of each page, of each record.
 The same samples give the same bytes, in either format, with the same version of pyarrow.
 
-Sources: parquet.apache.org (file format); `trainers.data.tfrecord` and
-`trainers.data.tensorflow_example`, with the names that TensorFlow's object detection and slim
-libraries use.
+Sources: parquet.apache.org (file format); `trainers.data.tfrecord`, with the
+names that TensorFlow's object detection and slim libraries use.
 """
 
 from __future__ import annotations
@@ -23,8 +22,13 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainers.data.tensorflow_example import ExampleInvalid, decode_example, encode_example
-from trainers.data.tfrecord import RecordDamaged, decode_records, encode_record
+from trainers.data.tfrecord import (
+    RecordDamaged,
+    decode_example,
+    decode_records,
+    encode_example,
+    encode_record,
+)
 
 
 class ShardDamaged(Exception):
@@ -160,7 +164,7 @@ class TFRecord:
             raise ShardDamaged(f"it ends at byte {first + len(content)}, not {last}")
         try:
             return [_row(record) for record in decode_records(content)]
-        except (RecordDamaged, ExampleInvalid, UnicodeDecodeError) as error:
+        except (RecordDamaged, UnicodeDecodeError) as error:
             raise ShardDamaged(f"from byte {first} on: {error}") from error
 
 
@@ -178,6 +182,6 @@ def _row(record: bytes) -> Row:
         )
     except IndexError:
         names = sorted(name for name, feature in features.items() if feature.ByteSize())
-        raise ExampleInvalid(
+        raise RecordDamaged(
             f"an Example of {names}, which has not the features of a sample"
         ) from None

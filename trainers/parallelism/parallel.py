@@ -21,11 +21,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
@@ -47,7 +48,6 @@ from trainers.settings import Settings
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.tensor.parallel import ParallelStyle
 
 
 _IMAGE_DIMENSIONS = 4
@@ -211,7 +211,7 @@ class Parallel:
                 yield
             return
         if self._sharded:
-            cast("_FsdpModule", self.network).set_requires_gradient_sync(last)
+            cast("Any", self.network).set_requires_gradient_sync(last)
         yield
 
     def prepare_exchange(self, unused_pass: Callable[[], object]) -> None:
@@ -244,9 +244,7 @@ class Parallel:
         whole: dict[str, Tensor] = {}
         for name, tensor in state.items():
             # A collective call of all ranks that hold a part of the tensor.
-            full = (
-                cast("_Sharded", tensor).full_tensor() if hasattr(tensor, "full_tensor") else tensor
-            )
+            full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.coordinates.is_first_of_stage:
                 whole[name] = full.cpu()
         if self._pipeline is not None and self.coordinates.is_first_of_stage:
@@ -281,25 +279,9 @@ def memory_format(
     return torch.channels_last if is_chosen else torch.preserve_format
 
 
-class _Sharded(Protocol):
-    def full_tensor(self) -> Tensor: ...
-
-
-class _HasPlan(Protocol):
-    def tensor_parallel_plan(self, ranks: int) -> dict[str, ParallelStyle]: ...
-
-
-class _Blocks(Protocol):
-    def blocks(self) -> Sequence[nn.Module]: ...
-
-
-class _FsdpModule(Protocol):
-    def set_requires_gradient_sync(self, requires_gradient_sync: bool) -> None: ...  # noqa: FBT001  # torch's
-
-
 def blocks(network: nn.Module) -> Sequence[nn.Module]:
     """The repeated parts of a network that have parameters: its `blocks()`, or its children."""
-    listed = cast("_Blocks", network).blocks() if hasattr(network, "blocks") else network.children()
+    listed = cast("Any", network).blocks() if hasattr(network, "blocks") else network.children()
     return [block for block in listed if next(block.parameters(), None) is not None]
 
 
@@ -311,7 +293,7 @@ def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
             f"{type(network).__name__} cannot be split: it has no tensor_parallel_plan(ranks), "
             "a plan for torch's parallelize_module"
         )
-    parallelize_module(network, mesh, cast("_HasPlan", network).tensor_parallel_plan(mesh.size()))
+    parallelize_module(network, mesh, cast("Any", network).tensor_parallel_plan(mesh.size()))
 
 
 def shard(parts: Sequence[nn.Module], mesh: DeviceMesh, *, keep_gathered: bool) -> None:

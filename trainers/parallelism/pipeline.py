@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -27,10 +27,6 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 Item = TypeVar("Item")
 LossOf = Callable[[Any, Any], Tensor]
-
-
-class _HasParts(Protocol):
-    def pipeline_parts(self) -> Sequence[nn.Module]: ...
 
 
 def cut(items: Sequence[Item], count: int) -> list[Sequence[Item]]:
@@ -51,7 +47,7 @@ def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
             f"{type(network).__name__} cannot be cut into stages: it has no pipeline_parts(), "
             "modules that make its forward pass one after the other"
         )
-    parts = cast("_HasParts", network).pipeline_parts()
+    parts = cast("Any", network).pipeline_parts()
     if len(parts) < stages:
         raise LaunchInvalid(
             f"{type(network).__name__} has {len(parts)} parts: too few for {stages} stages"

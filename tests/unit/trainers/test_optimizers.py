@@ -7,16 +7,15 @@ import torch
 from torch import nn
 
 from trainers.errors import LaunchInvalid
-from trainers.optimizers import Kernels, build_optimizer
+from trainers.optimizers import build_optimizer
 from trainers.settings import parse_settings
 
 REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
-ANY_KERNELS = Kernels(foreach=None, fused=None)
 
 
 def build(*options: str) -> torch.optim.Optimizer:
     settings = parse_settings("", [*REQUIRED, *options])
-    return build_optimizer(settings, nn.Linear(2, 2).parameters(), ANY_KERNELS)
+    return build_optimizer(settings, nn.Linear(2, 2).parameters())
 
 
 def own(parameters: Any, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
-from trainers.data.tensorflow_example import encode_example
-from trainers.data.tfrecord import encode_record
+from trainers.data.tfrecord import encode_example, encode_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ROWS = st.builds(
