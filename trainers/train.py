@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 
 from trainers import numerics
-from trainers.console import discard_line, write_line
 from trainers.errors import Stopped
 from trainers.failures import report_failure
 from trainers.loop import Run
@@ -33,7 +32,7 @@ from trainers.tracing import traced
 
 def train(settings: Settings, world: World) -> None:
     """Read, train, evaluate, write the results: the same on every rank. Rank 0 logs and writes."""
-    log = write_line if world.is_first else discard_line
+    log = functools.partial(_log, is_first=world.is_first)
     inputs = world.run_on_all_ranks("inputs", lambda: read_inputs(settings, world))
     dataset = inputs.dataset
     log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
@@ -62,6 +61,13 @@ def train(settings: Settings, world: World) -> None:
         write_outputs(run, model, evaluation, metrics)
     log(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     world.disconnect()
+
+
+def _log(line: str, *, is_first: bool) -> None:
+    """Write a line for people and programs; only rank 0 does. A reader sees it at once."""
+    if is_first:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -41,28 +41,19 @@ def out_of_memory(error: BaseException, settings: Settings, world: World) -> Out
     """The error with advice. Options that keep the result come first, those that change it last."""
     on_device = -(-settings.batch_size // rank_coordinates(settings, world).data_ranks)
     at_once = -(-on_device // settings.accumulate)
-    advice: list[str] = []
-    if at_once > 1:
-        advice.append(
-            f"raise --accumulate (now {settings.accumulate}: {at_once} images of "
-            f"{settings.image_size} x {settings.image_size} at once on each of {world.size})"
-        )
-    if not settings.checkpoint_activations:
-        advice.append(
-            "add --checkpoint-activations (computes blocks twice instead of keeping them)"
-        )
-    if settings.parallel == "ddp":
-        advice.append("use --parallel fsdp on several devices (now ddp: each one holds everything)")
-    elif settings.keep_gathered:
-        advice.append("drop --keep-gathered")
-    if settings.precision != "bf16":
-        advice.append(f"use --precision bf16 (now {settings.precision})")
-    advice.append(
+    size = settings.image_size
+    helps = {
+        f"raise --accumulate (now {settings.accumulate}: {at_once} images of {size} x {size} at "
+        f"once on each of {world.size})": at_once > 1,
+        "add --checkpoint-activations": not settings.checkpoint_activations,
+        "use --parallel fsdp on several devices": settings.parallel == "ddp",
+        "drop --keep-gathered": settings.keep_gathered,
+        f"use --precision bf16 (now {settings.precision})": settings.precision != "bf16",
         f"lower --batch-size (now {settings.batch_size}, over all devices) or --image-size (now "
-        f"{settings.image_size}), which changes what is learned"
-    )
+        f"{size}), which changes what is learned": True,
+    }
     cause = (str(error) or type(error).__name__).splitlines()[0]
     return OutOfMemory(
         f"rank {world.rank} ran out of memory on {world.device}: {cause}. To need less: "
-        + "; ".join(advice)
+        + "; ".join(advice for advice, does_help in helps.items() if does_help)
     )
