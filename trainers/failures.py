@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from trainers.errors import PeerFailed, TrainingError
-from trainers.numerics import not_repeatable, refusing_kernel
+from trainers.numerics import not_repeatable
 from trainers.parallelism.world import World, is_loss_of_peer
 from trainers.reports.error_file import write_failure
 from trainers.reports.memory import is_out_of_memory, out_of_memory
@@ -37,9 +37,9 @@ def typed_failure(error: Exception, settings: Settings, world: World | None) -> 
         return error
     if world is not None and is_out_of_memory(error):
         return out_of_memory(error, settings, world)
-    kernel = refusing_kernel(error)
-    if kernel is not None:
-        return not_repeatable(kernel, settings.model)
+    refusal = not_repeatable(error, settings.model)
+    if refusal is not None:
+        return refusal
     if is_loss_of_peer(error):
         return PeerFailed(
             "another rank died or did not answer in time: its own log has the cause. Start again "

@@ -28,9 +28,10 @@ CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 # cuBLAS documents these two as repeatable. The first takes 24 MiB of a device, the second 8 KiB and
 # may be slower.
 REPEATABLE_WORKSPACES = (":4096:8", ":16:8")
-# torch's message where a kernel has no deterministic form.
-_REFUSAL = re.compile(r"^(?P<kernel>\S+) does not have a deterministic implementation")
-_CUBLAS_REFUSAL = re.compile(r"uses CuBLAS and you have CUDA")
+# torch's messages where a kernel has no deterministic form; the second is of cuBLAS.
+_REFUSAL = re.compile(
+    r"^(?P<kernel>\S+) does not have a deterministic implementation|uses CuBLAS and you have CUDA"
+)
 
 
 def prepare_environment(settings: Settings, environment: MutableMapping[str, str]) -> None:
@@ -77,20 +78,14 @@ def configure(settings: Settings, device: torch.device) -> None:
         )
 
 
-def refusing_kernel(error: BaseException) -> str | None:
-    """The kernel that has no deterministic form, if `error` reports one."""
-    if not isinstance(error, RuntimeError):
+def not_repeatable(error: BaseException, architecture: str) -> LaunchInvalid | None:
+    """If torch reports a kernel without a deterministic form, the error that says how to go on."""
+    found = _REFUSAL.search(str(error)) if isinstance(error, RuntimeError) else None
+    if found is None:
         return None
-    if _CUBLAS_REFUSAL.search(str(error)):
-        return "cuBLAS"
-    found = _REFUSAL.match(str(error))
-    return found["kernel"] if found else None
-
-
-def not_repeatable(kernel: str, architecture: str) -> LaunchInvalid:
-    """The error that names the kernel and how to go on."""
     return LaunchInvalid(
-        f"{kernel} has no deterministic form on this device, and deterministic kernels are "
-        f"required: replace what uses it in {architecture} (torch.use_deterministic_algorithms "
-        "lists such operations and what to use instead), or train on a GPU without --deterministic"
+        f"{found['kernel'] or 'cuBLAS'} has no deterministic form on this device, and "
+        f"deterministic kernels are required: replace what uses it in {architecture} "
+        "(torch.use_deterministic_algorithms lists such operations and what to use instead), or "
+        "train on a GPU without --deterministic"
     )

@@ -49,6 +49,7 @@ def traced(
 
 
 def _provider(environment: Mapping[str, str]) -> TracerProvider | None:
+    """What sends spans to the environment's endpoint; None if there is none."""
     if not (environment.get(PARENT) and environment.get(ENDPOINT)):
         return None
     try:
@@ -60,10 +61,8 @@ def _provider(environment: Mapping[str, str]) -> TracerProvider | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - likewise
     except ImportError:
         return None
-    service = environment.get("OTEL_SERVICE_NAME") or "trainer"
-    provider = TracerProvider(
-        resource=Resource.create({SERVICE_NAME: service}), shutdown_on_exit=False
-    )
+    resource = Resource.create({SERVICE_NAME: environment.get("OTEL_SERVICE_NAME") or "trainer"})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     endpoint = f"{environment[ENDPOINT].rstrip('/')}/v1/traces"
     exporter = OTLPSpanExporter(endpoint=endpoint, timeout=SEND_LIMIT_SECONDS)
     provider.add_span_processor(BatchSpanProcessor(exporter))

@@ -40,25 +40,16 @@ State = dict[str, Any]
 
 # The classes in an index of tensors. A further one is a change of torch: review it before adding
 # it.
-_INDEX_CLASSES = frozenset(
-    {
-        ("collections", "OrderedDict"),
-        ("pathlib", "PosixPath"),
-        ("torch", "Size"),
-        ("torch", "device"),
-        ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
-        ("torch.distributed.checkpoint.metadata", "ChunkStorageMetadata"),
-        ("torch.distributed.checkpoint.metadata", "Metadata"),
-        ("torch.distributed.checkpoint.metadata", "MetadataIndex"),
-        ("torch.distributed.checkpoint.metadata", "StorageMeta"),
-        ("torch.distributed.checkpoint.metadata", "TensorProperties"),
-        ("torch.distributed.checkpoint.metadata", "TensorStorageMetadata"),
-        ("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING"),
-        ("torch.serialization", "_get_layout"),
-        *(("torch", str(dtype).removeprefix("torch.")) for dtype in (torch.float32, torch.float64)),
-        *(("torch", name) for name in ("bfloat16", "float16", "int64", "int32", "uint8", "bool")),
-    }
-)
+_INDEX_CLASSES = {
+    "collections": {"OrderedDict"},
+    "pathlib": {"PosixPath"},
+    "torch": {"Size", "device", "float64", "float32", "bfloat16", "float16"}
+    | {"int64", "int32", "uint8", "bool"},
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
+    "torch.distributed.checkpoint.metadata": {"ChunkStorageMetadata", "Metadata", "MetadataIndex"}
+    | {"StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING"},
+    "torch.serialization": {"_get_layout"},
+}
 
 
 def state_of(network: nn.Module, optimizer: Optimizer) -> State:
@@ -197,7 +188,7 @@ class _IndexUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "pathlib._local":  # pathlib's name for it in Python 3.13, and there alone
             module = "pathlib"
-        if (module, name) not in _INDEX_CLASSES:
+        if name not in _INDEX_CLASSES.get(module, ()):
             raise pickle.UnpicklingError(f"a checkpoint's index does not hold {module}.{name}")
         return super().find_class(module, name)
 

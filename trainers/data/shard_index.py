@@ -75,7 +75,11 @@ class Shard:
             KeyError, TypeError: it is another one.
         """
         problems = tuple(FileProblem(**problem) for problem in value["quarantined"])
-        fields = {**value, "offsets": tuple(value["offsets"]), "quarantined": problems}
+        fields: dict[str, Any] = {
+            **value,
+            "offsets": tuple(value["offsets"]),
+            "quarantined": problems,
+        }
         return cls(**fields)
 
 
@@ -139,7 +143,8 @@ class ShardIndex:
             if value.pop("format") != _FORMAT or value["storage"] not in FORMATS:
                 raise ValueError("its format is another one")  # noqa: TRY301  # one exit for all reasons
             shards = tuple(Shard.from_json(shard) for shard in value["shards"])
-            index = cls(**{**value, "shards": shards})
+            value["shards"] = shards
+            index = cls(**value)
         except FileNotFoundError:
             raise DataRejected(
                 f"{folder} holds no {INDEX_NAME}: it is not a folder of shards, or packing has not "

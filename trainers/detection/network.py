@@ -30,23 +30,24 @@ _PYRAMID_WIDTH = 256
 ARCHITECTURES = tuple(_LAYOUTS)
 
 
-def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
-    """An untrained network, see `Detector`.
-
-    Raises:
-        KeyError: there is no such architecture.
-        LaunchInvalid: torchvision cannot be imported, or the images are not of three colours.
-    """
-    return detector(architecture, channels=channels, classes=classes)
-
-
 def is_detector(network: nn.Module) -> bool:
     """Whether it computes its own loss as `Detector` does, built in or a user's own."""
     return getattr(network, "computes_own_loss", False)
 
 
-def detector(architecture: str, *, channels: int, classes: int, **options: Any) -> nn.Module:
-    """The same, with further options of torchvision's class, as `box_batch_size_per_image`."""
+def build(architecture: str, *, channels: int, classes: int, **options: Any) -> nn.Module:
+    """An untrained network, see `Detector`.
+
+    Args:
+        architecture: one of `ARCHITECTURES`.
+        channels: of the images.
+        classes: without the background.
+        options: of torchvision's class, as `box_batch_size_per_image`.
+
+    Raises:
+        KeyError: there is no such architecture.
+        LaunchInvalid: torchvision cannot be imported, or the images are not of three colours.
+    """
     model, backbone = _LAYOUTS[architecture]
     if channels != _COLOURS:
         raise LaunchInvalid(f"{architecture} takes colour images: give --image-mode rgb")

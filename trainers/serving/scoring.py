@@ -72,7 +72,7 @@ class Scorer:
             raise RequestInvalid(f"{len(files)} images; at most {MOST_IMAGES} at once")
         if score_threshold is not None and not self.detects:
             raise RequestInvalid("score_threshold is for detectors; the model is a classifier")
-        threshold = SCORE_THRESHOLD if score_threshold is None else score_threshold
+        threshold: Any = SCORE_THRESHOLD if score_threshold is None else score_threshold
         is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
         if not is_number or not 0 <= threshold <= 1:
             raise RequestInvalid(f"score_threshold is {threshold!r}, not a number from 0 to 1")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
-from trainers.detection.network import detector
+from trainers.detection.network import build
 
 
 class Perceptron(nn.Module):
@@ -80,7 +80,7 @@ def mixup(num_classes: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 def small_mask_rcnn(*, channels: int, classes: int) -> nn.Module:
     """A Mask R-CNN with narrow heads that looks at few proposals: for few cores."""
     models = importlib.import_module("torchvision.models.detection")
-    return detector(
+    return build(
         "mask-rcnn-resnet18",
         channels=channels,
         classes=classes,
