@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -87,7 +87,8 @@ def _blocks(entries: Sequence[Entry]) -> Iterator[bytes]:
     block: list[bytes] = []
     size = 0
     for entry in entries:
-        line = json.dumps(asdict(entry)).encode() + b"\n"
+        # All fields are texts: `asdict` would copy each, for three times the time.
+        line = json.dumps(vars(entry)).encode() + b"\n"
         if block and size + len(line) > BLOCK_LIMIT_BYTES:
             yield b"".join(block)
             block, size = [], 0

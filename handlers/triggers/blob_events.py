@@ -28,7 +28,7 @@ CHANGES: Mapping[str, Change] = {
 _SUBJECT = re.compile(r"^/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<blob>.+)$")
 _ACCOUNT = re.compile(r"/storageAccounts/([a-z0-9]{3,24})$")
 _DOT_SEGMENT = re.compile(r"(^|/)\.{1,2}(/|$)")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNSAFE_CHARACTER = re.compile(r"[\\\x00-\x1f\x7f]")
 MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's own limit
 
 
@@ -109,11 +109,19 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
 
 
 def is_safe_path(blob: str) -> bool:
-    """Whether a blob's name means the same after one decoding, and on a file system."""
-    return len(blob) <= MAX_BLOB_NAME_LENGTH and not any(
-        _DOT_SEGMENT.search(name) or "\\" in name or _CONTROL.search(name)
-        for name in (blob, unquote(blob))
-    )
+    """Whether a blob's name means the same after one decoding, and on a file system.
+
+    It is asked of each event and each listed blob: most names need one search.
+    """
+    if len(blob) > MAX_BLOB_NAME_LENGTH or _is_unsafe(blob):
+        return False
+    return "%" not in blob or not _is_unsafe(unquote(blob))
+
+
+def _is_unsafe(name: str) -> bool:
+    if _UNSAFE_CHARACTER.search(name):
+        return True
+    return ("/." in name or name.startswith(".")) and _DOT_SEGMENT.search(name) is not None
 
 
 def watching(pipelines: Iterable[Pipeline], container: str, blob: str) -> Pipeline | None:
