@@ -180,11 +180,8 @@ class _Intake:
         )
         began = time.monotonic()
         instance = landing_instance(zone.pipeline, zone.partition)
-        traced = [
-            TracedEvent(id=event.event_id, time=event.time, traceparent=event.traceparent)
-            for event in news
-        ]
-        trace = self._trace(instance, traced)
+        traced = self._traced(news)
+        trace = BatchTrace(parent=opening_context(instance, traced).header) if traced else None
         prefix = pipeline.source.prefix
         has_marker = any(
             pipeline.source.is_marker(event.blob.removeprefix(prefix)) for event in news
@@ -192,7 +189,7 @@ class _Intake:
         landing = await ensure_landing(
             starter, pipeline, zone.partition, opened_by="event", wake=has_marker, trace=trace
         )
-        if landing.opened or landing.batch is not None:
+        if traced and (landing.opened or landing.batch is not None):
             accepted = accepted_events(
                 zone.pipeline,
                 instance,
@@ -207,12 +204,14 @@ class _Intake:
             why = f"opened {instance}" if is_first else f"{instance} was under way"
             self._keep(zone.pipeline, event, "opened" if is_first else "merged", why)
 
-    def _trace(self, instance: str, events: Sequence[TracedEvent]) -> BatchTrace | None:
-        """Nothing is traced where neither the sender nor this app sends spans."""
-        context = opening_context(instance, events)
+    def _traced(self, events: Sequence[BlobEvent]) -> Sequence[TracedEvent]:
+        """What spans know of events; nothing where neither their sender nor this app traces."""
         if not self._clients.telemetry.is_on and not any(each.traceparent for each in events):
-            return None
-        return BatchTrace(parent=context.header)
+            return ()
+        return [
+            TracedEvent(id=event.event_id, time=event.time, traceparent=event.traceparent)
+            for event in events
+        ]
 
     def _keep(self, pipeline: str, event: BlobEvent, decision: Decision, reason: str) -> None:
         self._entries[pipeline].append(
