@@ -12,9 +12,10 @@ request's class.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any
+from typing import Any, Generic
 
 from azure.durable_functions import DurableOrchestrationContext, RetryOptions
 
@@ -89,13 +90,43 @@ def call(
         PermanentError: the activity's failure, which no retry can help.
         TransientError: the activity's last failure, when the retries are used up.
     """
-    try:
-        outcome = yield context.call_activity_with_retry(
-            request.activity_name(), retries(type(request)), request.to_dict()
+    return (yield from Pending(context, request).result())
+
+
+class Pending(Generic[Result]):
+    """An activity that runs beside others: make several, `wait_for_all`, then ask for each result.
+
+    Attributes:
+        task: the SDK's. It is scheduled when it is first waited for.
+    """
+
+    def __init__(
+        self, context: DurableOrchestrationContext, request: ActivityRequest[Result]
+    ) -> None:
+        self._request = type(request)
+        self.task: Any = context.call_activity_with_retry(
+            request.activity_name(), retries(self._request), request.to_dict()
         )
-    except Exception as error:  # the SDK raises a bare one
-        raise parse_fault(str(error)) from error
-    return parse_outcome(type(request), outcome)
+
+    def result(self) -> Generator[Any, Any, Result]:
+        """Wait for its end; raises as `call` does."""
+        try:
+            outcome = yield self.task
+        except Exception as error:  # the SDK raises a bare one
+            raise parse_fault(str(error)) from error
+        return parse_outcome(self._request, outcome)
+
+
+def wait_for_all(context: DurableOrchestrationContext, *tasks: Any) -> Generator[Any, Any, None]:
+    """Schedule tasks at once, and wait until each has ended.
+
+    `task_all` would go on when the first one fails, while others still take effect. A task that has
+    ended can be yielded again for its result.
+    """
+    yield context.task_any(list(tasks))
+    for task in tasks:
+        with contextlib.suppress(Exception):
+            yield task
 
 
 def retries(request: type[ActivityRequest[Any]]) -> RetryOptions:

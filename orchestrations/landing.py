@@ -8,8 +8,9 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import call
-from orchestrations.contracts.configurations import ResolveConfiguration
+from orchestrations.activities import Pending, call, wait_for_all
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
     AlertOperators,
@@ -70,11 +71,12 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     5. Compare the batch with the last one that was trained on (`holding.decide`). Deletions alone
        are ignored. A batch that shrank too much, or whose data keeps changing under the jobs, is
        held until a person releases it; one of a paused pipeline, until it is resumed.
-    6. Resolve the configuration that every attempt uses, and claim the dataset version. The first
-       batch that claims it trains on it: the same content never starts a second run, whenever and
-       through whichever door it comes again.
+       Resolve the configuration that every attempt uses beside the comparison.
+    6. Claim the dataset version. The first batch that claims it trains on it: the same content
+       never starts a second run, whenever and through whichever door it comes again.
     7. Record how the batch ended.
-    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id.
+    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
+       beside 7, and does not need the record: should that fail, the run goes on.
     9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
        each `wake_up` that came meanwhile. What the listing did not see starts one follow-up
        (`continue_as_new`), and so does a run whose data was refused or has changed. Triggers raise
@@ -97,8 +99,8 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
         yield from batch.alert_invalid(settled)
         result, retry = batch.result("invalid-manifest"), False
     else:
-        result = yield from batch.conclude(settled)
-        retry = result.outcome == "started" and (yield from batch.train(settled))
+        result = yield from batch.compare_and_claim(settled)
+        retry = yield from batch.conclude(settled, result)
     if request.settled:
         return result.to_dict()
     more = yield from batch.close(settled)
@@ -253,24 +255,26 @@ class _Batch:
             ),
         )
 
-    def conclude(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
-        """Steps 5 to 7: compare, claim, record."""
+    def compare_and_claim(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
+        """Steps 5 and 6: compare, claim."""
         if dataset.blobs == 0:
-            result = self.result("empty")
-        else:
-            comparison = yield from call(
-                self.context, CompareBatch(pipeline=self.pipeline.name, dataset=dataset)
-            )
-            self.data_changed_in_a_row = comparison.data_changed_in_a_row
-            decision = decide(dataset, comparison, self.pipeline)
-            if isinstance(decision, Ignore):
-                result = self.result("only-deletions", dataset=dataset)
-            elif isinstance(decision, Hold):
-                yield from self.hold(dataset, decision, comparison.last_trained_blobs)
-                result = self.result("held", dataset=dataset)
-            else:
-                result = yield from self.claim(dataset)
-        yield from call(
+            return self.result("empty")
+        compared = Pending(self.context, CompareBatch(pipeline=self.pipeline.name, dataset=dataset))
+        resolved = Pending(self.context, ResolveConfiguration(pipeline=self.pipeline.name))
+        yield from wait_for_all(self.context, compared.task, resolved.task)
+        comparison = yield from compared.result()
+        self.data_changed_in_a_row = comparison.data_changed_in_a_row
+        decision = decide(dataset, comparison, self.pipeline)
+        if isinstance(decision, Ignore):
+            return self.result("only-deletions", dataset=dataset)
+        if isinstance(decision, Hold):
+            yield from self.hold(dataset, decision, comparison.last_trained_blobs)
+            return self.result("held", dataset=dataset)
+        return (yield from self.claim(dataset, (yield from resolved.result())))
+
+    def conclude(self, dataset: Dataset, result: LandingResult) -> Generator[Any, Any, bool]:
+        """Steps 7 and 8; True when other content follows, see `train`."""
+        recorded = Pending(
             self.context,
             RecordBatch(
                 batch=self.id,
@@ -283,7 +287,10 @@ class _Batch:
                 concluded_at=self.context.current_utc_datetime if self.traceparent else None,
             ),
         )
-        return result
+        if result.outcome == "started":
+            return (yield from self.train(dataset, recorded))
+        yield from recorded.result()
+        return False
 
     def hold(
         self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
@@ -320,22 +327,11 @@ class _Batch:
             ),
         )
 
-    def claim(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
-        """Step 6."""
-        self.first_attempt = first_attempt = yield from self.resolve_first_attempt(dataset)
-        run = run_id(self.pipeline.name, dataset.version, first_attempt.attempt)
-        claim = yield from call(
-            self.context, ClaimDataset(request=first_attempt, run=run, batch=self.id)
-        )
-        outcome = "started" if claim.batch == self.id else "duplicate"
-        return self.result(outcome, dataset=dataset, run=claim.run)
-
-    def resolve_first_attempt(self, dataset: Dataset) -> Generator[Any, Any, RunRequest]:
-        """The request of the first run, with the configuration that is in force at the freeze."""
-        configuration = yield from call(
-            self.context, ResolveConfiguration(pipeline=self.pipeline.name)
-        )
-        return RunRequest(
+    def claim(
+        self, dataset: Dataset, configuration: Configuration
+    ) -> Generator[Any, Any, LandingResult]:
+        """Step 6, with the configuration that is in force at the freeze."""
+        self.first_attempt = first_attempt = RunRequest(
             pipeline=configuration.pipeline,
             dataset=dataset,
             attempt=1,
@@ -344,15 +340,24 @@ class _Batch:
             reason=self.request.reason,
             traceparent=self.traceparent,
         )
+        run = run_id(self.pipeline.name, dataset.version, first_attempt.attempt)
+        claim = yield from call(
+            self.context, ClaimDataset(request=first_attempt, run=run, batch=self.id)
+        )
+        outcome = "started" if claim.batch == self.id else "duplicate"
+        return self.result(outcome, dataset=dataset, run=claim.run)
 
-    def train(self, dataset: Dataset) -> Generator[Any, Any, bool]:
-        """Step 8; True when the run's data was refused or has changed: other content follows."""
+    def train(self, dataset: Dataset, recorded: Pending[Done]) -> Generator[Any, Any, bool]:
+        """Step 8, beside 7; True when the run's data was refused or has changed."""
         run = run_id(self.pipeline.name, dataset.version, attempt=1)
         self.announce("training", run=run)
         assert self.first_attempt is not None, "a batch is claimed before it is trained on"
         document = RunInput(request=self.first_attempt).to_dict()
+        training = self.context.call_sub_orchestrator(RETRAINING, document, run)
+        yield from wait_for_all(self.context, recorded.task, training)
+        yield from recorded.result()
         try:
-            output = yield self.context.call_sub_orchestrator(RETRAINING, document, run)
+            output = yield training
         except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
             # The run was terminated or broke: reconciliation closes it. The zone goes on.
             return False

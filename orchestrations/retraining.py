@@ -50,7 +50,8 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     """Run one attempt; the output is the last `RunStatus`.
 
     1. A later attempt first asks whether a newer dataset has been claimed: then it is superseded.
-    2. Register the manifest as a data asset.
+    2. Register the manifest as a data asset. The first record is written beside 1 or 2, whichever
+       comes first.
     3. Find capacity (`finding_capacity.find_capacity`); None when that continues as new. A run
        that waits in a queue can be cancelled.
     4. Submit the job, whose name is the run's id; notify `started`.
@@ -66,14 +67,12 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     the outbox cannot be written, this instance fails, and reconciliation notifies the state that it
     ended in.
 
-    The record is also written where a state may last: at the start, while the cluster changes, when
+    The record is also written where a state may last: while the cluster changes, when
     the job is submitted, runs, is queued again or is being ended. It holds all states until then.
     """
     given = RunInput.from_dict(context.get_input())
     run = RunProgress(context, given)
     failure, ended = given.ending, False
-    if failure is None and given.waiting is None and given.awaiting is None:
-        yield from run.record()
     if failure is None:
         try:
             ended = yield from _attempt(run, given)
@@ -117,7 +116,7 @@ def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
     if run.request.attempt == 1:
         return False
     question = CheckSuperseded(pipeline=run.request.pipeline.name, dataset=run.request.dataset)
-    newer = yield from call(run.context, question)
+    newer = yield from run.record_beside(question)
     if newer.by is None:
         return False
     run.note(superseded_by=newer.by)
@@ -126,8 +125,9 @@ def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
 
 
 def _register_dataset(run: RunProgress) -> Step[AwaitingNodes]:
-    pipeline, dataset = run.request.pipeline, run.request.dataset
-    asset = yield from call(run.context, RegisterDataset(pipeline=pipeline, dataset=dataset))
+    request = RegisterDataset(pipeline=run.request.pipeline, dataset=run.request.dataset)
+    is_first_step = run.request.attempt == 1
+    asset = yield from run.record_beside(request) if is_first_step else call(run.context, request)
     run.advance("dataset_registered")
     return AwaitingNodes(asset=asset, since=run.status.since)
 

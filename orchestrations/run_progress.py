@@ -10,8 +10,8 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import Step, call
-from orchestrations.contracts.base import Done, Failure
+from orchestrations.activities import Pending, Step, call, wait_for_all
+from orchestrations.contracts.base import ActivityRequest, Done, Failure, Result
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.notifications import (
     Notification,
@@ -101,9 +101,14 @@ class RunProgress:
         Nothing is decided by the record, so that a run goes on without it. The next call writes
         the same states again; reconciliation writes the end if the last call fails.
         """
-        record = self.known.model_copy(update={"status": self.status})
         with contextlib.suppress(LandfallError):
-            yield from call(self.context, RecordRun(record=record))
+            yield from call(self.context, self._recording())
+
+    def record_beside(self, request: ActivityRequest[Result]) -> Step[Result]:
+        """Run an activity while the record is written; wait for both."""
+        record, step = Pending(self.context, self._recording()), Pending(self.context, request)
+        yield from wait_for_all(self.context, record.task, step.task)
+        return (yield from step.result())
 
     def notify(self) -> Step[Done]:
         """Put the last transition's notification into the outbox."""
@@ -119,6 +124,9 @@ class RunProgress:
         )
         request = PublishNotification(pipeline=self.request.pipeline, notification=notification)
         return (yield from call(self.context, request))
+
+    def _recording(self) -> RecordRun:
+        return RecordRun(record=self.known.model_copy(update={"status": self.status}))
 
     def _show(self) -> None:
         self.status = fit_status(self.status)

@@ -20,7 +20,7 @@ from tests.simulation.story import (
     TerminateAfter,
     Upload,
 )
-from tests.simulation.task_hub import ExecutionMode
+from tests.simulation.task_hub import ActivityCall, ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
 
@@ -83,7 +83,7 @@ KEPT = {
         reconcile_every=4 * HOUR,
         items=(
             Upload(at=HOUR, path="1.png", content="one"),
-            OutageAfter(activity="record_batch", number=1, service="blobs", seconds=2 * HOUR),
+            OutageAfter(activity="claim_dataset", number=1, service="blobs", seconds=2 * HOUR),
         ),
     ),
 }
@@ -106,6 +106,35 @@ def test_a_week_in_which_every_activity_runs_twice_has_each_effect_once(seed: in
 def test_what_was_found_stays_mended(name: str) -> None:
     trial = try_story(KEPT[name])
     assert not trial.problems, str(trial)
+
+
+# An upload, its batch, its run and its job; nothing else happens in this week.
+ONE_RUN = Story(
+    seed=1,
+    zone="quiet",
+    reconcile_every=4 * HOUR,
+    items=(Upload(at=HOUR, path="1.png", content="one"),),
+)
+
+
+def calls_beside_one_another() -> range:
+    """The numbers of the calls that `ONE_RUN` makes between its freeze and its job."""
+    world = World(ONE_RUN)
+    ended: dict[str, int] = {}
+
+    def note(call: ActivityCall) -> None:
+        ended[call.name] = world.network.total_calls
+
+    world.host.on_activity_ended = note
+    world.run()
+    return range(ended["freeze_manifest"], ended["submit_job"])
+
+
+def test_a_process_that_dies_between_two_activities_that_run_side_by_side_loses_nothing() -> None:
+    for call in calls_beside_one_another():
+        crash = Crash(call=call, after=True, down=60.0)
+        trial = try_story(replace(ONE_RUN, items=(*ONE_RUN.items, crash)))
+        assert not trial.problems, str(trial)
 
 
 def left_behind(seed: int, execution: ExecutionMode = "resident") -> list[object]:

@@ -38,7 +38,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunState, RunStatus
-from orchestrations.errors import DataChanged, InvalidManifest, LandfallError
+from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline, LandfallError
 from orchestrations.freezing import freezing
 from orchestrations.landing import WAKE_UPS_PER_GENERATION, landing
 from orchestrations.manifest import ManifestLine
@@ -56,6 +56,8 @@ STATES: dict[str | None, RunState] = {
     "DataChanged": "superseded",
     "DataRejected": "rejected",
 }
+# An activity is dispatched, returns, and its result is taken up: three steps of a second each.
+ACTIVITY = timedelta(seconds=3)
 UNMARKED = PIPELINE.model_copy(
     update={"source": PIPELINE.source.model_copy(update={"marker": None})}
 )
@@ -92,6 +94,8 @@ class Zone:
     listings: int = 0
     overtaken: int = 0
     """So many freezes are overtaken, where blobs are copied."""
+    is_deployed: bool = True
+    records_are_out: bool = False
     is_invalid: bool = False
     """The uploader's manifest breaks its rules."""
     contents: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
@@ -226,6 +230,8 @@ class Zone:
         return _result(Done())
 
     def resolve(self, _: Any) -> Any:
+        if not self.is_deployed:
+            return _failure(InvalidPipeline("pipelines/digits/pipeline.yml: cannot be read"))
         return _result(Configuration(hash="c" * 16, pipeline=self.pipeline))
 
     def claim(self, given: Any) -> Any:
@@ -234,6 +240,8 @@ class Zone:
         return _result(self.claims.setdefault(request.request.dataset.version, ours))
 
     def record(self, given: Any) -> Any:
+        if self.records_are_out:
+            raise ConnectionError("no answer")
         self.batches.append(RecordBatch.from_dict(given))
         return _result(Done())
 
@@ -693,6 +701,54 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
     zone.driver.run()
     assert not zone.driver.instances[landing_instance("digits")].live
     assert zone.driver.instances[landing_instance("digits")].error is None
+
+
+def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
+    """Freeze; compare beside resolve; claim. The batch is recorded beside its run."""
+    started: list[datetime] = []
+
+    def run(context: Any) -> Generator[Any, Any, None]:
+        started.append(context.current_utc_datetime)
+        yield context.create_timer(context.current_utc_datetime)
+
+    zone = Zone(retraining=run)
+    zone.driver.latency = lambda: 1.0
+    put_at(zone, 0.0)
+    zone.driver.run()
+    (batch,) = zone.batches
+    assert started[0] - batch.dataset.frozen_at == 3 * ACTIVITY + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("rule", ["paused", "only-deletions"])
+def test_a_pipeline_that_is_not_deployed_any_more_can_hold_and_ignore_batches(rule: str) -> None:
+    zone = Zone()
+    put_at(zone, 0.0, 1.0)
+    zone.driver.run()
+    zone.is_deployed = False
+    at(zone, 100.0, lambda: zone.delete("0000.00.png"))
+    if rule == "paused":
+        zone.paused = "paused by ada: the labels are wrong"
+        at(zone, 100.0, lambda: zone.put("new.png"))
+    at(zone, 101.0, zone.open_landing)
+    zone.driver.run()
+    assert zone.outcomes == ["started", "held" if rule == "paused" else rule]
+    assert zone.driver.instances[landing_instance("digits")].error is None
+
+
+def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
+    """Reconciliation opens the zone again, and finds the claim."""
+    zone = Zone()
+    put_at(zone, 0.0)
+    zone.records_are_out = True
+    zone.driver.run()
+    landing_of = zone.driver.instances[landing_instance("digits")]
+    assert "no answer" in (landing_of.error or "")
+    assert zone.trained
+    zone.records_are_out = False
+    zone.open_landing()
+    zone.driver.run()
+    assert zone.outcomes == ["duplicate"]
+    assert len(zone.trained) == 1
 
 
 def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> None:

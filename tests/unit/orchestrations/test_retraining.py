@@ -174,6 +174,16 @@ def test_a_good_run_registers_its_model_and_tells() -> None:
     assert (registered.run, registered.dataset.version) == (status.id, DATASET.version)
 
 
+def test_three_activities_lie_between_the_start_of_a_run_and_its_job() -> None:
+    """Register the dataset beside the first record; the cluster; the job."""
+    cluster = Cluster(QUICK)
+    cluster.driver.latency = lambda: 1.0
+    status = cluster.start().statuses
+    states = {each.state: each.since for each in map(RunStatus.from_dict, status)}
+    assert states["queued"] - states["registering"] == timedelta(seconds=3 * 3)
+    assert [name for name, _ in cluster.calls][:2] == ["record_run", "register_dataset"]
+
+
 def test_the_model_of_a_run_that_was_asked_for_says_why() -> None:
     cluster = Cluster(QUICK)
     request = run_request(1).model_copy(update={"reason": "digits_drift has failed"})
