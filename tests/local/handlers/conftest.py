@@ -1,6 +1,6 @@
 """Fixtures of more than one room of the handlers."""
 
 from tests.local.handlers.world_with_messaging import namespace, world
-from tests.local.handlers.zone_on_storage import storage, zone
+from tests.local.handlers.zone_on_storage import storage, storage_part, zone
 
-__all__ = ["namespace", "storage", "world", "zone"]
+__all__ = ["namespace", "storage", "storage_part", "world", "zone"]

@@ -38,18 +38,26 @@ from orchestrations.pipeline import Pipeline
 from tests.unit.orchestrations.examples import PIPELINE
 
 WORKSPACE_CONTAINER = "workspace"
+LAKE = "lake"
+"""An account with a hierarchical namespace."""
 _NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """Without Event Grid: events stay in the part's outbox."""
     state = tmp_path_factory.mktemp("landing")
-    containers = ["landing", WORKSPACE_CONTAINER]
-    (state / "storage.json").write_text(json.dumps({"containers": containers}))
+    lake = {"name": LAKE, "isHnsEnabled": True, "containers": ["landing", WORKSPACE_CONTAINER]}
+    (state / "storage.json").write_text(json.dumps({"accounts": [lake]}))
     environment = Environment.draw(state, app=state, config=state)
     environment.save()
     with PartProcess("storage", state):
-        yield Settings({"DataStorage": environment.storage_connection_string()})
+        yield environment
+
+
+@pytest.fixture(scope="session")
+def storage(storage_part: Environment) -> Settings:
+    return Settings({"DataStorage": storage_part.storage_connection_string(LAKE)})
 
 
 @dataclass

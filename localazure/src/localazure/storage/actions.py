@@ -45,6 +45,9 @@ def needed_for(
     if service is Service.TABLE:
         return [Needed(resource, _table_action(method, rest))]
     needed = [_blob_action(resource, method, rest, query)]
+    renamed = urlsplit(headers.get("x-ms-rename-source", "")).path.removeprefix("/")
+    if renamed:
+        needed.append(_blob_action(resource, "DELETE", renamed, {}))
     source = urlsplit(headers.get("x-ms-copy-source", "")).path
     # A source in another account is read with a credential of its own.
     if source and account_of(source) == account:
@@ -57,6 +60,8 @@ def _blob_action(resource: str, method: str, rest: str, query: Mapping[str, str]
     name, slash, blob = rest.partition("/")
     if not name:
         return Needed(resource, _action_on_account(query))
+    if query.get("resource") == "filesystem":
+        return Needed(f"{resource}/containers/{unquote(name)}", "containers/blobs/read")
     if query.get("restype") == "container" or (slash and not blob):
         resource = f"{resource}/containers/{unquote(name)}"
         return Needed(resource, _action_on_container(method, query))

@@ -41,6 +41,8 @@ class Account(ConfigurationModel):
     containers: tuple[_ContainerName, ...] = ()
     has_system_topic: bool = True
     """Whether its blob events go to the topic `storage`; an account without a topic emits none."""
+    is_hns_enabled: bool = False
+    """Whether its namespace is hierarchical: it has files and directories, and the dfs endpoint."""
     operations_per_second: Annotated[int, Field(ge=1)] | None = None
     """Requests that it takes before it is busy; by default the documented target of its kind."""
 

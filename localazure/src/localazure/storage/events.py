@@ -15,7 +15,17 @@ CREATED = "Microsoft.Storage.BlobCreated"
 DELETED = "Microsoft.Storage.BlobDeleted"
 TIER_CHANGED = "Microsoft.Storage.BlobTierChanged"
 
-_TYPES = {Api.DELETE_BLOB: DELETED, Api.SET_BLOB_TIER: TIER_CHANGED}
+_TYPES = {
+    Api.DELETE_BLOB: DELETED,
+    Api.DELETE_FILE: DELETED,
+    Api.SET_BLOB_TIER: TIER_CHANGED,
+    Api.RENAME_FILE: "Microsoft.Storage.BlobRenamed",
+    Api.CREATE_DIRECTORY: "Microsoft.Storage.DirectoryCreated",
+    Api.RENAME_DIRECTORY: "Microsoft.Storage.DirectoryRenamed",
+    Api.DELETE_DIRECTORY: "Microsoft.Storage.DirectoryDeleted",
+}
+# Of files and directories; the events of blobs have none.
+_DATA_VERSIONS = {Api.CREATE_FILE: "2", Api.FLUSH_WITH_CLOSE: "2", Api.DELETE_FILE: "2"}
 
 
 def topic_of(subscription_id: str, resource_group: str, account: str) -> str:
@@ -49,7 +59,7 @@ def blob_event(
         origin: scheme and authority of the Blob endpoint, as in `http://127.0.0.1:7080`.
         previous_tier: of the blob before its tier was changed; None where it was the account's.
     """
-    deleted = operation.api is Api.DELETE_BLOB
+    deleted = operation.api in {Api.DELETE_BLOB, Api.DELETE_FILE}
     is_tier_change = operation.api is Api.SET_BLOB_TIER
     data: dict[str, Any] = {
         "api": operation.api.value,
@@ -62,11 +72,19 @@ def blob_event(
         data["contentType"] = properties.content_type
         if not deleted:
             data["contentLength"] = properties.length
+            if operation.api.is_dfs:
+                data["contentOffset"] = properties.length
         data["blobType"] = properties.blob_type
     if is_tier_change:
         tiers = {"accessTier": properties and properties.tier, "previousTier": previous_tier}
         data |= {name: tier for name, tier in tiers.items() if tier is not None}
-    data["url"] = f"{origin}{operation.path}"
+    if operation.source:
+        data["destinationUrl"] = f"{origin}{operation.path}"
+        data["sourceUrl"] = f"{origin}{operation.source}"
+    else:
+        data["url"] = f"{origin}{operation.path}"
+    if operation.api is Api.DELETE_DIRECTORY:
+        data["recursive"] = "true" if operation.is_recursive else "false"
     data["storageDiagnostics"] = {"batchId": str(uuid.uuid5(uuid.NAMESPACE_OID, event_id))}
     return {
         "topic": topic,
@@ -77,7 +95,7 @@ def blob_event(
         "eventTime": time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "id": event_id,
         "data": data,
-        "dataVersion": "",
+        "dataVersion": _DATA_VERSIONS.get(operation.api, "1") if operation.api.is_dfs else "",
         "metadataVersion": "1",
     }
 

@@ -6,13 +6,14 @@ its principal; the request is then signed with the account's key.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Final
 
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
@@ -40,6 +41,17 @@ _NOT_PERMITTED: Final = Refusal(
     HTTPStatus.FORBIDDEN,
     "AuthorizationPermissionMismatch",
     "This request is not authorized to perform this operation using this permission.",
+)
+_FLAT: Final = Refusal(
+    HTTPStatus.BAD_REQUEST,
+    "HierarchicalNamespaceNotEnabled",
+    "The account has no hierarchical namespace: its storage.json lacks isHnsEnabled.",
+)
+_NOT_AUTHENTIC: Final = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "AuthenticationFailed",
+    "Server failed to authenticate the request. Make sure the value of Authorization header is "
+    "formed correctly including the signature.",
 )
 _NO_BATCH: Final = Refusal(
     HTTPStatus.NOT_IMPLEMENTED,
@@ -130,6 +142,32 @@ class Gate:
         """Whether blob events of a request's account go anywhere."""
         account = self._accounts.get(account_of(target))
         return account is not None and account.has_system_topic
+
+    def refusal_of_path_request(
+        self, method: str, target: str, headers: CIMultiDictProxy[str]
+    ) -> Refusal | None:
+        """Why a request about a file or a directory, which is not forwarded, is refused.
+
+        Azurite does not see it, so that its key is checked here. Identities were checked.
+        """
+        account, authorization = account_of(target), headers.get("Authorization", "")
+        declared = self._accounts.get(account)
+        if declared is None:
+            return _NOT_AUTHENTIC
+        if not declared.is_hns_enabled:
+            return _FLAT
+        if authorization.lower().startswith("bearer "):
+            return None
+        expected = sign_request(
+            Service.BLOB,
+            method,
+            URL(f"http://localhost{target}", encoded=True),
+            {name.lower(): value for name, value in headers.items()},
+            account=account,
+            key=self._key_of(account),
+        )
+        is_authentic = hmac.compare_digest(expected.encode(), authorization.encode())
+        return None if is_authentic else _NOT_AUTHENTIC
 
     def _signed(
         self, service: Service, method: str, target: str, headers: CIMultiDict[str]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+from azure.core.exceptions import AzureError
 
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService, BlobServiceError
@@ -26,6 +27,15 @@ RETRY_SECONDS = 0.5
 DRAIN_TIMEOUT_SECONDS = 5.0
 # Deletions of one batch that are looked up at a time.
 MAX_LOOKUPS = 16
+# The events of these describe no blob as it is afterwards.
+_WITHOUT_PROPERTIES = {
+    Api.DELETE_BLOB,
+    Api.DELETE_FILE,
+    Api.RENAME_FILE,
+    Api.CREATE_DIRECTORY,
+    Api.RENAME_DIRECTORY,
+    Api.DELETE_DIRECTORY,
+}
 
 
 class Ledger:
@@ -36,6 +46,8 @@ class Ledger:
         blobs: looks up properties.
         azurite: whether it can be asked.
         topic_of: ARM id of an account by name.
+        has_topic: whether an account's events go anywhere.
+        resume: does the rest of an operation of several steps.
         origin: of the Blob endpoint, as in `http://127.0.0.1:7080`.
     """
 
@@ -46,12 +58,16 @@ class Ledger:
         azurite: AzuriteProcess,
         *,
         topic_of: Callable[[str], str],
+        has_topic: Callable[[str], bool],
+        resume: Callable[[Operation], Awaitable[None]],
         origin: str,
     ) -> None:
         self._outbox = outbox
         self._blobs = blobs
         self._azurite = azurite
         self._topic_of = topic_of
+        self._has_topic = has_topic
+        self._resume = resume
         self._origin = origin
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,7 +102,8 @@ class Ledger:
             is_other = changed.tier != properties.tier
             self.settle([(intent, self._event(intent, changed, response) if is_other else None)])
             return
-        if properties is None and intent.operation.api is not Api.DELETE_BLOB:
+        has_properties = intent.operation.api not in _WITHOUT_PROPERTIES
+        if properties is None and has_properties:
             headers = await self._blobs.properties(intent.operation.path)
             properties = None if headers is None else Properties.from_headers(headers)
         self.settle([(intent, self._event(intent, properties, response))])
@@ -96,7 +113,7 @@ class Ledger:
         if outcomes:
             self._spawn(self._outbox.settle(outcomes))
 
-    def deleted(self, intent: Intent, response: Mapping[str, str]) -> dict[str, Any]:
+    def deleted(self, intent: Intent, response: Mapping[str, str]) -> dict[str, Any] | None:
         """The event of a deletion within a batch."""
         return self._event(intent, intent.before, response)
 
@@ -119,24 +136,39 @@ class Ledger:
 
     async def _reconcile(self, intents: Sequence[Intent]) -> None:
         for intent in intents:
-            headers = await self._ask(intent.operation.path)
-            event = None
-            if took_place(intent, headers):
-                event = self._event(intent, properties_for(intent, headers), {})
+            event = await self._until_it_answers(intent, self._outcome)
             await self._outbox.settle([(intent, event)])
 
-    async def _ask(self, path: str) -> Mapping[str, str] | None:
+    async def _outcome(self, intent: Intent) -> dict[str, Any] | None:
+        operation = intent.operation
+        if operation.api.is_resumed:
+            await self._resume(operation)
+            return self._event(intent, None, {})
+        headers = await self._blobs.properties(operation.path)
+        if not took_place(intent, headers):
+            return None
+        has_properties = operation.api not in _WITHOUT_PROPERTIES
+        return self._event(
+            intent, properties_for(intent, headers) if has_properties else intent.before, {}
+        )
+
+    async def _until_it_answers(
+        self, intent: Intent, ask: Callable[[Intent], Awaitable[dict[str, Any] | None]]
+    ) -> dict[str, Any] | None:
         while True:
             await self._azurite.ready.wait()
             try:
-                return await self._blobs.properties(path)
-            except (aiohttp.ClientError, TimeoutError, BlobServiceError) as error:
-                logger.debug("cannot look up %s yet: %s", path, error)
+                return await ask(intent)
+            except (aiohttp.ClientError, TimeoutError, BlobServiceError, AzureError) as error:
+                path = intent.operation.path
+                logger.debug("cannot determine the outcome of %s yet: %s", path, error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _event(
         self, intent: Intent, properties: Properties | None, response: Mapping[str, str]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | None:
+        if not self._has_topic(intent.operation.account):
+            return None
         return blob_event(
             intent.operation,
             properties,

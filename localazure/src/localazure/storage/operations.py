@@ -27,26 +27,47 @@ class Api(StrEnum):
     COPY_BLOB = "CopyBlob"
     DELETE_BLOB = "DeleteBlob"
     SET_BLOB_TIER = "SetBlobTier"
+    CREATE_FILE = "CreateFile"
+    FLUSH_WITH_CLOSE = "FlushWithClose"
+    DELETE_FILE = "DeleteFile"
+    RENAME_FILE = "RenameFile"
+    CREATE_DIRECTORY = "CreateDirectory"
+    RENAME_DIRECTORY = "RenameDirectory"
+    DELETE_DIRECTORY = "DeleteDirectory"
 
     @property
     def needs_properties_before(self) -> bool:
         """Whether the event carries what the operation overwrites."""
-        return self in {Api.DELETE_BLOB, Api.SET_BLOB_TIER}
+        return self in {Api.DELETE_BLOB, Api.SET_BLOB_TIER, Api.DELETE_FILE}
+
+    @property
+    def is_dfs(self) -> bool:
+        """Whether it is of the dfs endpoint."""
+        return self.value.endswith(("File", "Directory", "Close"))
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it takes several steps, the rest of which are done after a crash."""
+        return self in {Api.RENAME_FILE, Api.RENAME_DIRECTORY, Api.DELETE_DIRECTORY}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A request that creates or deletes a blob, or changes its tier, if it succeeds.
+    """A request that creates, renames or deletes a blob, or changes its tier, if it succeeds.
 
     Attributes:
         api: what it does.
         path: the request's path as sent, still percent-encoded, with the account first.
         client_request_id: `x-ms-client-request-id`, empty when not sent.
+        source: path of what is renamed to `path`, likewise.
+        is_recursive: whether a directory is deleted with what is below it.
     """
 
     api: Api
     path: str
     client_request_id: str
+    source: str = ""
+    is_recursive: bool = False
 
     @property
     def account(self) -> str:
@@ -99,6 +120,8 @@ class Operation:
                 return status == HTTPStatus.ACCEPTED
             case Api.SET_BLOB_TIER:  # 202: a rehydration has begun
                 return status == HTTPStatus.OK
+            case _:
+                raise ValueError(f"{self.api} is not a request to the Blob service")
 
 
 def _classify_put(query: Mapping[str, str], headers: Mapping[str, str]) -> Api | None:

@@ -35,6 +35,10 @@ MIGRATIONS = (
     -- AUTOINCREMENT never uses a number twice, not even of a deleted row: it is the sequencer.
     CREATE TABLE events (sequence INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     """,
+    """
+    ALTER TABLE intents ADD COLUMN source TEXT NOT NULL DEFAULT '';
+    ALTER TABLE intents ADD COLUMN is_recursive INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 
@@ -81,12 +85,14 @@ class Outbox:
                 intent.operation.path,
                 intent.operation.client_request_id,
                 json.dumps(dataclasses.asdict(intent.before)) if intent.before else None,
+                intent.operation.source,
+                intent.operation.is_recursive,
             )
             for intent in intents
         ]
 
         def insert(connection: sqlite3.Connection) -> None:
-            connection.executemany("INSERT INTO intents VALUES (?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany("INSERT INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
         await self._database.write(insert)
         return intents
@@ -114,7 +120,13 @@ class Outbox:
             Intent(
                 row["id"],
                 row["made_seconds"],
-                Operation(Api(row["api"]), row["path"], row["client_request_id"]),
+                Operation(
+                    Api(row["api"]),
+                    row["path"],
+                    row["client_request_id"],
+                    row["source"],
+                    bool(row["is_recursive"]),
+                ),
                 Properties(**json.loads(row["properties"])) if row["properties"] else None,
             )
             for row in rows

@@ -27,6 +27,7 @@ from localazure.storage import batch
 from localazure.storage.actions import needed_for
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.blob_service import BlobServiceError
+from localazure.storage.dfs_endpoint import DfsEndpoint
 from localazure.storage.gate import Gate
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Operation
@@ -85,6 +86,7 @@ class Proxy:
         gate: decides which requests are forwarded.
         ledger: of the Blob service; None for the others, which emit no events.
         faults: that the plan wants.
+        dfs: answers the Blob service's requests about files and directories.
     """
 
     def __init__(
@@ -97,7 +99,9 @@ class Proxy:
         gate: Gate,
         ledger: Ledger | None,
         faults: Injector,
+        dfs: DfsEndpoint | None = None,
     ) -> None:
+        self._dfs = dfs
         self._service = service
         self._session = session
         self._upstream = upstream
@@ -161,6 +165,8 @@ class Proxy:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
         await _continue(request)
+        if self._dfs is not None and (answer := await self._dfs.answer(request)) is not None:
+            return answer
         ledger = self._ledger
         if ledger is not None and self._gate.emits_events(request.raw_path):
             if batch.is_batch(request.method, request.raw_path):

@@ -24,7 +24,7 @@ def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
         intent: the operation and when it was about to be forwarded.
         now: headers of Get Blob Properties, None if the blob does not exist.
     """
-    if intent.operation.api is Api.DELETE_BLOB:
+    if intent.operation.api in {Api.DELETE_BLOB, Api.DELETE_FILE}:
         return intent.before is not None and now is None
     if now is None:
         return False

@@ -20,9 +20,13 @@ from localazure.runtime.roles import RoleAssignments
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import StorageConfiguration
+from localazure.storage.dfs_endpoint import DfsEndpoint
+from localazure.storage.dfs_requests import Place
 from localazure.storage.events import topic_of
 from localazure.storage.gate import Gate
+from localazure.storage.hierarchy import Hierarchy, Kind
 from localazure.storage.ledger import Ledger
+from localazure.storage.operations import Api, Operation
 from localazure.storage.outbox import Outbox
 from localazure.storage.proxy import Proxy, connections
 from localazure.storage.targets import Targets
@@ -54,6 +58,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         to_azurite = await stack.enter_async_context(connections())
         *_, blob_upstream = upstreams[Service.BLOB]
         blobs = BlobService(to_azurite, blob_upstream, environment.storage_key)
+        hierarchy = Hierarchy(functools.partial(environment.storage_connection_string, direct=True))
+        stack.push_async_callback(hierarchy.close)
         ledger = Ledger(
             outbox,
             blobs,
@@ -61,6 +67,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             topic_of=functools.partial(
                 topic_of, environment.subscription_id, environment.resource_group
             ),
+            has_topic=lambda account: account in accounts and accounts[account].has_system_topic,
+            resume=functools.partial(_resume, hierarchy),
             origin=f"http://{LOOPBACK}:{ports.blob}",
         )
         for account in accounts.values():
@@ -96,9 +104,20 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 gate=gate,
                 ledger=ledger if service is Service.BLOB else None,
                 faults=faults,
+                dfs=DfsEndpoint(gate, hierarchy, ledger) if service is Service.BLOB else None,
             )
             await stack.enter_async_context(proxy.listening(LOOPBACK, port, tls_port, tls))
         yield
+
+
+async def _resume(hierarchy: Hierarchy, operation: Operation) -> None:
+    """Do the rest of a rename or a deletion."""
+    place = Place.of(operation.path)
+    if operation.api is Api.DELETE_DIRECTORY:
+        await hierarchy.delete(place)
+    else:
+        kind = Kind.FILE if operation.api is Api.RENAME_FILE else Kind.DIRECTORY
+        await hierarchy.rename(Place.of(operation.source), place, kind)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
@@ -14,6 +15,9 @@ from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
 from localazure.runtime.environment import Environment
 from localazure.storage.service import serve
+
+LAKE = "lake"
+"""An account with a hierarchical namespace."""
 
 
 class Topic:
@@ -53,7 +57,10 @@ class Topic:
 def make_environment(folder: Path) -> Environment:
     environment = Environment.draw(folder / "state", app=folder, config=folder)
     environment.save()
-    environment.storage_config.write_text('{"containers": ["landing"]}')
+    lake = {"name": LAKE, "isHnsEnabled": True, "containers": ["landing"]}
+    environment.storage_config.write_text(
+        json.dumps({"containers": ["landing"], "accounts": [lake]})
+    )
     return environment
 
 

@@ -29,11 +29,21 @@ CONTAINER = f"{ACCOUNT}/containers/c d"
         ("DELETE", "/a/c%20d/x", CONTAINER, "containers/blobs/delete"),
         ("GET", "/a/c%20d/x?comp=tags", CONTAINER, "containers/blobs/tags/read"),
         ("POST", "/a/c%20d/x?comp=query", CONTAINER, "containers/blobs/read"),
+        ("GET", "/a/c%20d?resource=filesystem", CONTAINER, "containers/blobs/read"),
+        ("PATCH", "/a/c%20d/x?action=append", CONTAINER, "containers/blobs/write"),
         ("PUT", "/a/in-root", f"{ACCOUNT}/containers/$root", "containers/blobs/write"),
     ],
 )
 def test_of_blobs(method: str, target: str, resource: str, action: str) -> None:
     assert needed_for(Service.BLOB, method, target, {}) == [(resource, action)]
+
+
+def test_a_rename_deletes_its_source() -> None:
+    needed = needed_for(Service.BLOB, "PUT", "/a/c%20d/y", {"x-ms-rename-source": "/other/x"})
+    assert needed == [
+        (CONTAINER, "containers/blobs/write"),
+        (f"{ACCOUNT}/containers/other", "containers/blobs/delete"),
+    ]
 
 
 @pytest.mark.parametrize(

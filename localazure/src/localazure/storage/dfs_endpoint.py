@@ -1,0 +1,289 @@
+"""The `dfs` endpoint of hierarchical accounts: answers requests about files and directories."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import format_datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+from azure.core.exceptions import AzureError, HttpResponseError
+
+from localazure.storage.dfs_requests import Action, PathRequest, Place
+from localazure.storage.gate import Gate
+from localazure.storage.hierarchy import (
+    DEFAULT_PAGE,
+    DIRECTORY_NOT_EMPTY,
+    PATH_NOT_FOUND,
+    Hierarchy,
+    Kind,
+    PathError,
+    page,
+    refusal_of,
+)
+from localazure.storage.ledger import Ledger
+from localazure.storage.operations import Api, Operation
+from localazure.storage.refusal import SERVER_BUSY, Refusal
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContentSettings
+
+T = TypeVar("T")
+
+# https://learn.microsoft.com/rest/api/storageservices/datalakestoragegen2/path/update
+MAX_APPEND_BYTES = 100 * 1024 * 1024
+_CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
+_SETTINGS = {
+    "content_type": "x-ms-content-type",
+    "content_encoding": "x-ms-content-encoding",
+    "content_language": "x-ms-content-language",
+    "content_disposition": "x-ms-content-disposition",
+    "cache_control": "x-ms-cache-control",
+}
+_INVALID_INPUT = Refusal(
+    HTTPStatus.BAD_REQUEST, "InvalidInput", "One of the request inputs is not valid."
+)
+_REQUEST_ID = web.RequestKey("request_id", str)
+
+
+class DfsEndpoint:
+    """Answers what is not a request to the Blob service.
+
+    Args:
+        gate: checks keys; identities are checked before.
+        hierarchy: files and directories.
+        ledger: of what raises events.
+    """
+
+    def __init__(self, gate: Gate, hierarchy: Hierarchy, ledger: Ledger) -> None:
+        self._gate = gate
+        self._hierarchy = hierarchy
+        self._ledger = ledger
+
+    async def answer(self, request: web.BaseRequest) -> web.Response | None:
+        """The answer; None for a request that the Blob service answers."""
+        request[_REQUEST_ID] = str(uuid.uuid4())
+        try:
+            asked = self._asked(request)
+            response = None if asked is None else await self._do(asked, request)
+        except PathError as error:
+            response = _refused(error.refusal)
+        except HttpResponseError as error:
+            response = _refused(refusal_of(error))
+        except AzureError:
+            response = _refused(SERVER_BUSY)
+        except ValueError:  # a number, or base64, that is none
+            response = _refused(_INVALID_INPUT)
+        if response is not None:
+            response.headers["x-ms-request-id"] = request[_REQUEST_ID]
+        return response
+
+    def _asked(self, request: web.BaseRequest) -> PathRequest | None:
+        target = request.raw_path
+        asked = PathRequest.parse(request.method, target, request.headers)
+        if asked is None:
+            return None
+        refusal = self._gate.refusal_of_path_request(request.method, target, request.headers)
+        if refusal is not None:
+            raise PathError(refusal)
+        if isinstance(asked, Refusal):
+            raise PathError(asked)
+        return asked
+
+    async def _do(self, asked: PathRequest, request: web.BaseRequest) -> web.Response:
+        place = Place.of(asked.path)
+        match asked.action:
+            case Action.CREATE_FILE | Action.CREATE_DIRECTORY:
+                return await self._create(asked, place, request)
+            case Action.RENAME:
+                return await self._rename(asked, place, request)
+            case Action.APPEND:
+                return await self._append(asked, place, request)
+            case Action.FLUSH:
+                return await self._flush(asked, place, _position(asked), request)
+            case Action.DELETE:
+                return await self._delete(asked, place, request)
+            case Action.LIST:
+                return await self._list(asked, place)
+
+    async def _create(
+        self, asked: PathRequest, place: Place, request: web.BaseRequest
+    ) -> web.Response:
+        is_file = asked.action is Action.CREATE_FILE
+        written = await self._recorded(
+            request,
+            _operation(Api.CREATE_FILE if is_file else Api.CREATE_DIRECTORY, asked, request),
+            lambda: self._hierarchy.create(
+                place,
+                Kind.FILE if is_file else Kind.DIRECTORY,
+                settings=_settings(request.headers),
+                metadata=_metadata(request.headers),
+                conditions=_conditions(request.headers),
+            ),
+        )
+        return _done(HTTPStatus.CREATED, written)
+
+    async def _rename(
+        self, asked: PathRequest, place: Place, request: web.BaseRequest
+    ) -> web.Response:
+        conditions = {name for name in request.headers if "if-" in name.lower()}
+        if conditions - {"If-None-Match"}:
+            raise PathError(
+                Refusal(
+                    HTTPStatus.NOT_IMPLEMENTED,
+                    "NotImplemented",
+                    f"localazure does not cover renames with {', '.join(sorted(conditions))}.",
+                )
+            )
+        source = Place.of(asked.source)
+        kind = await self._hierarchy.check_rename(source, place, replaces=not conditions)
+        api = Api.RENAME_FILE if kind is Kind.FILE else Api.RENAME_DIRECTORY
+        await self._recorded(
+            request,
+            _operation(api, asked, request),
+            lambda: self._hierarchy.rename(source, place, kind),
+        )
+        return _done(HTTPStatus.CREATED)
+
+    async def _append(
+        self, asked: PathRequest, place: Place, request: web.BaseRequest
+    ) -> web.Response:
+        if (request.content_length or 0) > MAX_APPEND_BYTES:
+            raise PathError(
+                Refusal(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    "RequestBodyTooLarge",
+                    "The request body is too large and exceeds the maximum permissible limit.",
+                )
+            )
+        data = await request.content.read()
+        position = _position(asked)
+        await self._hierarchy.append(place, position, data)
+        if asked.query.get("flush", "").lower() == "true":
+            await self._flush(asked, place, position + len(data), request)
+        return _done(HTTPStatus.ACCEPTED)
+
+    async def _flush(
+        self, asked: PathRequest, place: Place, position: int, request: web.BaseRequest
+    ) -> web.Response:
+        def flush() -> Awaitable[Mapping[str, Any]]:
+            headers = request.headers
+            return self._hierarchy.flush(
+                place, position, settings=_settings(headers), conditions=_conditions(headers)
+            )
+
+        if asked.query.get("close", "").lower() == "true":
+            written = await self._recorded(
+                request, _operation(Api.FLUSH_WITH_CLOSE, asked, request), flush
+            )
+        else:
+            written = await flush()
+        return _done(HTTPStatus.OK, written)
+
+    async def _delete(
+        self, asked: PathRequest, place: Place, request: web.BaseRequest
+    ) -> web.Response:
+        kind = await self._hierarchy.kind(place)
+        if kind is None:
+            raise PathError(PATH_NOT_FOUND)
+        is_recursive = asked.query.get("recursive", "").lower() == "true"
+        if (
+            kind is Kind.DIRECTORY
+            and not is_recursive
+            and not await self._hierarchy.is_empty(place)
+        ):
+            raise PathError(DIRECTORY_NOT_EMPTY)
+        api = Api.DELETE_FILE if kind is Kind.FILE else Api.DELETE_DIRECTORY
+        operation = _operation(api, asked, request, is_recursive=is_recursive)
+        await self._recorded(request, operation, lambda: self._hierarchy.delete(place))
+        return _done(HTTPStatus.OK)
+
+    async def _list(self, asked: PathRequest, root: Place) -> web.Response:
+        directory = asked.query.get("directory", "").strip("/")
+        size = min(int(asked.query.get("maxresults", DEFAULT_PAGE)), DEFAULT_PAGE)
+        paths = await self._hierarchy.list(
+            Place(root.account, root.filesystem, directory),
+            is_recursive=asked.query.get("recursive", "").lower() == "true",
+        )
+        paths, token = page(paths, size, asked.query.get("continuation", ""))
+        headers = {"x-ms-continuation": token} if token else {}
+        return web.json_response({"paths": paths}, headers=headers)
+
+    async def _recorded(
+        self, request: web.BaseRequest, operation: Operation, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Do what raises an event, so that it has it, or goes on, after a crash."""
+        (intent,) = await self._ledger.open([operation])
+        try:
+            result = await work()
+        except BaseException as error:
+            is_refused = isinstance(error, PathError | HttpResponseError)
+            if is_refused and not operation.api.is_resumed:
+                self._ledger.settle([(intent, None)])
+            else:
+                self._ledger.reconcile_later([intent])
+            raise
+        await self._ledger.close(intent, {}, {"x-ms-request-id": request[_REQUEST_ID]}, 0)
+        return result
+
+
+def _refused(refusal: Refusal) -> web.Response:
+    """A refusal in the form of the dfs endpoint."""
+    response = web.json_response(
+        {"error": {"code": refusal.code, "message": refusal.message}},
+        status=refusal.status,
+        headers={"x-ms-error-code": refusal.code, **refusal.headers},
+    )
+    # The rest of the request's body is not read.
+    response.force_close()
+    return response
+
+
+def _operation(
+    api: Api, asked: PathRequest, request: web.BaseRequest, *, is_recursive: bool = False
+) -> Operation:
+    client_request_id = request.headers.get("x-ms-client-request-id", "")
+    return Operation(api, asked.path, client_request_id, asked.source, is_recursive)
+
+
+def _position(asked: PathRequest) -> int:
+    text = asked.query.get("position", "")
+    if not text.isdecimal():
+        raise PathError(
+            Refusal(
+                HTTPStatus.BAD_REQUEST,
+                "InvalidQueryParameterValue",
+                f"position must be a whole number of bytes, not {text!r}.",
+            )
+        )
+    return int(text)
+
+
+def _conditions(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in _CONDITIONS if name in headers}
+
+
+def _settings(headers: Mapping[str, str]) -> ContentSettings:
+    from azure.storage.blob import ContentSettings  # noqa: PLC0415 - 0.3 s of the part's start
+
+    given = {name: headers[header] for name, header in _SETTINGS.items() if header in headers}
+    return ContentSettings(**given)
+
+
+def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
+    """Of `x-ms-properties`: `name=base64,…`."""
+    pairs = (each.partition("=") for each in headers.get("x-ms-properties", "").split(",") if each)
+    return {name.strip(): base64.b64decode(value).decode() for name, _, value in pairs}
+
+
+def _done(status: HTTPStatus, written: Mapping[str, Any] | None = None) -> web.Response:
+    if written is None:
+        return web.Response(status=status)
+    headers = {
+        "ETag": str(written["etag"]),
+        "Last-Modified": format_datetime(written["last_modified"], usegmt=True),
+    }
+    return web.Response(status=status, headers=headers)

@@ -1,0 +1,133 @@
+"""Which requests are those of Azure's `dfs` endpoint. Pure: no I/O.
+
+Here both endpoints have one address: where the account is a part of the path, the SDK sends all its
+requests there, since on Azure the two differ in the host name only.
+
+Source: https://learn.microsoft.com/rest/api/storageservices/data-lake-storage-gen2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from localazure.storage.operations import account_of, split_path
+from localazure.storage.refusal import Refusal
+
+
+class Action(StrEnum):
+    """What a request does."""
+
+    CREATE_FILE = "Create File"
+    CREATE_DIRECTORY = "Create Directory"
+    RENAME = "Rename"
+    APPEND = "Append"
+    FLUSH = "Flush"
+    DELETE = "Delete"
+    LIST = "List"
+
+
+_PATCHES = {"append": Action.APPEND, "flush": Action.FLUSH}
+_RESOURCES = {"file": Action.CREATE_FILE, "directory": Action.CREATE_DIRECTORY}
+_NO_SAS = Refusal(
+    HTTPStatus.NOT_IMPLEMENTED,
+    "NotImplemented",
+    "localazure does not cover shared access signatures for files and directories: "
+    "use the account's key or an identity.",
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a directory; an empty name is the root of the file system."""
+
+    account: str
+    filesystem: str
+    name: str
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Of a path-style path `/account/filesystem/name`, percent-encoded."""
+        filesystem, name = split_path(path if path.count("/") > 2 else f"{path}/")  # noqa: PLR2004 - slashes
+        return cls(account_of(path), filesystem, name.rstrip("/"))
+
+    @property
+    def parent(self) -> Self:
+        """The directory that it is in."""
+        return type(self)(self.account, self.filesystem, self.name.rpartition("/")[0])
+
+    def contains(self, other: Place) -> bool:
+        """Whether another place is below this one, or is this one."""
+        mine, its = (self.account, self.filesystem), (other.account, other.filesystem)
+        return mine == its and f"{other.name}/".startswith(f"{self.name}/")
+
+
+@dataclass(frozen=True)
+class PathRequest:
+    """A request about a file or a directory.
+
+    Attributes:
+        path: as sent, the account first, without the query.
+        source: path of what is renamed, likewise; empty for other actions.
+    """
+
+    action: Action
+    path: str
+    query: Mapping[str, str]
+    source: str = ""
+
+    @classmethod
+    def parse(cls, method: str, target: str, headers: Mapping[str, str]) -> Self | Refusal | None:
+        """What a request asks for.
+
+        Args:
+            method: in upper case.
+            target: path and query as sent.
+            headers: looked up case-insensitively by the mapping itself.
+
+        Returns:
+            None for a request to the Blob service.
+        """
+        path, _, query_string = target.partition("?")
+        query = {name.lower(): values[0] for name, values in parse_qs(query_string).items()}
+        if query.keys() & {"restype", "comp"}:
+            return None
+        resource, action = query.get("resource", ""), query.get("action", "")
+        source = ""
+        found: Action | None = None
+        match method:
+            case "PATCH":
+                found = _PATCHES.get(action)
+            case "PUT" if "x-ms-rename-source" in headers:
+                found = Action.RENAME
+                source = urlsplit(headers["x-ms-rename-source"]).path
+                source = f"/{account_of(path)}/{source.removeprefix('/')}"
+            case "PUT":
+                found = _RESOURCES.get(resource)
+            # The Blob service's deletion has the same address, and asks for XML.
+            case "DELETE" if "recursive" in query or headers.get("Accept") == "application/json":
+                found = Action.DELETE
+            case "GET" if resource == "filesystem":
+                found = Action.LIST
+            case _:
+                pass
+        if found is None:
+            is_covered = method != "PATCH" and not resource and not action
+            return None if is_covered else _not_covered(method, resource or action)
+        if "sig" in query:
+            return _NO_SAS
+        if found is not Action.LIST and not unquote(Place.of(path).name):
+            return _not_covered(method, "the root directory")
+        return cls(found, path.rstrip("/"), query, source)
+
+
+def _not_covered(method: str, what: str) -> Refusal:
+    return Refusal(
+        HTTPStatus.NOT_IMPLEMENTED,
+        "NotImplemented",
+        f"localazure does not cover {method} of {what} at the dfs endpoint.",
+    )

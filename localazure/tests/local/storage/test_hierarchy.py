@@ -1,0 +1,250 @@
+"""Files and directories of a hierarchical account, by azure-storage-file-datalake."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+from azure.storage.filedatalake import ContentSettings
+from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
+
+from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.storage.operations import Api, Operation
+from localazure.storage.outbox import Outbox
+from localazure.storage.service import serve
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LAKE = "lake"
+
+
+class LakeEvents:
+    """The events of one file system, without what is drawn."""
+
+    def __init__(self, topic: Any, filesystem: str) -> None:
+        self._topic = topic
+        self._prefix = f"/blobServices/default/containers/{filesystem}/blobs/"
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        events = self._topic.events
+        return [event for event in events if event["subject"].startswith(self._prefix)]
+
+    async def summary(self, count: int) -> list[tuple[str, str, str]]:
+        await self._topic.wait_for(lambda: len(self.all) >= count)
+        return [
+            (
+                event["eventType"].rpartition(".")[2],
+                event["data"]["api"],
+                event["subject"].removeprefix(self._prefix),
+            )
+            for event in self.all
+        ]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def filesystem(storage: Environment) -> AsyncIterator[FileSystemClient]:
+    text = storage.storage_connection_string(LAKE)
+    async with DataLakeServiceClient.from_connection_string(text, retry_total=0) as service:
+        yield await service.create_file_system(f"f{uuid.uuid4().hex}")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def lake_events(shared_topic: Any, filesystem: FileSystemClient) -> LakeEvents:
+    return LakeEvents(shared_topic, filesystem.file_system_name)
+
+
+async def content(filesystem: FileSystemClient, path: str) -> bytes:
+    return await (await filesystem.get_file_client(path).download_file()).readall()
+
+
+async def names(filesystem: FileSystemClient, **options: Any) -> list[str]:
+    listed = filesystem.get_paths(**options)
+    return [path.name + "/" * path.is_directory async for path in listed]
+
+
+async def test_a_commit_by_rename_as_spark_does_it(
+    filesystem: FileSystemClient, lake_events: LakeEvents
+) -> None:
+    """Version 2 of the commit algorithm renames files, version 1 directories, too."""
+    task = "event/_temporary/0/_temporary/attempt_0"
+    await filesystem.create_directory("event")
+    await filesystem.create_directory(task)
+    part = filesystem.get_file_client(f"{task}/part-0 ü.png")
+    await part.create_file(content_settings=ContentSettings(content_type="image/png"))
+    await part.append_data(b"abc", 0)
+    await part.append_data(b"defg", 3)
+    await part.flush_data(7, close=True)
+    root = filesystem.file_system_name
+    await part.rename_file(f"{root}/event/part-0 ü.png")
+    await filesystem.get_file_client(f"{task}/part-1.png").upload_data(b"second", overwrite=True)
+    await filesystem.get_directory_client(task).rename_directory(f"{root}/event/landing")
+    await filesystem.get_directory_client("event/_temporary").delete_directory()
+
+    assert await content(filesystem, "event/part-0 ü.png") == b"abcdefg"
+    assert await content(filesystem, "event/landing/part-1.png") == b"second"
+    moved = await filesystem.get_file_client("event/part-0 ü.png").get_file_properties()
+    assert (moved.size, moved.content_settings.content_type) == (7, "image/png")
+    assert await names(filesystem) == [
+        "event/",
+        "event/landing/",
+        "event/landing/part-1.png",
+        "event/part-0 ü.png",
+    ]
+    assert await lake_events.summary(9) == [
+        ("DirectoryCreated", "CreateDirectory", "event"),
+        ("DirectoryCreated", "CreateDirectory", task),
+        ("BlobCreated", "CreateFile", f"{task}/part-0 ü.png"),
+        ("BlobCreated", "FlushWithClose", f"{task}/part-0 ü.png"),
+        ("BlobRenamed", "RenameFile", "event/part-0 ü.png"),
+        ("BlobCreated", "CreateFile", f"{task}/part-1.png"),
+        ("BlobCreated", "FlushWithClose", f"{task}/part-1.png"),
+        ("DirectoryRenamed", "RenameDirectory", "event/landing"),
+        ("DirectoryDeleted", "DeleteDirectory", "event/_temporary"),
+    ]
+
+
+async def test_the_events_have_the_fields_of_azure(
+    storage: Environment, filesystem: FileSystemClient, lake_events: LakeEvents
+) -> None:
+    file = filesystem.get_file_client("a/one.txt")
+    written = await file.upload_data(b"hello", overwrite=True)
+    await file.rename_file(f"{filesystem.file_system_name}/a/two.txt")
+    await filesystem.delete_directory("a")
+    await lake_events.summary(4)
+    _, flushed, renamed, deleted = lake_events.all
+    root = f"http://{LOOPBACK}:{storage.ports.blob}/{LAKE}/{filesystem.file_system_name}"
+    drawn = {"clientRequestId", "requestId", "sequencer", "storageDiagnostics"}
+    for event in lake_events.all:
+        assert drawn <= event["data"].keys()
+        assert event["topic"].endswith(f"/Microsoft.Storage/storageAccounts/{LAKE}")
+    assert [event["dataVersion"] for event in lake_events.all] == ["2", "2", "1", "1"]
+    assert {k: v for k, v in flushed["data"].items() if k not in drawn} == {
+        "api": "FlushWithClose",
+        "eTag": written["etag"].strip('"'),
+        "contentType": "application/octet-stream",
+        "contentLength": 5,
+        "contentOffset": 5,
+        "blobType": "BlockBlob",
+        "url": f"{root}/a/one.txt",
+    }
+    assert {k: v for k, v in renamed["data"].items() if k not in drawn} == {
+        "api": "RenameFile",
+        "destinationUrl": f"{root}/a/two.txt",
+        "sourceUrl": f"{root}/a/one.txt",
+    }
+    assert {k: v for k, v in deleted["data"].items() if k not in drawn} == {
+        "api": "DeleteDirectory",
+        "url": f"{root}/a",
+        "recursive": "true",
+    }
+
+
+async def test_paths_are_listed_in_pages(filesystem: FileSystemClient) -> None:
+    for name in ("a/b/1", "a/2", "c"):
+        await filesystem.create_file(name)
+    everything = ["a/", "a/2", "a/b/", "a/b/1", "c"]
+    assert await names(filesystem) == everything
+    assert await names(filesystem, max_results=2) == everything
+    assert await names(filesystem, recursive=False) == ["a/", "c"]
+    assert await names(filesystem, path="a", recursive=False) == ["a/2", "a/b/"]
+    with pytest.raises(ResourceNotFoundError, match="PathNotFound"):
+        await names(filesystem, path="z")
+    # The Blob service shows a directory as a blob, as on Azure.
+    assert (await filesystem.get_directory_client("a").get_directory_properties()).metadata == {
+        "hdi_isfolder": "true"
+    }
+
+
+async def test_what_is_refused(filesystem: FileSystemClient, lake_events: LakeEvents) -> None:
+    root = filesystem.file_system_name
+    file = await filesystem.create_file("a/file", metadata={"key": "value"})
+    assert (await file.get_file_properties()).metadata == {"key": "value"}
+    count = len(await lake_events.summary(1))
+    with pytest.raises(ResourceExistsError, match="PathAlreadyExists"):
+        await filesystem.create_file("a/file", match_condition=MatchConditions.IfMissing)
+    with pytest.raises(ResourceExistsError, match="PathAlreadyExists"):
+        await filesystem.create_directory("a/file")
+    with pytest.raises(ResourceExistsError, match="PathAlreadyExists"):
+        await filesystem.create_file("a/file/below")
+    with pytest.raises(ResourceNotFoundError, match="SourcePathNotFound"):
+        await filesystem.get_file_client("none").rename_file(f"{root}/a/other")
+    with pytest.raises(ResourceNotFoundError, match="RenameDestinationParentPathNotFound"):
+        await file.rename_file(f"{root}/none/file")
+    with pytest.raises(HttpResponseError, match="InvalidRenameSourcePath"):
+        await filesystem.get_directory_client("a").rename_directory(f"{root}/a/b")
+    with pytest.raises(HttpResponseError, match="DirectoryNotEmpty"):
+        await filesystem.get_file_client("a").delete_file()
+    await file.append_data(b"data", 0)
+    with pytest.raises(HttpResponseError, match="InvalidFlushPosition"):
+        await file.flush_data(5, close=True)
+    with pytest.raises(ResourceModifiedError, match="ConditionNotMet"):
+        await file.flush_data(
+            4, close=True, etag="0x1", match_condition=MatchConditions.IfNotModified
+        )
+    with pytest.raises(HttpResponseError, match="does not cover PATCH of setAccessControl"):
+        await file.set_access_control(permissions="rwxr-x---")
+    assert len(lake_events.all) == count
+
+
+async def test_a_file_grows_from_flush_to_flush(filesystem: FileSystemClient) -> None:
+    file = await filesystem.create_file("file", metadata={"key": "value"})
+    await file.append_data(b"one", 0, flush=True)
+    await file.append_data(b"two", 3)
+    await file.flush_data(6)
+    assert await content(filesystem, "file") == b"onetwo"
+    assert (await file.get_file_properties()).metadata == {"key": "value"}
+    await filesystem.get_file_client("new").upload_data(b"first", overwrite=False)
+    with pytest.raises(HttpResponseError):
+        await filesystem.get_file_client("new").upload_data(b"again", overwrite=False)
+    assert await content(filesystem, "new") == b"first"
+
+
+async def test_another_key_and_another_account(storage: Environment) -> None:
+    url = f"http://{LOOPBACK}:{storage.ports.blob}"
+    wrong = {"account_name": LAKE, "account_key": storage.storage_key("other")}
+    async with FileSystemClient(f"{url}/{LAKE}", "landing", wrong, retry_total=0) as client:
+        with pytest.raises(HttpResponseError, match="AuthenticationFailed"):
+            await client.create_file("x")
+    flat = storage.storage_connection_string()
+    async with FileSystemClient.from_connection_string(flat, "landing") as client:
+        with pytest.raises(HttpResponseError, match="isHnsEnabled"):
+            await client.create_file("x")
+
+
+async def test_a_rename_that_a_crash_cut_off_goes_on(
+    environment: Environment, new_topic: Any
+) -> None:
+    text = environment.storage_connection_string(LAKE)
+    async with (
+        serve(environment),
+        FileSystemClient.from_connection_string(text, "landing") as client,
+    ):
+        for name in ("old/1", "old/2/3"):
+            await client.get_file_client(name).upload_data(name.encode(), overwrite=True)
+        await client.create_directory("new")
+        await client.get_file_client("old/1").rename_file("landing/new/1")
+    outbox = Outbox(environment.part_folder("storage") / "outbox.db")
+    root = f"/{LAKE}/landing"
+    rename = Operation(Api.RENAME_DIRECTORY, f"{root}/new", "client", f"{root}/old")
+    await outbox.intend([(rename, None)])
+    outbox.close()
+    async with (
+        new_topic(environment).listening() as topic,
+        serve(environment),
+        FileSystemClient.from_connection_string(text, "landing") as client,
+    ):
+        assert await names(client) == ["new/", "new/1", "new/2/", "new/2/3"]
+        assert await content(client, "new/2/3") == b"old/2/3"
+        await topic.wait_for(lambda: len(topic.events) == 7)
+        assert topic.events[-1]["data"]["api"] == "RenameDirectory"
