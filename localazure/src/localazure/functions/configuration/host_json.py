@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from localazure.configuration_file import ConfigurationModel, Step, line_of, read_json, validate
+from localazure.functions.configuration.ignored_settings import IGNORED, unknown_below
 from localazure.functions.configuration.timespan import parse_timespan
 from localazure.functions.durable.options import KNOWN_SETTINGS
 from localazure.functions.errors import AppLoadError
@@ -42,38 +43,6 @@ _LEVELS: Final = {
     "critical": logging.CRITICAL,
     "none": logging.CRITICAL + 1,
 }
-
-# Sections that have a meaning on Azure only, or none for Python: accepted and ignored.
-_ONLY_ON_AZURE: Final = frozenset(
-    {
-        "$schema",
-        "aggregator",
-        "concurrency",
-        "customHandler",
-        "extensionBundle",
-        "healthMonitor",
-        "logging.applicationInsights",
-        "logging.console",
-        "logging.fileLoggingMode",
-        "managedDependency",
-        "singleton",
-        "telemetryMode",
-        "watchDirectories",
-        "watchFiles",
-        "extensions.blobs.maxDegreeOfParallelism",
-        "extensions.http.dynamicThrottlesEnabled",
-        "extensions.http.hsts",
-        "extensions.serviceBus.clientRetryOptions",
-        "extensions.serviceBus.enableCrossEntityTransactions",
-        "extensions.serviceBus.maxBatchWaitTime",
-        "extensions.serviceBus.maxConcurrentCallsPerSession",
-        "extensions.serviceBus.maxConcurrentSessions",
-        "extensions.serviceBus.minMessageBatchSize",
-        "extensions.serviceBus.sessionIdleTimeout",
-        "extensions.serviceBus.transportType",
-        "extensions.serviceBus.webProxy",
-    }
-)
 
 
 def _as_timespan(value: Any) -> Any:
@@ -305,16 +274,19 @@ def _without_effect(options: HostOptions) -> Iterator[tuple[tuple[Step, ...], st
                 yield location, f"{key} has no effect here"
         elif len(location) == 2 and location[0] == "extensions":  # noqa: PLR2004 - extensions.NAME
             yield location, f"{key} has no effect here, this host does not cover it"
-        elif key not in _ONLY_ON_AZURE:
+        elif key not in IGNORED:
             yield location, f"{key} is not a setting of the host"
 
 
 def _unknown_keys(section: BaseModel, location: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    for key in section.model_extra or {}:
+    for key, value in (section.model_extra or {}).items():
         yield (*location, key)
+        yield from unknown_below((*location, key), value)
     if isinstance(section, _Extensions):
-        for key in section.durable_task.keys() - KNOWN_SETTINGS:
-            yield (*location, "durableTask", key)
+        for key, value in section.durable_task.items():
+            if key not in KNOWN_SETTINGS:
+                yield (*location, "durableTask", key)
+            yield from unknown_below((*location, "durableTask", key), value)
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(value, _Section):

@@ -119,9 +119,11 @@ def test_a_key_without_effect_is_warned_about_with_its_line(tmp_path: Path) -> N
     "queues": {"batchsize": 4},
     "durableTask": {
       "tracing": {},
-      "maxConcurentLimit": 3
+      "maxConcurentLimit": 3,
+      "storageProvider": {"type": "AzureStorage", "sized": 4}
     }
-  }
+  },
+  "extensionBundle": {"id": "x", "versions": "[4.*, 5.0.0)"}
 }"""
     )
     assert HostOptions.read(tmp_path).warnings == (
@@ -132,6 +134,8 @@ def test_a_key_without_effect_is_warned_about_with_its_line(tmp_path: Path) -> N
         f"{path}:11: extensions.http.maxOutstandingRequest is not a setting of the host",
         f"{path}:13: extensions.queues.batchsize is not a setting of the host",
         f"{path}:16: extensions.durableTask.maxConcurentLimit is not a setting of the host",
+        f"{path}:17: extensions.durableTask.storageProvider.sized is not a setting of the host",
+        f"{path}:20: extensionBundle.versions is not a setting of the host",
     )
 
 

@@ -1,0 +1,102 @@
+"""host.json: the settings that the real host knows and this one ignores.
+
+They have a meaning on Azure only, or none for Python. Pure: no I/O.
+
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-host-json,
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-bindings#host-json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from localazure.configuration_file import Step
+
+IGNORED: Final = frozenset(
+    {
+        "$schema",
+        "aggregator",
+        "concurrency",
+        "customHandler",
+        "extensionBundle",
+        "healthMonitor",
+        "logging.applicationInsights",
+        "logging.console",
+        "logging.fileLoggingMode",
+        "managedDependency",
+        "singleton",
+        "telemetryMode",
+        "watchDirectories",
+        "watchFiles",
+        "extensions.blobs.maxDegreeOfParallelism",
+        "extensions.http.dynamicThrottlesEnabled",
+        "extensions.http.hsts",
+        "extensions.serviceBus.clientRetryOptions",
+        "extensions.serviceBus.enableCrossEntityTransactions",
+        "extensions.serviceBus.maxBatchWaitTime",
+        "extensions.serviceBus.maxConcurrentCallsPerSession",
+        "extensions.serviceBus.maxConcurrentSessions",
+        "extensions.serviceBus.minMessageBatchSize",
+        "extensions.serviceBus.sessionIdleTimeout",
+        "extensions.serviceBus.transportType",
+        "extensions.serviceBus.webProxy",
+    }
+)
+"""Sections and settings, as `section.setting`."""
+
+# The providers' settings together: Azure Storage, the scheduler, MSSQL and Netherite.
+_STORAGE_PROVIDER: Final = """
+    type connectionName connectionStringName controlQueueBatchSize controlQueueBufferThreshold
+    controlQueueVisibilityTimeout maxQueuePollingInterval partitionCount
+    trackingStoreConnectionName trackingStoreConnectionStringName trackingStoreNamePrefix
+    useLegacyPartitionManagement useTablePartitionManagement workItemQueueVisibilityTimeout
+    queueClientMessageEncoding allowReplayingTerminalInstances
+    taskEventLockTimeout createDatabaseIfNotExists schemaName
+    StorageConnectionName EventHubsConnectionName CacheOrchestrationCursors PartitionManagement
+"""
+_SAMPLING: Final = """
+    isEnabled maxTelemetryItemsPerSecond evaluationInterval initialSamplingPercentage
+    samplingPercentageIncreaseTimeout samplingPercentageDecreaseTimeout minSamplingPercentage
+    maxSamplingPercentage movingAverageRatio excludedTypes includedTypes
+"""
+_BELOW: Final = {
+    section: frozenset(keys.split())
+    for section, keys in {
+        "aggregator": "batchSize flushTimeout",
+        "concurrency": "dynamicConcurrencyEnabled snapshotPersistenceEnabled",
+        "customHandler": "description enableForwardingHttpRequest enableProxyingHttpRequest",
+        "extensionBundle": "id version",
+        "healthMonitor": "enabled healthCheckInterval healthCheckWindow healthCheckThreshold "
+        "counterThreshold",
+        "logging.applicationInsights": "dependencyTrackingOptions enableDependencyTracking "
+        "enableLiveMetrics enableLiveMetricsFilters enablePerformanceCountersCollection "
+        "httpAutoCollectionOptions liveMetricsInitializationDelay samplingSettings "
+        "snapshotConfiguration",
+        "logging.applicationInsights.samplingSettings": _SAMPLING,
+        "logging.console": "isEnabled",
+        "managedDependency": "enabled",
+        "singleton": "lockPeriod listenerLockPeriod listenerLockRecoveryPollingInterval "
+        "lockAcquisitionTimeout lockAcquisitionPollingInterval",
+        "extensions.http.hsts": "isEnabled maxAge includeSubDomains excludedHosts preload",
+        "extensions.serviceBus.clientRetryOptions": "mode tryTimeout delay maxDelay maxRetries",
+        "extensions.durableTask.httpSettings": "defaultAsyncRequestSleepTimeMilliseconds",
+        "extensions.durableTask.notifications": "eventGrid",
+        "extensions.durableTask.notifications.eventGrid": "topicEndpoint keySettingName "
+        "publishRetryCount publishRetryInterval publishRetryHttpStatus publishEventTypes",
+        "extensions.durableTask.storageProvider": _STORAGE_PROVIDER,
+        "extensions.durableTask.tracing": "traceInputsAndOutputs traceReplayEvents "
+        "distributedTracingEnabled distributedTracingProtocol version",
+    }.items()
+}
+
+
+def unknown_below(location: tuple[Step, ...], value: Any) -> Iterator[tuple[Step, ...]]:
+    """Where keys stand in an ignored section that the real host does not know."""
+    known = _BELOW.get(".".join(map(str, location)))
+    if known is None or not isinstance(value, Mapping):
+        return
+    for key, below in cast("Mapping[str, Any]", value).items():
+        if key not in known:
+            yield (*location, key)
+        yield from unknown_below((*location, key), below)
