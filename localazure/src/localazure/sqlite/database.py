@@ -36,13 +36,13 @@ _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 MAX_TRANSACTIONS_PER_COMMIT = 1000
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection in WAL mode that fsyncs every commit, transactions opened by hand."""
+def connect(path: Path, *, is_fsynced: bool = True) -> sqlite3.Connection:
+    """A connection in WAL mode, transactions opened by hand; see `Database`."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     try:
         connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA synchronous={'FULL' if is_fsynced else 'NORMAL'}")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA busy_timeout=10000")
     except BaseException:
@@ -101,13 +101,15 @@ class Database:
     Args:
         path: the file; it and its folder are made when missing. `<path>.lock` names its owner.
         migrations: see `migrate`.
+        is_fsynced: whether a commit survives the death of the machine, too, and not only of the
+            process; an fsync takes a millisecond or two.
 
     Raises:
         DatabaseInUse: it has another owner; names it and says what to do.
         DatabaseUnusable: it cannot be read by this version, or at all.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[str]) -> None:
+    def __init__(self, path: Path, migrations: Sequence[str], *, is_fsynced: bool = True) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._lock = owner_lock.acquire(path.with_name(f"{path.name}.lock"))
@@ -117,7 +119,7 @@ class Database:
             ) from None
         opened: list[sqlite3.Connection] = []
         try:
-            opened.append(connect(path))
+            opened.append(connect(path, is_fsynced=is_fsynced))
             migrate(opened[0], migrations)
             opened.append(connect(path))
         except BaseException as error:

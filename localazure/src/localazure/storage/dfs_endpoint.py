@@ -65,10 +65,12 @@ class DfsEndpoint:
 
     async def answer(self, request: web.BaseRequest) -> web.Response | None:
         """The answer; None for a request that the Blob service answers."""
+        asked = PathRequest.parse(request.method, request.raw_path, request.headers)
+        if asked is None:
+            return None
         request[_REQUEST_ID] = str(uuid.uuid4())
         try:
-            asked = self._asked(request)
-            response = None if asked is None else await self._do(asked, request)
+            response = await self._do(self._admitted(asked, request), request)
         except PathError as error:
             response = _refused(error.refusal)
         except HttpResponseError as error:
@@ -77,16 +79,13 @@ class DfsEndpoint:
             response = _refused(SERVER_BUSY)
         except ValueError:  # a number, or base64, that is none
             response = _refused(_INVALID_INPUT)
-        if response is not None:
-            response.headers["x-ms-request-id"] = request[_REQUEST_ID]
+        response.headers["x-ms-request-id"] = request[_REQUEST_ID]
         return response
 
-    def _asked(self, request: web.BaseRequest) -> PathRequest | None:
-        target = request.raw_path
-        asked = PathRequest.parse(request.method, target, request.headers)
-        if asked is None:
-            return None
-        refusal = self._gate.refusal_of_path_request(request.method, target, request.headers)
+    def _admitted(self, asked: PathRequest | Refusal, request: web.BaseRequest) -> PathRequest:
+        refusal = self._gate.refusal_of_path_request(
+            request.method, request.raw_path, request.headers
+        )
         if refusal is not None:
             raise PathError(refusal)
         if isinstance(asked, Refusal):

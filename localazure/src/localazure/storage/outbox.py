@@ -62,7 +62,8 @@ class Outbox:
     """The durable outbox of one storage account."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, MIGRATIONS)
+        # Azurite does not fsync blobs either: after a power failure both may lack the last ones.
+        self._database = Database(path, MIGRATIONS, is_fsynced=False)
         self.filled = asyncio.Event()
         if self.oldest(1):
             self.filled.set()

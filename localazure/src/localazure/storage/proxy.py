@@ -163,7 +163,8 @@ class Proxy:
         return self._refuse(SERVER_BUSY)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
+        if not self._azurite.ready.is_set():
+            await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
         await _continue(request)
         if self._dfs is not None and (answer := await self._dfs.answer(request)) is not None:
             return answer

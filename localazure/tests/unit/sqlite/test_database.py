@@ -177,9 +177,12 @@ def test_writes_of_a_closed_loop_do_not_stop_the_writer(path: Path) -> None:
     assert words(path) == ["left behind", "later"]
 
 
-def test_commits_are_synced_and_readers_do_not_wait(path: Path) -> None:
+@pytest.mark.parametrize(("is_fsynced", "synchronous"), [(True, 2), (False, 1)])  # FULL, NORMAL
+def test_commits_are_synced_where_asked_and_readers_do_not_wait(
+    path: Path, *, is_fsynced: bool, synchronous: int
+) -> None:
     path.parent.mkdir()
-    connection = connect(path)
+    connection = connect(path, is_fsynced=is_fsynced)
     try:
         modes = {
             name: connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -187,7 +190,7 @@ def test_commits_are_synced_and_readers_do_not_wait(path: Path) -> None:
         }
     finally:
         connection.close()
-    assert modes == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}  # 2 is FULL
+    assert modes == {"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": 1}
 
 
 def test_migrations_run_once_each_and_keep_the_rows(path: Path) -> None:
