@@ -17,6 +17,8 @@ from typing import Any
 
 from localazure.machinelearning.job_spec import write_atomically
 
+NO_REGISTRY = "localazure-does-not-cover-mlflows-registry://use-ml_client.models"
+
 _META = "meta.yaml"
 _RUN_FOLDERS = ("metrics", "params", "tags", "artifacts")
 _SOURCE_TYPE_LOCAL = 4
@@ -32,6 +34,9 @@ def tracking_environment(store: Path, experiment: str, run: str) -> dict[str, st
         "MLFLOW_RUN_ID": run,
         # MLflow 3 otherwise asks for a database, which it could not choose the run's id in.
         "MLFLOW_ALLOW_FILE_STORE": "true",
+        # MLflow's error about it contains this. A file store would take the model, and the
+        # workspace would not have it.
+        "MLFLOW_REGISTRY_URI": NO_REGISTRY,
     }
 
 

@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import mlflow
+import pytest
+
 from localazure.machinelearning.tracking import ensure_run, read_metric, tracking_environment
 
 
@@ -27,6 +30,16 @@ def test_mlflow_finds_the_run(tmp_path: Path) -> None:
     variables = tracking_environment(tmp_path, "digits", "run-1")
     assert variables["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}"
     assert variables["MLFLOW_RUN_ID"] == "run-1"
+
+
+def test_mlflow_names_the_registry_that_is_not_covered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in tracking_environment(tmp_path, "digits", "run-1").items():
+        monkeypatch.setenv(name, value)
+    client = mlflow.MlflowClient()
+    with pytest.raises(mlflow.MlflowException, match="localazure-does-not-cover-mlflows-registry"):
+        client.create_registered_model("digits")
 
 
 def test_a_metric_is_read_in_the_order_of_logging_without_what_is_no_number(tmp_path: Path) -> None:
