@@ -71,9 +71,9 @@ class DurableOptions:
                 if wait is not None:
                     parsed["http_polling_milliseconds"] = _positive("httpSettings", wait)
             elif key == "storageProvider" and isinstance(value, Mapping):
-                provider: Any = value.get("type")  # pyright: ignore[reportUnknownVariableType] - JSON
-                parsed["has_racing_starts"] = str(provider).casefold() == "azurestorage"
-                if str(provider).casefold() == "azuremanaged":
+                provider = str(value.get("type", "azureStorage")).casefold()  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - JSON
+                parsed["has_racing_starts"] = provider == "azurestorage"
+                if provider == "azuremanaged":
                     parsed["payload_limit_bytes"] = limits.DURABLE_SCHEDULER_PAYLOAD.value
             elif key in _SETTINGS:
                 field, convert = _SETTINGS[key]

@@ -152,7 +152,10 @@ def test_settings_of_host_json() -> None:
         version_failure_strategy=FailureStrategy.FAIL,
         http_polling_milliseconds=5,
         payload_limit_bytes=limits.DURABLE_SCHEDULER_PAYLOAD.value,
+        has_racing_starts=False,
     )
+    of_azure_storage = {"storageProvider": {"partitionCount": 4}}
+    assert DurableOptions.parse(of_azure_storage).has_racing_starts
 
 
 @pytest.mark.parametrize(
