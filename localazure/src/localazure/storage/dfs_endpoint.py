@@ -268,7 +268,9 @@ def _conditions(headers: Mapping[str, str]) -> dict[str, str]:
 def _settings(headers: Mapping[str, str]) -> ContentSettings:
     from azure.storage.blob import ContentSettings  # noqa: PLC0415 - 0.3 s of the part's start
 
-    given = {name: headers[header] for name, header in _SETTINGS.items() if header in headers}
+    given: dict[str, Any] = {
+        name: headers[header] for name, header in _SETTINGS.items() if header in headers
+    }
     return ContentSettings(**given)
 
 

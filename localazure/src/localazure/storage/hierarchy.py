@@ -189,7 +189,7 @@ class Hierarchy:
         return await self._blob(place).commit_block_list(
             [BlobBlock(block.id) for block in blocks],
             content_settings=settings,
-            metadata=blob and blob.metadata,
+            metadata=None if blob is None else blob.metadata,
             headers=dict(conditions),
         )
 
