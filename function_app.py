@@ -159,7 +159,7 @@ class Request:
 
     @property
     def action(self) -> dict[str, Any]:
-        """What an action is told of its caller, and by its caller."""
+        """Arguments of an action: its caller's headers and body."""
         return {"headers": self.http.headers, "body": self.http.get_body()}
 
 
@@ -311,7 +311,7 @@ async def resume_pipeline(request: Request) -> Answer:
 
 @route("GET", "explain")
 async def explain(request: Request) -> Answer:
-    """What became of a blob, and why?"""
+    """A blob's history, with the reason of each decision."""
     return await triggers.explain.answer_explain(
         clients, pipelines, request.http.params, now=datetime.now(UTC)
     )
@@ -373,7 +373,7 @@ async def roll_back_model(request: Request) -> Answer:
 
 @route("GET", "dead-letters")
 async def list_dead_letters(request: Request) -> Answer:
-    """What gave up, oldest first."""
+    """Dead letters, oldest first."""
     return await api.dead_letters.list_dead_letters(clients, request.http.params)
 
 
@@ -403,13 +403,13 @@ async def list_alarms(request: Request) -> Answer:
 
 @route("GET", "queues")
 async def list_queues(request: Request) -> Answer:
-    """Who holds which nodes, who waits for them and why, and what was spent."""
+    """Queues: the runs that hold nodes, those that wait and why, and the costs."""
     return await api.queues.list_queues(clients, request.http.params, now=datetime.now(UTC))
 
 
 @route("GET", "actions")
 async def list_actions(request: Request) -> Answer:
-    """What people did over the API."""
+    """Actions of people over the API."""
     return await api.actions.list_actions(clients, request.http.params)
 
 

@@ -1,4 +1,4 @@
-"""What the deployed package weighs, and what each cold start on Azure pays to import it."""
+"""The size of the deployed package, and the time that a cold start takes to import it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ IN_FLIGHT = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What an engine is asked for in one turn."""
+    """The work of an engine in one turn."""
 
     chains: int = IN_FLIGHT
     """At once."""

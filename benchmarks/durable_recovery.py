@@ -1,4 +1,4 @@
-"""What a kill -9 of the Functions host costs, and what it makes be done again."""
+"""The cost of a kill -9 of the Functions host: time, and work that is done again."""
 
 from __future__ import annotations
 

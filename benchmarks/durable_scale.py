@@ -1,4 +1,4 @@
-"""What a step costs beside few and beside many instances, and what many leave in memory."""
+"""The cost of a step beside few and beside many instances, and the memory that many take."""
 
 from __future__ import annotations
 

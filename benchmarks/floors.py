@@ -1,4 +1,4 @@
-"""What the machine can do at best: the floors that the parts are compared with."""
+"""The machine's best: the floors that the parts are compared with."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Sample = Mapping[str, float]
-"""What one turn measured: metric, with its unit in its name, to value."""
+"""Measurements of one turn: metric, with its unit in its name, to value."""
 
 
 class Skipped(Exception):
@@ -68,7 +68,7 @@ class Line:
 
 @dataclass
 class Result:
-    """What one benchmark found.
+    """Results of one benchmark.
 
     Attributes:
         name: of the benchmark.
@@ -82,7 +82,7 @@ class Result:
 
 
 class Bench:
-    """What a benchmark is given.
+    """One run of a benchmark: its size, its progress, its results.
 
     Args:
         name: of the benchmark.

@@ -1,4 +1,4 @@
-"""What a large landing zone costs: its freeze, its events, its reconciliation."""
+"""The cost of a large landing zone: its freeze, its events, its reconciliation."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def storage_for_records() -> Generator[str]:
 
 
 def turn(task: str, *arguments: str, module: str = FREEZE_TURN) -> Sample:
-    """What a task of a turn's module measures, in a process of its own."""
+    """Measurements of a task of a turn's module, in a process of its own."""
     answer = subprocess.run(
         [sys.executable, "-m", module, task, *arguments],
         cwd=REPOSITORY,

@@ -1,4 +1,4 @@
-"""What the freeze of a zone of ten million blobs costs."""
+"""The cost of freezing a zone of ten million blobs."""
 
 from __future__ import annotations
 

@@ -58,12 +58,12 @@ class IndexNames(Sequence[str]):
 
 
 def run_key(pipeline: str, number: int) -> str:
-    """What the entry of a pipeline's run of that number, from the newest, sorts by."""
+    """The sort key of a pipeline's run of that number, counted from the newest."""
     return f"{countdown(NEWEST - number * PAUSE)}_{pipeline}-{number:016x}-1"
 
 
 def metadata(name: str) -> dict[str, str]:
-    """What the entry of a run shows."""
+    """The summary in a run's entry."""
     _, group, _, key = name.split("/")
     run = key.partition("_")[2]
     state: RunState = "succeeded"

@@ -1,4 +1,4 @@
-"""What two processes bring over one, and what the exchange and the machine take from it."""
+"""The gain of two processes over one, and the shares that the exchange and the machine take."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _compare(bench: Bench, client: ServiceBusClient, floor: Path) -> None:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one client does; each method returns how many messages it was about.
+    """The work of one client; each method returns its number of messages.
 
     Attributes:
         sender: of the queue.

@@ -1,4 +1,4 @@
-"""What a tree of processes takes while it waits for work."""
+"""CPU and memory of a tree of processes that waits for work."""
 
 from __future__ import annotations
 

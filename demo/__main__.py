@@ -111,7 +111,7 @@ async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
     """Play the stories in order, and meanwhile those that are beside them; print each in turn."""
 
     def say_nothing(_: str) -> None:
-        """What is printed is of the story that is told now."""
+        """Print nothing: the lines on the terminal belong to another story."""
 
     aside = replace(stage, say=say_nothing)
     results: list[StoryResult] = []

@@ -212,7 +212,7 @@ class Cloud:
             response.raise_for_status()
 
     async def explain(self, path: str) -> dict[str, Any]:
-        """What the app says became of one file."""
+        """The app's explanation of one file."""
         return await self.api("explain", blob=f"{LANDING_CONTAINER}/{PREFIX}{path}")
 
     async def dead_letters(self) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What lands in the stories: real handwritten digits as PNG files, and files that are no images."""
+"""Files of the stories: real handwritten digits as PNG files, and files that are no images."""
 
 from __future__ import annotations
 

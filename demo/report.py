@@ -1,4 +1,4 @@
-"""What happened, for people (a table) and for programs (one JSON document)."""
+"""The report: for people a table, for programs one JSON document."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class StoryFailed(Exception):
 
 @dataclass
 class Stage:
-    """What the stories share: the clients, what came in, and who is told how it goes."""
+    """The shared state of the stories: clients, received notifications, the report."""
 
     cloud: Cloud
     mailbox: Mailbox
@@ -298,7 +298,7 @@ async def goes_live(stage: Stage) -> Facts:
 
 @dataclass(frozen=True)
 class Story:
-    """What is done, and what it has to end in."""
+    """One story: its action, and the outcome that it must have."""
 
     play: Callable[[Stage], Awaitable[Facts]]
     outcome: str

@@ -1,4 +1,4 @@
-"""What touches the world: triggers, activities, and the clients that they use."""
+"""The app's I/O: triggers, activities, and the clients that they use."""
 
 from __future__ import annotations
 

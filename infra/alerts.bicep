@@ -1,4 +1,4 @@
-// What operators must know. docs/operations.md says what to do about each.
+// Alerts for operators. docs/operations.md has the remedy for each.
 param location string
 param tags object
 param token string

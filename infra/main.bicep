@@ -247,7 +247,7 @@ module jobEvents 'event-source.bicep' = {
   dependsOn: [group, newWorkspace]
 }
 
-// What Key Vault says of secrets that expire.
+// Key Vault's events about secrets that expire.
 module vaultEvents 'event-source.bicep' = {
   scope: group
   params: {

@@ -27,7 +27,7 @@ class _Model(BaseModel):
 
 
 class Hook(_Model):
-    """What azd runs at an event; a Python hook gets a virtual environment of its own."""
+    """A hook that azd runs at an event; a Python hook gets a virtual environment of its own."""
 
     run: str
     kind: Literal["python"]

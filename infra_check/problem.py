@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""A check's finding."""
 
 from __future__ import annotations
 

@@ -77,6 +77,6 @@ def uv_variables(settings: Mapping[str, str], environment: Mapping[str, str]) ->
 
 
 def install_options(settings: Mapping[str, str]) -> list[str]:
-    """What pip's settings ask for that uv takes as an option only."""
+    """Settings of pip that uv takes as options only."""
     is_set = settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}
     return ["--no-index"] if is_set else []

@@ -1,4 +1,4 @@
-"""What set-up shows while it works: the step, how far it is, and the time that it has taken."""
+"""Set-up's progress: the step, how far it is, and the time that it has taken."""
 
 from __future__ import annotations
 

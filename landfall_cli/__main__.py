@@ -63,7 +63,7 @@ def explain(
         str | None, typer.Option(help="A version of the model: was it trained on the blob?")
     ] = None,
 ) -> None:
-    """What became of a blob, and why."""
+    """Show a blob's history, and the reason of each decision."""
     session = open_session(context)
 
     def people(document: Any) -> None:
@@ -92,7 +92,7 @@ def explain(
 @app.command()
 @with_exit_codes
 def alarms(context: typer.Context) -> None:
-    """What should have happened and has not: the silence alarms that are on."""
+    """Show the silence alarms that are on: expected events that did not happen."""
     session = open_session(context)
 
     def people(document: Any) -> None:
@@ -113,7 +113,7 @@ def alarms(context: typer.Context) -> None:
 def actions(
     context: typer.Context, *, limit: Annotated[int, typer.Option(min=1, max=100)] = 20
 ) -> None:
-    """Who did what over the API, when and why, newest first."""
+    """Show actions over the API, newest first: who, when, what and why."""
     session = open_session(context)
 
     def people(document: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the command line prints: documents as they are, or tables for people."""
+"""Output of the command line: documents as they are, or tables for people."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def duration(span: timedelta) -> str:
 
 
 def cost(run: Mapping[str, Any]) -> str | None:
-    """What a run's job has cost, and how that comes about; None where it is in no queue."""
+    """The cost of a run's job, with its factors; None where it is in no queue."""
     it = run.get("cost")
     if it is None:
         return None
@@ -116,7 +116,7 @@ def cost(run: Mapping[str, Any]) -> str | None:
 
 
 def costs(of: Sequence[Mapping[str, Any]], currency: str | None) -> str | None:
-    """What was spent in each month, in one line; None where nothing was."""
+    """The costs of each month, in one line; None where there are none."""
     shown = [
         f"{it['month']}: {it['amount']:,.2f} {currency} in queue {it['queue']} "
         f"(runs: {it['runs']}, node-hours: {it['node_hours']:,.2f})"
@@ -131,7 +131,7 @@ def state(name: str) -> Text:
 
 
 def result(run: Mapping[str, Any]) -> str:
-    """What came of a run, on one line."""
+    """The outcome of a run, on one line."""
     if run["error"]:
         return f"{run['error']['type']}: {run['error']['message']}"
     if run["reason"]:

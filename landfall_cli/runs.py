@@ -108,7 +108,7 @@ def watch(context: typer.Context, run: Run) -> None:
 
 
 def _following(document: Mapping[str, Any]) -> str | None:
-    """What is watched instead: a request's run, or the next attempt of a failed one."""
+    """The run to watch instead: a request's run, or the next attempt of a failed one."""
     if "timeline" not in document:
         return document["run"]
     if document["state"] == "retrying":
@@ -161,7 +161,7 @@ def retry(
 
 
 def result_of(document: Mapping[str, Any]) -> str:
-    """What came of a run, or of a request."""
+    """The outcome of a run, or of a request."""
     if "timeline" in document:
         return result(document)
     return f"{document['id']}: {document['outcome'] or document['phase']}"

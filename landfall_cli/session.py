@@ -1,4 +1,4 @@
-"""What every command is given: the API, the output, and the exit codes of what goes wrong."""
+"""The context of every command: the API, the output, and exit codes for errors."""
 
 from __future__ import annotations
 
@@ -109,5 +109,5 @@ def with_exit_codes(command: Callable[Given, None]) -> Callable[Given, None]:
 
 
 def asked_by(by: str | None) -> dict[str, Any]:
-    """Who acts: as `--by` says, or else the user of this machine."""
+    """The acting person: `--by`, or else the user of this machine."""
     return {"by": by or os.environ.get("USER") or "a user of the command line"}

@@ -171,7 +171,7 @@ class DatasetVersion:
 
 
 def hashed_content(lines: bytes) -> bytes:
-    """What encoded lines add to a `DatasetVersion`: as many lines."""
+    """The part of a `DatasetVersion` that encoded lines add."""
     content, with_md5 = _WITH_MD5.subn(rb"[\1, \2, \3\4\5]", lines)
     if with_md5 < lines.count(b"\n"):
         content = _WITHOUT_MD5.sub(rb"[\1, \2, \3\4\5]", content)

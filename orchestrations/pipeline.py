@@ -1,4 +1,4 @@
-"""What to train when what lands: the schema of `pipelines/<name>/pipeline.yml`.
+"""The schema of `pipelines/<name>/pipeline.yml`: which data starts which training.
 
 Pure: `handlers.configuration.pipeline_files` reads the files and turns a violation into an
 `InvalidPipeline` that names file, line, key and value.
@@ -58,7 +58,7 @@ class Source(Section):
     partitions: str | None = None
     """Folders below the prefix that are named for a time, such as `date=%Y-%m-%d`."""
     batch: Literal["zone", "partition"] = "zone"
-    """What settles as one: the whole zone, or each partition by itself."""
+    """The unit that settles as one: the whole zone, or each partition by itself."""
     deletions: Literal["ignore", "retrain"] = "ignore"
     """Whether a batch that only lost blobs since the last one is trained on."""
 
@@ -136,7 +136,7 @@ class Settle(Section):
     maximum_wait_seconds: float = Field(gt=0, le=7 * 86_400)
     """After this the batch is taken as it is; or, where a marker rules, operators are alerted."""
     without_marker: Literal["alert", "train"] = "alert"
-    """What happens when the maximum wait is over and the marker has not come."""
+    """The follow-up when the maximum wait is over and the marker has not come."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Settle:
@@ -169,7 +169,7 @@ class ComputeOption(Section):
     size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     priority: Literal["dedicated", "low_priority"] = "dedicated"
     nodes: int = Field(ge=1, le=1000)
-    """What the job gets (`instance_count`), and what the cluster's `max_instances` must allow."""
+    """The job's `instance_count`; the cluster's `max_instances` must allow it."""
     idle_seconds_before_scale_down: int = Field(default=120, ge=1)
 
 
@@ -198,7 +198,7 @@ class ModelSection(Section):
 
 
 class Retry(Section):
-    """What happens to a run that failed for a reason that may pass."""
+    """Retries of a run that failed for a transient reason."""
 
     attempts: int = Field(default=3, ge=1, le=20)
     delays_seconds: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(

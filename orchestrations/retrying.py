@@ -1,4 +1,4 @@
-"""What follows a failed run: another attempt, or the dead-letter queue. Pure decisions."""
+"""The follow-up of a failed run: another attempt, or the dead-letter queue. Pure decisions."""
 
 from __future__ import annotations
 

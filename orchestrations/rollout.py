@@ -109,7 +109,7 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
 
 
 class _Rollout:
-    """What one generation of `rollout` knows."""
+    """State of one generation of `rollout`."""
 
     def __init__(self, context: DurableOrchestrationContext, given: RolloutInput) -> None:
         self.context = context
@@ -192,7 +192,7 @@ class _Rollout:
         self.show(traffic=traffic.traffic, mirror=traffic.mirror)
 
     def observe(self) -> Step[Observation]:
-        """What the deployment, people and other rollouts did since the state began."""
+        """Observe the deployment, people's decisions and other rollouts since the state began."""
         observed = yield from call(
             self.context,
             ObserveRollout(

@@ -1,4 +1,4 @@
-"""What a rollout decides: its steps, the traffic of each, and whether a guard is broken. Pure."""
+"""Decisions of a rollout: its steps, the traffic of each, and whether a guard is broken. Pure."""
 
 from __future__ import annotations
 

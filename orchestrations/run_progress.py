@@ -33,7 +33,7 @@ STATUS_LIMIT_BYTES = 4_096
 
 
 class RunProgress:
-    """What one generation of `retraining` knows of its run."""
+    """State of a run in one generation of `retraining`."""
 
     def __init__(self, context: DurableOrchestrationContext, given: RunInput) -> None:
         request = given.request
@@ -45,7 +45,7 @@ class RunProgress:
         self.nodes_returned = False
         """The nodes that the run held in its queue are given back."""
         self.notification: RunNotificationKind | None = None
-        """What the last transition asks to be notified."""
+        """The notifications of the last transition."""
         waiting = given.waiting
         self.status = RunStatus(
             id=self.id,
@@ -67,7 +67,7 @@ class RunProgress:
             bytes=request.dataset.bytes,
             traceparent=request.traceparent,
         )
-        """What this generation knows; the run's record is merged from all of them."""
+        """This generation's part of the run's record, which is merged from all of them."""
         self._show()
 
     def advance(self, event: RunEvent, **changes: Any) -> None:

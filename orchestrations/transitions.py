@@ -118,7 +118,7 @@ def follow(source: RunState, event: RunEvent) -> Transition:
 
 
 def notification_of(state: RunState) -> RunNotificationKind:
-    """What is notified when a run ends in a state.
+    """The notification of a run that ends in a state.
 
     Raises:
         KeyError: the state is no end.

@@ -1,4 +1,4 @@
-// What the screens are made of.
+// Elements of the screens.
 
 import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
 import { post } from "/api/ui/api.js";

@@ -129,7 +129,7 @@ def _check(given: argparse.Namespace) -> int:
     settings = given.settings
     if settings is None and (folder / "local.settings.json").is_file():
         settings = folder / "local.settings.json"
-    # What an app prints must not get into the report.
+    # An app's own output must not get into the report.
     with contextlib.redirect_stdout(sys.stderr):
         app = load_app(folder, read_settings(settings) if settings else {})
         results = list(check(app, given.histories, _progress(), version=given.version))

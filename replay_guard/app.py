@@ -35,7 +35,7 @@ class AppNotLoaded(Exception):
 
 @dataclass(frozen=True)
 class App:
-    """What replay needs of an app.
+    """An app, as replay needs it.
 
     Attributes:
         orchestrators: name in lower case → the handle that is registered.

@@ -20,7 +20,7 @@ _LONGEST_NAME: Final = 150
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What to export.
+    """The selection to export.
 
     Attributes:
         instances: ids; empty for those that `selection` and `names` choose.
@@ -41,7 +41,7 @@ class Wanted:
 
 @dataclass
 class Exported:
-    """What came of an export: files, and for instances without one the reason."""
+    """Result of an export: files, and for instances without one the reason."""
 
     files: list[Path]
     skipped: dict[str, str]

@@ -129,7 +129,7 @@ class _Reader:
             raise CannotCheck(f"the history of {name!r} has not begun: it has no ExecutionStarted")
         status = _text(document, "runtimeStatus", where)
         given = document.get("input")
-        # What came since an instance was suspended is handed on when it is resumed.
+        # Events that came since an instance was suspended are handed on when it is resumed.
         arrivals = self._arrivals[: self._suspended_after]
         if status != "Terminated":  # that one may end before its last status is saved
             arrivals[-1] = replace(

@@ -33,7 +33,7 @@ class CannotCheck(Exception):
 
 
 class StepKind(StrEnum):
-    """What an orchestrator can have its host do."""
+    """Actions of an orchestrator."""
 
     ACTIVITY = "activity"
     TIMER = "timer"

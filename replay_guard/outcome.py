@@ -21,7 +21,7 @@ _OUTCOMES: Final = {
     "Pending": {"Running"},
     "Suspended": {"Running"},
 }
-# What an orchestrator-out document says besides its actions.
+# Fields of an orchestrator-out document besides its actions.
 _ANSWERED: Final = ("isDone", "error", "output", "customStatus")
 
 
@@ -53,7 +53,7 @@ def compare_answers(recorded: Document, found: Document) -> Iterator[Difference]
 
 
 def describe_outcome(answer: Document) -> str:
-    """What an orchestrator-out document says of the orchestrator."""
+    """The orchestrator's state in an orchestrator-out document."""
     match _outcome(answer):
         case "Running":
             return "it waits"

@@ -78,13 +78,13 @@ def redact(status: Document, *, version: str | None, with_inputs: bool) -> Docum
 
 
 def activity_input(stored: Any, *, arguments_in_arrays: bool) -> Any:
-    """What the orchestrator passed to an activity, from what the history stores."""
+    """The input of an activity, from the form that the history stores."""
     value = _layer(stored)
     return parse(cast("list[str]", value)[0]) if arguments_in_arrays else value
 
 
 def child_input(stored: Any) -> Any:
-    """What the orchestrator passed to a child or an entity, from what the history stores."""
+    """The input of a child or an entity, from the form that the history stores."""
     return _layer(_layer(stored))
 
 

@@ -46,7 +46,7 @@ DEPENDS_ON_CLOCK: Final = "values that depend on the orchestrator's clock, which
 
 @dataclass
 class Replayed:
-    """What came of replaying a history.
+    """Result of replaying a history.
 
     Attributes:
         differences: empty if the code fits; those of the first arrival that differs otherwise.

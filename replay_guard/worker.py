@@ -10,7 +10,7 @@ from typing import Any, Final
 from replay_guard.history import CannotCheck, Document
 
 Handle = Callable[[Any], str]
-"""What `azure.durable_functions.Orchestrator.create` returns, and the worker calls."""
+"""The function that `azure.durable_functions.Orchestrator.create` returns and the worker calls."""
 
 # Of azure.durable_functions.models.TaskOrchestrationExecutor: what precedes the orchestrator-out
 # document in the text of the exception that the SDK raises when an orchestrator failed.

@@ -34,7 +34,7 @@ def step(value: int) -> int:
 
 @dagster.op(out=DynamicOut(int), config_schema={"width": int})
 def numbers(context: OpExecutionContext):  # noqa: ANN201 - a generator of its SDK
-    """What the fan-out is over."""
+    """The items of the fan-out."""
     for number in range(context.op_config["width"]):
         yield DynamicOutput(number, mapping_key=str(number))
 

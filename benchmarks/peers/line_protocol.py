@@ -19,7 +19,7 @@ class NotOffered(Exception):
 
 
 class Engine(Protocol):
-    """What every engine can be asked. Chains have six steps that do nothing.
+    """The requests that every engine answers. Chains have six steps that do nothing.
 
     Any of these may raise NotOffered.
     """

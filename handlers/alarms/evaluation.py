@@ -32,7 +32,7 @@ class Alarm(Contract):
     since: datetime
     """When the silence began."""
     message: str
-    """What is missing, with numbers, and what to do."""
+    """The silence, with numbers, and its remedy."""
 
     @property
     def id(self) -> str:
@@ -51,7 +51,7 @@ class WaitingRun:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineFacts:
-    """What is known of a pipeline."""
+    """Facts of a pipeline that alarms depend on."""
 
     pipeline: str
     rules: Alarms
@@ -63,7 +63,7 @@ class PipelineFacts:
     """None where there is none, or where it was not asked for."""
     runs: Sequence[WaitingRun] = ()
     unknown: frozenset[AlarmKind] = field(default_factory=frozenset[AlarmKind])
-    """What could not be asked for in this round: such alarms stay as they are."""
+    """Kinds of alarms whose facts could not be read in this round: they stay as they are."""
 
 
 def due_alarms(

@@ -45,7 +45,7 @@ class AlarmRecord(Contract):
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What one round found."""
+    """Results of one round."""
 
     began: Sequence[Alarm] = field(default_factory=list[Alarm])
     ended: Sequence[Alarm] = field(default_factory=list[Alarm])

@@ -49,7 +49,7 @@ class VaultObject(Contract):
 
 
 def parse_vault_event(event: EventEnvelope) -> VaultObject:
-    """What an event says of its object. Pure.
+    """The object of a key vault in an event. Pure.
 
     Raises:
         InvalidEvent: it is of another type, or lacks the object's name or expiry.
@@ -102,7 +102,7 @@ def keep_vault_object(clients: Clients, found: VaultObject) -> None:
 
 
 def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
-    """What Key Vault has warned of, and of which there is no new version."""
+    """Objects that Key Vault has warned of, and that have no new version."""
     known = [
         VaultObject.from_dict(each) for each in record_store.read_all(clients.records, _FOLDER)
     ]

@@ -1,4 +1,4 @@
-"""What people did over the API: who, when, what, why, and what came of it. Kept for ever."""
+"""Actions of people over the API: who, when, what, why, and the outcome. Kept for ever."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ActionFilter(Parameters):
 
 
 def caller(headers: Mapping[str, str], asked: str) -> str:
-    """Who acts: as the platform authenticated them, or else as they say."""
+    """The caller: as the platform authenticated them, or else by the name that they give."""
     fields = {name.lower(): value for name, value in headers.items()}
     return fields.get(PRINCIPAL_HEADER) or asked
 

@@ -11,7 +11,7 @@ from orchestrations.pipeline import Pipeline
 
 
 def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
-    """What is wrong with them, a sentence each; never a value."""
+    """Their faults, a sentence each; never a value."""
     found: dict[str, None] = {}
     for read in _needed(settings, pipeline):
         try:

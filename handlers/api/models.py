@@ -286,7 +286,7 @@ class _Versions:
         )
 
     def stage(self, model: AzureMLModel) -> ModelStage:
-        """What the version is now."""
+        """The stage of a version."""
         version = str(model.version)
         if version == self.champion:
             return "champion"

@@ -151,7 +151,7 @@ def _state(
     running: Sequence[_Run],
     zones: Sequence[tuple[ZoneState, str, bool]],
 ) -> tuple[State, str]:
-    """What matters most of what is known: what waits for a person, then what is under way."""
+    """The most urgent fact: first those that wait for a person, then work under way."""
     held = next((sentence for _, sentence, needs_person in zones if needs_person), None)
     if held is not None:
         return "needs-a-human", held

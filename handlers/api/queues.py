@@ -44,7 +44,7 @@ def _list_queues(clients: Clients, now: datetime) -> Answer:
     found = _EMPTY
     if queues is not None:
         document = read_admission(clients.records, queues, now=now)
-        # What is decided here is shown and not written: the runs are told when they ask.
+        # This division is shown and not written: runs get theirs when they ask.
         found = describe_queues(queues, divide(document, now))
     return Answer(200, found.model_dump(mode="json"))
 
@@ -81,7 +81,7 @@ def describe_queues(queues: Queues, division: Division) -> QueueList:
 
 
 def describe_costs(document: Admission, now: datetime) -> list[CostState]:
-    """What was spent this month and in the one before, newest first. Pure."""
+    """Costs of this month and the one before, newest first. Pure."""
     return [
         CostState(
             month=each.month,

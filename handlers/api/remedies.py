@@ -1,4 +1,4 @@
-"""What an error of a run asks for. docs/operations.md shows this table; tests/contract compares."""
+"""Remedies for the errors of a run. docs/operations.md has this table; tests/contract compares."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ REMEDIES: Mapping[str, str] = {
 
 
 def remedy(error_type: str | None) -> str | None:
-    """What to do about an error of that type; None where nothing is known, or nothing failed."""
+    """The remedy for an error of that type; None where none is known, or nothing failed."""
     return None if error_type is None else REMEDIES.get(error_type)

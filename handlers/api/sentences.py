@@ -1,4 +1,4 @@
-"""What a pipeline does or waits for, as a sentence with numbers. Pure.
+"""A pipeline's state as a sentence with numbers: active or waiting, and why. Pure.
 
 Times are absolute, so that the sentence, and the ETag of its answer, change only when something
 happens; the page and the command line add how far away they are.

@@ -93,7 +93,7 @@ def is_quota_error(error: AzureError) -> bool:
 
 
 def difference(option: ComputeOption, cluster: AmlCompute) -> str | None:
-    """What of an existing cluster contradicts its option and cannot be changed; None if nothing."""
+    """Properties of a cluster that contradict its option and cannot be changed, or None."""
     if cluster.type != CLUSTER_TYPE:
         return f"it is of type {cluster.type}, not {CLUSTER_TYPE}"
     if (cluster.size or "").lower() != option.size.lower():

@@ -1,4 +1,4 @@
-"""What Landfall sets in a job file: name, compute, inputs and outputs. Pure.
+"""Landfall's own settings in a job file: name, compute, inputs and outputs. Pure.
 
 See "Inputs and outputs of a training job" in docs/architecture.md.
 """
@@ -19,7 +19,7 @@ NO_CHAMPION = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Bindings:
-    """What a submission gives a job."""
+    """Values that a submission gives a job."""
 
     request: SubmitJob
     champion: Champion | None

@@ -213,7 +213,7 @@ def _tags(
 
 
 def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str]:
-    """What a program needs to put its spans below the run's."""
+    """Environment variables with which a program puts its spans below the run's."""
     if traceparent is None:
         return {}
     endpoint = clients.settings.otlp_endpoint

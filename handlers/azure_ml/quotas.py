@@ -1,4 +1,4 @@
-"""What Azure ML has left for a compute option: quota, vCPUs in use, idle nodes.
+"""Azure ML's room for a compute option: quota, vCPUs in use, idle nodes.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 """

@@ -49,7 +49,7 @@ class Clients:
 
     @cached_property
     def background(self) -> BackgroundThread:
-        """What no caller waits for."""
+        """A thread for work that no caller waits for."""
         from handlers.configuration.background_thread import BackgroundThread  # noqa: PLC0415 - see the module
 
         return BackgroundThread()

@@ -31,7 +31,7 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, and where."""
+    """The fault and its place."""
 
     location: tuple[str, ...]
     message: str

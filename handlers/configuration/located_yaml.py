@@ -35,7 +35,7 @@ class LocatedYaml:
             raise ValueError(f"{file}: no valid YAML: {error}") from error
 
     def problems(self, error: ValidationError) -> str:
-        """What a model refuses, a line for each: file, line, key, what is wrong, value."""
+        """Faults that a model finds, a line for each: file, line, key, fault, value."""
         return "\n".join(self._describe(problem) for problem in error.errors())
 
     def problem(self, location: Location, problem: str) -> str:
@@ -62,7 +62,7 @@ class LocatedYaml:
 
 
 def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
-    """What bears the name (a key, or an item itself), and the value."""
+    """The node that bears the name (a key, or an item itself), and the value."""
     if isinstance(node, yaml.MappingNode):
         return next(((key, value) for key, value in node.value if key.value == part), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):

@@ -141,7 +141,7 @@ class Settings:
 
     @property
     def sign_in(self) -> Literal["key", "entra"]:
-        """What opens the API: a function key, or a token of Microsoft Entra; `API_SIGN_IN`.
+        """The credential of API callers, a function key or an Entra token; `API_SIGN_IN`.
 
         Raises:
             InvalidSetting: it is neither.

@@ -1,4 +1,4 @@
-"""What stands between the durable boundary and an activity: contracts in, a tagged outcome out."""
+"""Adapts activities to the durable boundary: contracts in, a tagged outcome out."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What lies in a landing zone, and the records that Landfall keeps of it."""
+"""Landing zones: their blobs, and the records that Landfall keeps of them."""

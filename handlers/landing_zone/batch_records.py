@@ -79,7 +79,7 @@ def last_batch(clients: Clients, pipeline: str, partition: str | None = None) ->
 
 @dataclass(frozen=True)
 class LastListing:
-    """What is known of the last batch of a zone or partition without reading its record."""
+    """Facts of the last batch of a zone or partition that need no read of its record."""
 
     listed_from: datetime
     marker_at: datetime | None

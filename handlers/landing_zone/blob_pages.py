@@ -23,7 +23,7 @@ from xml.parsers import expat
 from orchestrations.errors import TransientError
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-# What Hadoop's and Azure's own drivers set on a blob that stands for a directory.
+# Hadoop's and Azure's own drivers set it on a blob that stands for a directory.
 DIRECTORY_METADATA = "hdi_isfolder"
 _COLUMNS = frozenset(
     {"Name", "Last-Modified", "Etag", "Content-Length", "Content-MD5", "ResourceType", "NextMarker"}

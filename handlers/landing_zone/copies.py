@@ -151,7 +151,7 @@ class _Copier:
         return "pending" if started["copy_status"] == "pending" else "copied"
 
     def _why_not_found(self, original: BlobClient, error: ResourceNotFoundError) -> _Outcome:
-        """What a 404 of Copy Blob is about: the blob, or one of the two containers.
+        """The resource that a 404 of Copy Blob means: the blob, or one of the two containers.
 
         Its error code does not tell: it can be `CannotVerifyCopySource` for all of them.
 

@@ -1,4 +1,4 @@
-"""What was decided on events, kept for `explain`: blocks of many at a time, a file per hour.
+"""Decisions on events, kept for `explain`: blocks of many at a time, a file per hour.
 
 Nothing is decided by it. An event that is delivered twice is in it twice, under one id.
 """
@@ -67,7 +67,7 @@ def read(
 
     Costs a listing and a download of those hours: a reader gives the span that it needs.
     """
-    # What `json.dumps` makes of the name: lines without it need no parsing.
+    # The name as `json.dumps` writes it: lines without it need no parsing.
     wanted = json.dumps(blob).encode()
     first, last = _hour(pipeline, since), _hour(pipeline, until)
     names = records.list_blob_names(name_starts_with=f"{_FOLDER}/{pipeline}/")

@@ -251,7 +251,7 @@ def _named(pipeline: Pipeline, lines: Iterable[bytes]) -> Iterable[bytes]:
 
 class _Plan(TypedDict):
     part: str | None
-    """What was listed before the ranges begin."""
+    """Entries that precede the ranges."""
     quarantined: int
     ranges: list[dict[str, Any]]
 
@@ -264,7 +264,7 @@ def _read_plan(clients: Clients, folder: str) -> _Plan:
 
 
 class _Listing:
-    """What was listed of a zone by one activity."""
+    """The part of a zone that one activity listed."""
 
     def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
         self._records = clients.records

@@ -92,7 +92,7 @@ def is_subset(small: Iterable[object], large: Iterable[object]) -> bool:
 
 
 def _contents(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
-    """What each line adds to the dataset version: written again unchanged, it is the same.
+    """The part of the dataset version that each line adds: written again unchanged, it is the same.
 
     Whether it is copied does not matter. No line is parsed as JSON: there may be ten million.
     """

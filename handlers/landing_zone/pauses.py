@@ -19,7 +19,7 @@ from orchestrations.contracts.landing import HoldBatch
 
 
 class Pause(BaseModel):
-    """Who paused a pipeline, why, and since when."""
+    """A pause of a pipeline: by whom, why, and since when."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -59,7 +59,7 @@ class Rejected:
     run: str | None = None
 
     def to_message(self) -> Message:
-        """What is sent to `rejected-runs`."""
+        """A message for `rejected-runs`."""
         properties: dict[str, str | int] = {
             "kind": self.kind,
             "reason": self.reason[:DEAD_LETTER_TEXT_LIMIT_CHARACTERS],

@@ -97,7 +97,7 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
         for letter in letters:
             if len(sent) == order.maximum:
                 break
-            # What this very call sent may have failed again already.
+            # A message of this very call may have failed again already.
             if not _is_asked_for(letter, order) or letter.message_id in sent:
                 continue
             try:
@@ -148,7 +148,7 @@ def _following(
 
 
 def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> RedrivenRun:
-    """What a run is sent again as: steps 1 to 3."""
+    """The run that follows a dead-lettered one: steps 1 to 3."""
     run = request.run
     redriven = read_redriven(clients, run)
     if redriven is None:

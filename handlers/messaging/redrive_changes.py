@@ -1,4 +1,4 @@
-"""What a caller may change when a dead-lettered run is sent again, and the run that comes of it."""
+"""Changes that a caller may make to a dead-lettered run, and the run that follows from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrations.pipeline import ComputeOption, Limits, Pipeline
 
 ATTEMPTS_LIMIT = 20
 FILES_LIMIT = 1_000
-# What an earlier redrive has changed stays changed.
+# Changes of an earlier redrive stay.
 CARRIED_ON = ("compute", "limits", "last_attempt", "job", "files_left_out")
 
 RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed"]
@@ -47,7 +47,7 @@ class LimitChanges(_Body):
 
 
 class Changes(_Body):
-    """What is changed; what is left out stays as it was when the run failed."""
+    """The changes; fields that are left out stay as they were when the run failed."""
 
     compute: ComputeOption | None = None
     """The only compute option, with the keys of `compute` in `pipeline.yml`."""

@@ -33,7 +33,7 @@ def redrive_record(run: str) -> str:
 
 
 def read_redriven(clients: Clients, run: str) -> RedrivenRun | None:
-    """What a run was sent again as, if it was."""
+    """The run that followed from a redrive of this one, if there was one."""
     document = record_store.read(clients.records, redrive_record(run))
     return None if document is None else RedrivenRun.from_dict(document)
 

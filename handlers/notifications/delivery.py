@@ -164,7 +164,7 @@ def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
 def after_failed_delivery(
     attempt: int, reason: str, *, retry_after_seconds: float | None = None
 ) -> Later | Undeliverable:
-    """What follows when attempt number `attempt` (from 1) failed for a reason that may pass. Pure.
+    """The next step after attempt number `attempt` (from 1) failed for a transient reason. Pure.
 
     The receiver's Retry-After can make a delay longer, up to a day, never shorter.
     """

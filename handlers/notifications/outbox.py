@@ -98,7 +98,7 @@ def document(notification: Notification) -> dict[str, Any]:
 
 
 def subject_kind(notification: Notification) -> Literal["Run", "Rollout"]:
-    """What a notification is about."""
+    """The kind of thing that a notification is about."""
     return "Run" if isinstance(notification.status, RunStatus) else "Rollout"
 
 

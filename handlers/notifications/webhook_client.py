@@ -45,7 +45,7 @@ class BodyTooLarge(PermanentError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a receiver answered."""
+    """A receiver's answer."""
 
     status: int
     retry_after_seconds: float | None = None

@@ -1,1 +1,1 @@
-"""What people are shown of runs: a record of each, and an index of all of them."""
+"""Runs as people see them: a record of each, and an index of all."""

@@ -66,7 +66,7 @@ def index_run(records: ContainerClient, record: RunRecord) -> None:
 
 
 def summary(record: RunRecord) -> dict[str, Any]:
-    """What a list shows of a run: its `RunStatus`, with texts cut, and some of its record."""
+    """A run's entry in a list: its `RunStatus`, with texts cut, and some of its record."""
     status = record.status
     error = status.error and status.error.model_copy(
         update={"message": shorten(status.error.message, TEXT_LIMIT_CHARACTERS)}
@@ -85,7 +85,7 @@ def summary(record: RunRecord) -> dict[str, Any]:
 
 
 def run_key(record: RunRecord) -> str:
-    """What entries sort by: newer runs first, and every run its own."""
+    """The sort key of an entry: newer runs first, and every run its own."""
     return f"{countdown(record.started_at)}_{record.status.id}"
 
 

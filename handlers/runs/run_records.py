@@ -63,7 +63,7 @@ def read_run_record(clients: Clients, run: str) -> RunRecord | None:
 
 
 def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
-    """What the instance of a run says of itself.
+    """The record that the instance of a run keeps of itself.
 
     Raises:
         pydantic.ValidationError: its status is of a schema that this release does not know.
@@ -79,7 +79,7 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
 
 
 def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
-    """What both records say together. Pure; the same addition again changes nothing.
+    """Both records in one. Pure; the same addition again changes nothing.
 
     The status that began last counts, and an end is never taken back. Steps of one state that
     follow one another are one: a new generation does not know what came before it.

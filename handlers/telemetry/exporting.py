@@ -34,7 +34,7 @@ SEND_LIMIT_SECONDS = 5.0
 
 
 class Telemetry:
-    """What the app sends of its work.
+    """Exports spans and metrics of the app's work.
 
     Args:
         settings: say where to.

@@ -1,4 +1,4 @@
-"""What is measured in rounds, beside the alarms: what waits, what is dead, which alarms are on."""
+"""Gauges that are measured in rounds, beside the alarms: waiting runs, dead letters, alarms."""
 
 from __future__ import annotations
 

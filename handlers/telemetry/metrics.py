@@ -68,7 +68,7 @@ class Measurement:
 
 
 def of_run(record: RunRecord) -> list[Measurement]:
-    """What a run that has ended adds; nothing before its end."""
+    """Measurements of a run that has ended; none before its end."""
     status = record.status
     if status.state not in TERMINAL_RUN_STATES:
         return []
@@ -96,7 +96,7 @@ def of_events(decisions: Mapping[Any, int]) -> list[Measurement]:
 
 
 def of_batch(batch: RecordBatch) -> list[Measurement]:
-    """What a batch that was recorded adds, if its end is known."""
+    """Measurements of a recorded batch, if its end is known."""
     if batch.concluded_at is None:
         return []
     attributes = {

@@ -46,7 +46,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class TracedEvent:
-    """What the span of accepted events needs of one of them."""
+    """The facts of one event that the span of accepted events needs."""
 
     id: str
     time: datetime

@@ -44,7 +44,7 @@ MAX_ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Zone:
-    """What settles as one: a pipeline's zone, or one partition of it."""
+    """A pipeline's zone, or a partition of it that settles by itself."""
 
     pipeline: str
     partition: str | None

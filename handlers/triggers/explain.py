@@ -1,4 +1,4 @@
-"""What became of a blob, and why? The answer to `GET /api/explain?blob=…`."""
+"""A blob's history: what became of it, and why. The answer to `GET /api/explain?blob=…`."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _path(blob: str, pipeline: Pipeline) -> str:
 
 
 class _Inquiry:
-    """What is known of one blob, read as far as the answer needs it, and once."""
+    """The facts of one blob, read as far as the answer needs them, and once."""
 
     def __init__(self, clients: Clients, pipeline: Pipeline, blob: str, now: datetime) -> None:
         self._clients = clients

@@ -1,4 +1,4 @@
-"""What starts and ends runs over HTTP: a signed request, a cancellation, a redrive.
+"""Runs are started and ended over HTTP: a signed request, a cancellation, a redrive.
 
 What is only read is in `handlers.api`, and `handlers.api.openapi` describes all of it.
 """

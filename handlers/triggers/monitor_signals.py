@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MonitorSignal:
-    """What a run of a monitor found."""
+    """The result of a monitor's run."""
 
     run: str
     pipeline: str

@@ -1,4 +1,4 @@
-"""What HTTP callers are answered: documents, and problem documents where something is wrong.
+"""Answers to HTTP callers: documents, and problem documents where something is wrong.
 
 https://www.rfc-editor.org/rfc/rfc9457
 """

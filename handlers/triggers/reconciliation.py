@@ -95,7 +95,7 @@ EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS, ROLLOUTS)
 
 @dataclass
 class Summary:
-    """What one round found and repaired, for the log."""
+    """Findings and repairs of one round, for the log."""
 
     landings_started: list[str] = field(default_factory=list[str])
     """Landings of zones that had more than their last batch, or were not listed for a day."""

@@ -37,7 +37,7 @@ class RejectedEvent:
 
     event_id: str
     subject: str
-    """What it is about, as far as it says so."""
+    """The event's subject; empty if it has none."""
     cause: str
     reason: str
 
@@ -161,7 +161,7 @@ def _example(event: RejectedEvent) -> dict[str, str]:
 
 
 def _common_hours(since: datetime, until: datetime) -> str:
-    """What the names of the event log's hours have in common, from one time to another."""
+    """The common prefix of the event log's hours from one time to another."""
     first, last = (f"{each:%Y-%m-%dT%H}" for each in (since, until))
     same = [left == right for left, right in zip(first, last, strict=True)]
     return first if all(same) else first[: same.index(False)]

@@ -1,4 +1,4 @@
-"""Who may call the API where App Service authentication signs callers in with Microsoft Entra.
+"""Checks callers of the API where App Service authentication signs them in with Microsoft Entra.
 
 The platform validates the token, or the cookie of a browser, and sets the headers below; what a
 caller sends under these names it removes. It also sets `WEBSITE_AUTH_ENABLED`. Where that is

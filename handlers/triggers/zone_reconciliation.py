@@ -28,7 +28,7 @@ are listed daily. Older ones are listed when an event comes."""
 
 @dataclass(frozen=True)
 class ZoneRecords:
-    """What is recorded of all zones: pipeline → partition (None: the whole zone) → record."""
+    """The records of all zones: pipeline → partition (None: the whole zone) → record."""
 
     newest_events: Mapping[str, Mapping[str | None, datetime]]
     last_batches: Mapping[str, Mapping[str | None, LastListing]]
@@ -44,7 +44,7 @@ def read_zone_records(clients: Clients) -> ZoneRecords:
 def partitions_to_land(
     clients: Clients, pipeline: Pipeline, records: ZoneRecords, *, now: datetime
 ) -> Sequence[str | None]:
-    """What settles as one and has more than its last batch: partitions, or None for the whole zone.
+    """Partitions (None: the whole zone) that have more than their last batch.
 
     That is what has a newer event or marker than its last listing could see, what was never listed,
     and what was not listed for a day.

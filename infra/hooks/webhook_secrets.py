@@ -16,7 +16,7 @@ NAMES = ("inbound-webhook-secret", "callback-webhook-secret", "model-watch-secre
 
 
 class Vault(Protocol):
-    """What of `azure.keyvault.secrets.SecretClient` is used."""
+    """The methods of `azure.keyvault.secrets.SecretClient` that are used."""
 
     def set_secret(self, name: str, value: str) -> object:
         """Write a secret."""

@@ -1,4 +1,4 @@
-"""What queues have borrowed and spent, carried from one moment to another. Pure.
+"""Usage and spending of queues, carried from one moment to another. Pure.
 
 Usage decays exponentially, so that the result does not depend on how often it is brought up to
 date.
@@ -76,12 +76,12 @@ def expected_seconds(document: Admission, pipeline: str) -> float:
 
 
 def spending_of(document: Admission, queue: str) -> Spending | None:
-    """What a queue has spent in the current period; None where it has no budget."""
+    """A queue's spending in the current period; None where it has no budget."""
     return next((each for each in document.spending if each.queue == queue), None)
 
 
 def reserved(run: AdmittedRun, now: datetime) -> float:
-    """What the budget holds back for a run: what is expected of it, or more if it takes longer."""
+    """The amount reserved for a run: its expected cost, or more if it takes longer."""
     seconds = max(run.expected_seconds, (now - run.since).total_seconds())
     return price_of(run.nodes * seconds, run.price_per_node_hour)
 
@@ -157,7 +157,7 @@ def months(now: datetime) -> tuple[str, str]:
 
 
 def _costs_with(document: Admission, pipeline: str, cost: RunCost) -> tuple[MonthlyCost, ...]:
-    """What is spent in each month, with a run that has ended now; older months are dropped."""
+    """Costs of each month, with a run that has ended now; older months are dropped."""
     kept = {
         (each.month, each.queue, each.pipeline): each
         for each in document.costs

@@ -22,7 +22,7 @@ Choice = tuple[WaitingRun, NodesWanted]
 
 @dataclass(frozen=True)
 class Division:
-    """What a document leads to."""
+    """The decisions that follow from a document."""
 
     document: Admission
     """With the runs that were admitted now."""

@@ -1,4 +1,4 @@
-"""Who may use which nodes: the schema of `queues.yml`, which lies beside the pipelines.
+"""Queues and their nodes: the schema of `queues.yml`, which lies beside the pipelines.
 
 Pure: `handlers.configuration.queue_files` reads the file. The nouns are those of Kueue:
 https://kueue.sigs.k8s.io/docs/concepts/
@@ -20,14 +20,14 @@ class Flavor(Section):
     name: Name
     cluster: ClusterName
     nodes: int = Field(ge=1, le=1000)
-    """What the runs of all queues together may hold at a time."""
+    """The most nodes that the runs of all queues together may hold at a time."""
     price_per_node_hour: float = Field(ge=0, le=10_000)
     evictions_allowed: int | None = Field(default=None, ge=0)
     """After more within 24 hours, runs take another option of theirs; None: however many."""
 
 
 class Quota(Section):
-    """What a queue may hold of one flavor, in nodes."""
+    """A queue's share of one flavor, in nodes."""
 
     flavor: Name
     nominal_quota: int = Field(default=0, ge=0)
@@ -37,7 +37,7 @@ class Quota(Section):
 
 
 class Budget(Section):
-    """What a queue may spend in a period; periods are counted from Monday, 1970-01-05, UTC."""
+    """A queue's budget for a period; periods are counted from Monday, 1970-01-05, UTC."""
 
     amount: float = Field(gt=0)
     days: int = Field(ge=1, le=366)
@@ -105,12 +105,12 @@ class Queues(Section):
         return next((each for each in self.queues if each.name == name), None)
 
     def quota(self, queue: str, flavor: str) -> Quota | None:
-        """What a queue may hold of a flavor; None where it may hold nothing."""
+        """A queue's quota of a flavor; None where it has none."""
         found = self.queue(queue)
         return found and next((each for each in found.quotas if each.flavor == flavor), None)
 
     def nominal_quotas(self, flavor: str) -> int:
-        """What all queues together are guaranteed of a flavor, in nodes."""
+        """The nominal quotas of all queues together for a flavor, in nodes."""
         return sum(
             quota.nominal_quota
             for queue in self.queues
@@ -119,7 +119,7 @@ class Queues(Section):
         )
 
     def limit(self, queue: str, flavor: str) -> int:
-        """What a queue may hold of a flavor at most, in nodes."""
+        """The most nodes of a flavor that a queue may hold."""
         quota, kind = self.quota(queue, flavor), self.flavor(flavor)
         if quota is None or kind is None:
             return 0

@@ -1,4 +1,4 @@
-"""What is free, held, guaranteed and affordable, by one document of admission. Pure."""
+"""Nodes that are free, held, guaranteed and affordable, by one document of admission. Pure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Room:
         return 0 if kind is None else kind.nodes - self._in_use[flavor]
 
     def nominal(self, queue: str, flavor: str) -> int:
-        """What a queue is guaranteed."""
+        """A queue's nominal quota."""
         quota = self.queues.quota(queue, flavor)
         return 0 if quota is None else quota.nominal_quota
 
     def share(self, queue: str, flavor: str) -> float:
-        """What a queue has borrowed, and is going to with the runs that it has, for its weight."""
+        """A queue's borrowed usage, with that of the runs that it has, divided by its weight."""
         found, nodes = self.queues.queue(queue), self.held[queue, flavor]
         assert found is not None, "only queues that are there are compared"
         borrowed = accounts.borrowed(self.document, queue, flavor, nodes)
@@ -87,7 +87,7 @@ class Room:
         return waited >= timedelta(seconds=self.queues.reserve_after_seconds)
 
     def expected_cost(self, run: WaitingRun, option: NodesWanted) -> float:
-        """What the run would reserve of its queue's budget."""
+        """The amount of its queue's budget that the run would reserve."""
         flavor = self.queues.flavor(option.flavor)
         price = 0.0 if flavor is None else flavor.price_per_node_hour
         seconds = accounts.expected_seconds(self.document, run.pipeline)

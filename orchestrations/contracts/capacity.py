@@ -57,7 +57,7 @@ class BorrowedUsage(Contract):
 
 
 class Spending(Contract):
-    """What a queue has spent in a budget's period."""
+    """A queue's spending in a budget's period."""
 
     queue: str
     period_begins_at: datetime

@@ -1,4 +1,4 @@
-"""What runs have cost."""
+"""Costs of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunCost(Contract):
 
 
 class MonthlyCost(Contract):
-    """What a pipeline's runs have cost in a queue: those whose jobs ended in a month, in UTC."""
+    """Cost of a pipeline's runs in a queue: those whose jobs ended in a month, in UTC."""
 
     month: str
     """As in `2026-11`."""

@@ -149,7 +149,7 @@ class Freezing(Contract):
     """Input of the orchestration `freezing`, also where it starts itself again on a long way."""
 
     commit: CommitManifest
-    """What is listed so far."""
+    """The parts that are listed by now."""
     ranges: Lanes
     copying: Lanes | None = None
     """A lane a part; None until all is listed."""

@@ -92,7 +92,7 @@ class DiagnoseJob(ActivityRequest[JobDiagnosis]):
 
 
 class Results(Contract):
-    """What a job left."""
+    """A job's outputs."""
 
     metrics: dict[str, float]
     """Those that were asked for and are there; non-finite ones are left out."""

@@ -25,7 +25,7 @@ class BatchTrace(Contract):
     """A batch is traced, and this is what its span is connected to: one of the two, or nothing."""
 
     parent: Traceparent = None
-    """What opened the batch."""
+    """The event or request that opened the batch."""
     follows: Traceparent = None
     """The batch before."""
 
@@ -100,7 +100,7 @@ class BatchComparison(Contract):
     released: bool
     """A person has released a batch of this content."""
     paused: str | None = None
-    """Who paused the pipeline, since when and why; None when it is not paused."""
+    """A sentence: who paused the pipeline, since when and why; None when it is not paused."""
 
 
 class CompareBatch(ActivityRequest[BatchComparison]):

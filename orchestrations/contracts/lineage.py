@@ -1,4 +1,4 @@
-"""What a person changed in a run: it goes with the run, its notifications and its model."""
+"""Changes that a person made to a run: they go with the run, its notifications and its model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrations.pipeline import ComputeOption, Limits
 
 
 class Redrive(Contract):
-    """What a person changed when a dead-lettered run was sent again: a part of the lineage.
+    """Changes that a person made when redriving a run: a part of the lineage.
 
     A run that is redriven several times carries what was changed in all of them.
     """

@@ -33,7 +33,7 @@ class AwaitingNodes(Contract):
 
 
 class RunInput(Contract):
-    """What `retraining` is started with, or continues as new with while it waits."""
+    """Input of `retraining`, also when it continues as new while it waits."""
 
     request: RunRequest
     awaiting: AwaitingNodes | None = Field(default=None, exclude_if=lambda it: it is None)

@@ -30,7 +30,7 @@ Traffic = dict[str, int]
 
 
 class RolloutRequest(Contract):
-    """What is rolled out: the body of a message on the queue `rollouts`."""
+    """The model to roll out: the body of a message on the queue `rollouts`."""
 
     pipeline: Pipeline
     """With `deploy`."""
@@ -49,7 +49,7 @@ class EndpointTraffic(Contract):
 
 
 class Decision(Contract):
-    """What a person decided about a rollout; the first decision about each state counts."""
+    """A person's decision about a rollout; the first one about each state counts."""
 
     verb: Verb
     by: str
@@ -74,7 +74,7 @@ class RolloutProgress(Contract):
 
 
 class RolloutInput(Contract):
-    """What `rollout` is started with, or continues as new with while it waits."""
+    """Input of `rollout`, also when it continues as new while it waits."""
 
     request: RolloutRequest
     progress: RolloutProgress | None = None
@@ -94,7 +94,7 @@ class RolloutStatus(Contract):
     step: int
     steps: int
     traffic: Traffic | None = None
-    """What the endpoint was last set to."""
+    """The traffic that the endpoint was last set to."""
     mirror: Traffic | None = None
     requests: float | None = None
     """Since the step began."""
@@ -104,7 +104,7 @@ class RolloutStatus(Contract):
 
 
 class EndpointClaim(Contract):
-    """Who may change an endpoint."""
+    """The right to change an endpoint."""
 
     granted: bool
     holder: str | None = None
@@ -170,7 +170,7 @@ class SetTraffic(ActivityRequest[Done]):
 
 
 class Observation(Contract):
-    """What is known of a rollout while it waits."""
+    """State of a rollout while it waits."""
 
     requests: float = 0
     """Since the step began, those that failed included."""

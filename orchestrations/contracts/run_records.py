@@ -30,7 +30,7 @@ class UsedCompute(Contract):
 
 
 class RunRecord(Contract):
-    """What is known of a run, for people: kept as the run changes, and never decided by."""
+    """Facts of a run for people: kept as the run changes, and never read for a decision."""
 
     status: RunStatus
     started_at: datetime
@@ -45,7 +45,7 @@ class RunRecord(Contract):
     """Model version that the run's model is compared with."""
     diagnosis: JobDiagnosis | None = None
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
-    """What the nodes of its job cost, if it was in a queue."""
+    """The cost of its job's nodes, if it was in a queue."""
     superseded_by: str | None = None
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None

@@ -66,7 +66,7 @@ class RunRequest(Contract):
 
     @property
     def retry(self) -> Retry:
-        """What happens when this attempt fails."""
+        """The rule for further attempts."""
         retry = self.pipeline.retry
         changed = None if self.redrive is None else self.redrive.last_attempt
         return retry if changed is None else retry.model_copy(update={"attempts": changed})
@@ -100,9 +100,9 @@ class RunStatus(Contract):
     results: str | None = None
     """Blob in the records container: what the job left, in full."""
     redrive: Redrive | None = None
-    """What a person changed, if the run was redriven with changes."""
+    """A person's changes, if the run was redriven with changes."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
-    """What the nodes of its job cost; of runs in a queue, once the job has ended."""
+    """The cost of its job's nodes; of runs in a queue, once the job has ended."""
 
 
 class ScheduleRetry(ActivityRequest[Done]):

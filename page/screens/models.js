@@ -135,7 +135,7 @@ function Version({ pipeline, version, filters }) {
   `}</>`;
 }
 
-// What the version was made of, left to right.
+// The version's lineage, left to right.
 function Lineage({ model }) {
   const steps = [
     ["dataset", model.dataset_version, model.dataset ? `${number(model.dataset.blobs)} blobs` : "its claim is gone"],

@@ -25,7 +25,7 @@ function NeedsHuman({ pipelines, letters, alarms }) {
   const found = letters.data?.dead_letters ?? [];
   const silent = alarms.data?.alarms ?? [];
   const isQuiet = letters.data && alarms.data && !found.length && !pipelines.length && !silent.length;
-  // What is dead-lettered stands in the table below, with its actions.
+  // Dead letters stand in the table below, with their actions.
   const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
   return html`<section aria-label="Needs a human">
     <h2>Needs a human</h2>

@@ -43,7 +43,7 @@ export function RunsScreen({ filters }) {
   `;
 }
 
-// What `datetime-local` takes: the time of this place, without seconds.
+// The format of `datetime-local`: local time, without seconds.
 function local(iso) {
   if (!iso) return "";
   const moment = new Date(iso);

@@ -19,7 +19,7 @@ class Accepted(Document):
 
 
 class ProblemDocument(BaseModel):
-    """What is refused: https://www.rfc-editor.org/rfc/rfc9457."""
+    """A problem document: https://www.rfc-editor.org/rfc/rfc9457."""
 
     type: str
     title: str

@@ -36,7 +36,7 @@ class ModelList(Document):
     pipeline: str
     name: str
     metric: str
-    """What the gate compares."""
+    """The metric that the gate compares."""
     goal: Literal["maximize", "minimize"]
     floor: float
     champion: str | None
@@ -45,7 +45,7 @@ class ModelList(Document):
 
 
 class ModelDataset(Document):
-    """What a model was trained on."""
+    """Data that a model was trained on."""
 
     version: str
     blobs: int

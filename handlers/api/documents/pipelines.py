@@ -27,7 +27,7 @@ class PauseChanged(Document):
     changed: bool
     """False when it was so before."""
     landings: list[str]
-    """What was opened for the zones that held a batch."""
+    """Instances that were started or woken for the zones that held a batch."""
 
 
 class HeldSummary(Document):
@@ -40,7 +40,7 @@ class HeldSummary(Document):
 
 
 class ZoneState(Document):
-    """What settles as one: the whole zone, or a partition."""
+    """A whole zone, or a partition that settles by itself."""
 
     partition: str | None
     phase: LandingPhase | Literal["idle"]
@@ -57,7 +57,7 @@ class PipelineSummary(Document):
     name: str
     state: Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
     sentence: str
-    """What it does or waits for, and why."""
+    """A sentence: the activity under way or awaited, and the reason."""
     paused: Paused | None
     last_run: RunSummary | None
     last_success: RunSummary | None

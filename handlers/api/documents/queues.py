@@ -22,7 +22,7 @@ class FlavorState(Document):
 
 
 class QueueQuota(Document):
-    """What a queue may hold of a flavor, and what it holds, in nodes."""
+    """Nodes of a flavor that a queue may hold, and those that it holds."""
 
     flavor: str
     nominal_quota: int
@@ -61,7 +61,7 @@ class RunWaitingForNodes(Document):
     pipeline: str
     since: datetime
     sentence: str
-    """What it waits for, and why, with numbers."""
+    """A sentence with numbers: the resource that it waits for, and the reason."""
 
 
 class QueueState(Document):
@@ -77,7 +77,7 @@ class QueueState(Document):
 
 
 class CostState(Document):
-    """What a pipeline's runs have cost in a queue: those whose jobs ended in a month."""
+    """Cost of a pipeline's runs in a queue: those whose jobs ended in a month."""
 
     month: str
     """As in `2026-11`, in UTC."""

@@ -43,7 +43,7 @@ class RunLinks(Document):
     previous_attempt: str | None
     next_attempt: str | None
     redriven_as: str | None
-    """What it was sent again as, by a person."""
+    """The run that a person started from it."""
     redriven_from: str | None
     """The run that a person sent again as this one."""
     superseded_by: str | None
@@ -75,7 +75,7 @@ class RunDetail(RunSummary):
     log: list[str]
     """The last lines of the failed rank's log."""
     remedy: str | None
-    """What the error asks for."""
+    """The remedy for the error."""
     links: RunLinks
     trace_id: str | None
     """Of `GET /api/traces/{id}`; null where the run is not traced."""

@@ -33,7 +33,7 @@ class Limit:
 
     service: str
     subject: str
-    """What is limited, and the answer to what exceeds it."""
+    """The limited quantity, and the answer to a request that exceeds it."""
     value: int
     unit: str
     source: str

@@ -31,7 +31,7 @@ class Forbidden(Exception):
 
 
 class Identities:
-    """Who may publish by a bearer token."""
+    """Identities that may publish by a bearer token."""
 
     def __init__(self, tokens: TokenIssuer, assignments: RoleAssignments) -> None:
         self._tokens = tokens

@@ -148,7 +148,7 @@ AdvancedFilter = Annotated[
 
 
 def operands(condition: AdvancedFilter) -> tuple[Any, ...]:
-    """What the value of the condition's key is compared with."""
+    """Values that the value of the condition's key is compared with."""
     match condition:
         case _NumberCondition(value=value) | _BoolCondition(value=value):
             return (value,)

@@ -31,7 +31,7 @@ class Part(StrEnum):
 
 
 class Fault(StrEnum):
-    """What goes wrong."""
+    """A kind of fault."""
 
     LATENCY = "latency"
     """The operation begins later, and so perhaps after others that came later."""

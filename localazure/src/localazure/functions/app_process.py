@@ -222,5 +222,5 @@ def _show_interrupt(host: Host) -> None:
 
 
 def _spare_collector() -> None:
-    """What is loaded by now stays: the garbage collector need not look through it ever again."""
+    """Loaded objects stay: the garbage collector never needs to visit them again."""
     gc.freeze()

@@ -280,7 +280,7 @@ class Host:
     ) -> web.StreamResponse:
         """Holds requests until the start is over; refuses new work in a drain."""
         if self._is_draining and not request.path.startswith("/durabletask/"):
-            # What still runs may go on using its durable client; nobody else may begin anything.
+            # Running functions may use their durable clients; no other caller may start anything.
             return web.Response(status=503, headers={"Retry-After": "1"})
         await self._is_ready.wait()
         return await handler(request)

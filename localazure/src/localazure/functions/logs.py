@@ -94,7 +94,7 @@ _chance = random.Random()  # noqa: S311 - an invocation's id is no secret
 
 @dataclass(eq=False)
 class Correlation:
-    """What a line logged during an invocation belongs to."""
+    """The function and invocation that a log line belongs to."""
 
     function: str
 

@@ -1,4 +1,4 @@
-"""What the roles of an identity let it do in the workspace, and with the quota.
+"""Permissions of an identity's roles in the workspace, and on the quota.
 
 Sources: https://learn.microsoft.com/azure/machine-learning/how-to-assign-roles and
 https://learn.microsoft.com/azure/role-based-access-control/troubleshooting. Roles that say nothing
@@ -17,7 +17,7 @@ SCOPE = "workspace"
 SUBSCRIPTION_SCOPE = "subscription"
 LOCATIONS = "microsoft.machinelearningservices/locations"
 QUOTA_COLLECTIONS = ("/usages", "/vmsizes")
-"""What belongs to a location of the subscription, and is read by a custom role."""
+"""Resources of a location of the subscription, read by a custom role."""
 _WORKSPACES = "microsoft.machinelearningservices/workspaces"
 _VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
 

@@ -19,7 +19,7 @@ from localazure.machinelearning.errors import invalid
 
 
 class Goal(StrEnum):
-    """What is better."""
+    """The direction of the goal."""
 
     MAXIMIZE = "Maximize"
     MINIMIZE = "Minimize"
@@ -55,7 +55,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial has logged of the primary metric, in order."""
+    """A trial's logged values of the primary metric, in order."""
 
     values: tuple[float, ...]
     is_running: bool

@@ -20,7 +20,7 @@ from localazure.machinelearning.store import Query, get_resource
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """What a job is, and the nodes that it needs; a sweep or a pipeline needs none itself."""
+    """A job's kind, and the nodes that it needs; a sweep or a pipeline needs none itself."""
 
     kind: JobKind
     cluster: str = ""

@@ -56,7 +56,7 @@ class JobRow:
     step: str = ""
     """Its place in the parent: a trial's number, or the name of a step."""
     fingerprint: str | None = None
-    """What a step's result depends on, where it may be reused."""
+    """A fingerprint of all that a step's result depends on, where it may be reused."""
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> JobRow:

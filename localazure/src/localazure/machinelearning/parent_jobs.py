@@ -78,7 +78,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TrialMetrics:
-    """What the trials of a sweep had logged at one moment."""
+    """Metrics of a sweep's trials at one moment."""
 
     ended: frozenset[str]
     """Trials that had ended before their metrics were read: theirs are whole."""
@@ -87,7 +87,7 @@ class TrialMetrics:
 
 @dataclass
 class ParentStep:
-    """What `advance_parents` has done."""
+    """The result of `advance_parents`."""
 
     stop: list[str] = field(default_factory=list[str])
     """Jobs with a new stop order, which their runners have to be told of."""

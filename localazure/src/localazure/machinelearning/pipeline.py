@@ -60,7 +60,7 @@ Binding = ParentInput | ParentOutput | StepOutput
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """What to do now."""
+    """The next actions of a pipeline job."""
 
     start: tuple[str, ...] = ()
     cancel: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class PipelineStep:
 
 
 def parse_binding(entry: Any) -> Binding | None:
-    """What the input or output of a step is bound to; None if it stands for itself.
+    """The binding of a step's input or output; None if it stands for itself.
 
     Raises:
         ArmError: 400, it is an expression that is not covered.

@@ -254,7 +254,7 @@ def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, A
 
 
 def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """What a command job has besides inputs and outputs: the step's own, else the component's."""
+    """Fields of a command job besides inputs and outputs: the step's own, else the component's."""
     resources: dict[str, Any] = node.get("resources") or spec.get("resources") or {}
     limits: dict[str, Any] = node.get("limits") or {}
     return {

@@ -88,12 +88,12 @@ class TrialState:
     number: int
     status: JobStatus
     values: tuple[float, ...]
-    """What it has logged of the primary metric."""
+    """Its logged values of the primary metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepStep:
-    """What to do now."""
+    """The next actions of a sweep."""
 
     start: tuple[int, ...] = ()
     """Numbers of the trials to submit."""

@@ -24,7 +24,7 @@ _ARGUMENTS = {
 
 
 def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
-    """What a sweep job has besides inputs and outputs.
+    """Fields of a sweep job besides inputs and outputs.
 
     Args:
         step: its name, for errors.

@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGINT do to a process that first has work to finish."""
+"""SIGTERM and SIGINT in a process that has work to finish first."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class SharedKey:
 
 
 class Right(StrEnum):
-    """What a link does with an entity: the data actions of roles."""
+    """A link's use of an entity: the data actions of roles."""
 
     SEND = "messages/send"
     RECEIVE = "messages/receive"
@@ -52,7 +52,7 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Who may authenticate by a token, and do what."""
+    """Identities that may authenticate by a token, and their permissions."""
 
     tokens: TokenIssuer
     assignments: RoleAssignments

@@ -31,7 +31,7 @@ SETTLED = 1
 
 
 class Client(Protocol):
-    """What a node needs of the connection of its link."""
+    """The connection of a link, as its node needs it."""
 
     broker: Broker
     authorization: Authorization
@@ -57,7 +57,7 @@ def now_seconds(client: Client) -> float:
 
 
 async def fault_of(client: Client, operation: str) -> Fault | None:
-    """What goes wrong with an operation; one that is only late waits here."""
+    """The fault of an operation, if any; an operation that is only late waits here."""
     rule = client.faults.next(operation, OF_MESSAGES)
     if rule is None:
         return None

@@ -1,4 +1,4 @@
-"""What an account of a kind cannot do. Pure: no I/O.
+"""Operations that accounts of a kind refuse. Pure: no I/O.
 
 Sources: https://learn.microsoft.com/azure/storage/common/storage-account-overview and
 https://learn.microsoft.com/azure/storage/blobs/storage-blob-block-blob-premium. The error codes are

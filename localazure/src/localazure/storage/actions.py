@@ -28,7 +28,7 @@ class Needed(NamedTuple):
 def needed_for(
     service: Service, method: str, target: str, headers: Mapping[str, str]
 ) -> list[Needed]:
-    """What a caller must be allowed to do.
+    """The permission that a caller needs.
 
     Args:
         service: that the request is for.

@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import parse_qs, unquote
 
 ROOT_CONTAINER = "$root"
-# What the service assumes when a writer names no type.
+# The service's default when a writer names no type.
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 

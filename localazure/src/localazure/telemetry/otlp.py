@@ -32,7 +32,7 @@ class ReceivedSpan:
     span_id: str
     """16 digits of lower-case hex."""
     resource: str
-    """What sent it: `Resource` as JSON, with sorted keys."""
+    """Its sender: `Resource` as JSON, with sorted keys."""
     scope: str
     """The library that made it: `InstrumentationScope` as JSON, with sorted keys."""
     body: str

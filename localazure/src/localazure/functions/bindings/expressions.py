@@ -133,7 +133,7 @@ def json_properties(text: str) -> dict[str, Any]:
 
 
 def capture_pattern(template: str) -> re.Pattern[str]:
-    """What matches the paths that a trigger's template describes, a group for each expression.
+    """A pattern for the paths that a trigger's template describes, a group for each expression.
 
     As in the real host each expression takes as much as it can.
 

@@ -175,7 +175,7 @@ class _Logging(_Section):
 
 
 class HostOptions(_Section):
-    """What host.json sets, with the real host's defaults."""
+    """Settings of host.json, with the real host's defaults."""
 
     version: Literal["2.0"]
     function_timeout: Timeout = DEFAULT_FUNCTION_TIMEOUT

@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What listeners need of the host."""
+    """The host, as listeners need it."""
 
     invoker: Invoker
     options: HostOptions

@@ -28,7 +28,7 @@ from localazure.storage_client.service import Service
 
 @dataclass(frozen=True)
 class Triggers:
-    """What makes functions run, durable triggers apart."""
+    """The triggers of an app, but for the durable ones."""
 
     functions: Sequence[LoadedFunction]
     """Those that can run: neither disabled nor in error."""
@@ -82,7 +82,7 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
 
 
 class _Parts:
-    """What functions need to be triggered, gathered one by one."""
+    """Collects the triggers of functions, one by one."""
 
     def __init__(self, host: Surroundings) -> None:
         self._host = host

@@ -61,9 +61,9 @@ class TriggerData:
     metadata: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
     trace: TraceContext = field(default_factory=TraceContext)
     binding_data: BindingData = dict
-    """What expressions in the settings of other bindings may name; made when they do."""
+    """Values that expressions in the settings of other bindings may name; made on demand."""
     argument: object = None
-    """What the trigger's parameter is given, where there is nothing to convert."""
+    """The value of the trigger's parameter, where there is nothing to convert."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ _ENGINE_TIMESTAMP_LENGTH: Final = len(_EPISODE_STARTED["Timestamp"])
 
 
 def _attributes_of_a_context() -> dict[str, Any]:
-    """What the SDK's constructor makes of that which all instances have in common."""
+    """The fields that the SDK's constructor sets alike for all instances."""
     events: list[Any] = history.played([_EPISODE_STARTED], is_played=False)
     return vars(
         DurableOrchestrationContext(history=events, instanceId="", parentInstanceId="", **CONSTANTS)
@@ -82,7 +82,7 @@ _CONTAINERS: Final = [
 
 
 def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOrchestrationContext:
-    """What `DurableOrchestrationContext.from_json(trigger.body)` gives."""
+    """The result of `DurableOrchestrationContext.from_json(trigger.body)`."""
     execution = trigger.execution
     given: Any = json.loads(execution.input_json or "null")
     histories = _histories(trigger)
@@ -151,7 +151,7 @@ _DEFAULTS: Final = {name: value for name, value in vars(_EXAMPLE).items() if val
 
 
 def _event(document: Event, *, is_played: bool) -> HistoryEvent:
-    """What `HistoryEvent(IsPlayed=is_played, **document)` gives."""
+    """The result of `HistoryEvent(IsPlayed=is_played, **document)`."""
     text: str = document["Timestamp"]
     if len(text) != _ENGINE_TIMESTAMP_LENGTH or text[-1] != "Z":
         return HistoryEvent(IsPlayed=is_played, **document)

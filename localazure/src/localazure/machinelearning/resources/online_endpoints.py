@@ -60,7 +60,7 @@ POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
 
 @dataclass(frozen=True)
 class Online:
-    """What serves online endpoints."""
+    """Servers of online endpoints."""
 
     database: Database
     deployments: Deployments

@@ -54,7 +54,7 @@ MAX_NESTING = 64
 # Elements of one list, map or array; azure-uamqp-c allows as many.
 MAX_ELEMENTS = 65536
 
-# What precedes the data of a variable-width value, by the high half of its constructor:
+# The bytes before the data of a variable-width value, by the high half of its constructor:
 # bytes of the size field, or the fixed width itself.
 _FIXED_WIDTHS = {0x40: 0, 0x50: 1, 0x60: 2, 0x70: 4, 0x80: 8, 0x90: 16}
 _SIZE_FIELDS = {0xA0: 1, 0xB0: 4, 0xC0: 1, 0xD0: 4, 0xE0: 1, 0xF0: 4}

@@ -50,7 +50,7 @@ LinkEvent = CreditChanged | MessageReceived | Disposed
 
 
 class LinkTransport(Protocol):
-    """What a link needs of the session that carries it."""
+    """The session, as the links that it carries need it."""
 
     def send(self, performative: p.Composite) -> None:
         """Send a frame on the session's channel."""

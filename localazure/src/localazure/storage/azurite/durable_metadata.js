@@ -52,7 +52,7 @@ function journalNumbers(database) {
 }
 
 function readJournal(file) {
-  // What follows the last newline was being written when the process died: never acknowledged.
+  // Bytes after the last newline were being written when the process died: never acknowledged.
   return fs.readFileSync(file, "utf8").split("\n").slice(0, -1).map((line) => JSON.parse(line));
 }
 

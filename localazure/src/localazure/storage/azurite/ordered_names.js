@@ -89,7 +89,7 @@ function addTo(ofContainers, collection, document) {
   ofContainers.get(key).add(document);
 }
 
-/** What listBlobs asks of a LokiJS result set, over documents that have their order already. */
+/** The methods of a LokiJS result set that listBlobs calls, over documents that are in order already. */
 class OrderedResults {
   constructor(documents) {
     this.documents = documents;

@@ -54,7 +54,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """What `timestamp` wrote, or any ISO 8601 text; without an offset it is UTC."""
+    """Parse the output of `timestamp`, or any ISO 8601 text; without an offset it is UTC."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -212,7 +212,7 @@ def encode(events: Sequence[Event]) -> str:
 
 
 def decode(text: str) -> list[Event]:
-    """What `encode` wrote (joined by commas), back to events.
+    """Decode the output of `encode` (joined by commas) to events.
 
     Raises:
         ValueError: the text is damaged.

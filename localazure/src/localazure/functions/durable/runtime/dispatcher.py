@@ -306,7 +306,7 @@ class Dispatcher:
         return list(self._mail.of(execution.instance_id))
 
     async def _effects(self, live: CachedInstance, events: list[Event]) -> Effects | None:
-        """What the next episode changes; None when this host does not take the instance."""
+        """Changes of the next episode; None when this host does not take the instance."""
         instance, at = live.instance, self._now()
         execution = instance.execution
         if events and events[0]["EventType"] in episode.CONTROL_EVENTS:

@@ -144,7 +144,7 @@ class EntityRunner:
                 self._deliver(message)
 
     def _operations(self, identifier: str, messages: Sequence[Message]) -> Iterator[Operation]:
-        """What the messages ask for; signals come at least once."""
+        """Operations that the messages ask for; signals come at least once."""
         name, _ = split_entity_id(identifier)
         for message in messages:
             operation = Operation.parse(message.event["Input"])

@@ -1,4 +1,4 @@
-"""What rewinding an instance changes in the store: its own history, and its sub-orchestrations'.
+"""Changes to the store when an instance is rewound: its history, and its sub-orchestrations'.
 
 An instance that failed in the middle of its work, because its code was not deterministic, left
 steps under way. They were dropped with it, and are taken up again.
@@ -89,7 +89,7 @@ def _child(store: Store, execution: Execution, step: Event) -> Instance | None:
 
 
 def _end_of(child: Instance | None, step: Event, at: str) -> Event:
-    """What a sub-orchestration would have told, had its parent not failed before it."""
+    """Results that a sub-orchestration would have sent, had its parent not failed before it."""
     if child is not None and child.status is Status.COMPLETED:
         return history.sub_orchestration_completed(at, step["EventId"], child.output)
     state = "gone" if child is None else child.status.lower()

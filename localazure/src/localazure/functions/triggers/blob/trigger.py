@@ -203,7 +203,7 @@ class BlobTriggers(QueueListener):
 
 
 def blob_message(one: BlobFunction, event: Any) -> dict[str, str] | None:
-    """What the queue keeps of an event, in the real extension's words; None for other events.
+    """An event as the queue keeps it, in the real extension's form; None for other events.
 
     Args:
         one: the function that the event is for.

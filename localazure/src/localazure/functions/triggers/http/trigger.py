@@ -206,7 +206,7 @@ class HttpTrigger:
 
 
 def request_data(request: web.Request, parameters: dict[str, str], body: bytes) -> TriggerData:
-    """What an HTTP trigger hands to its function."""
+    """The request that an HTTP trigger hands to its function."""
 
     def texts(pairs: Iterable[tuple[str, str]]) -> dict[str, Datum]:
         joined: dict[str, str] = {}

@@ -78,7 +78,7 @@ def message_data(work: Work) -> TriggerData:
 
     def binding_data() -> dict[str, Any]:
         fields = {name: datum.value for name, datum in metadata.items()}
-        # What the message says wins, as in the real extension: {id} may be an order's.
+        # The message's own fields win, as in the real extension: {id} may be an order's.
         return {**fields, "queueTrigger": text, **json_properties(text)}
 
     kind = "string" if isinstance(content, str) else "bytes"
