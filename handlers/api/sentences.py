@@ -121,7 +121,7 @@ def of_no_run_cost(run: str, admission: Admission | None) -> str:
         return "not known: prices stand in queues.yml, and there is none"
     if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
         return "not known yet: it is counted when the job has ended"
-    return "none: it held no nodes of a queue of queues.yml, where prices stand"
+    return "not known: prices stand in queues.yml, and it was in no queue of that file"
 
 
 def clock(moment: datetime) -> str:

@@ -139,10 +139,12 @@ function costOf(cost) {
 
 const ROW = 26;
 const LABEL = 110;
-const WIDTH = 760;
+const WIDEST = 760;
 
 function Gantt({ run, hasEnded }) {
   const now = useNow();
+  // Text is as large on a phone as elsewhere: there the bars are shorter.
+  const width = Math.min(WIDEST, innerWidth - 40);
   const steps = run.timeline.map((step) => ({
     ...step,
     from: Date.parse(step.began_at),
@@ -150,16 +152,16 @@ function Gantt({ run, hasEnded }) {
   }));
   const first = steps[0].from;
   const last = Math.max(...steps.map((step) => step.to), first + 1000);
-  const x = (time) => LABEL + ((time - first) / (last - first)) * (WIDTH - LABEL - 120);
+  const x = (time) => LABEL + ((time - first) / (last - first)) * (width - LABEL - 120);
   return html`<figure class="gantt">
-    <svg viewBox=${`0 0 ${WIDTH} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${duration(step.to - step.from)}`).join(", ")}`}>
+    <svg viewBox=${`0 0 ${width} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${duration(step.to - step.from)}`).join(", ")}`}>
       ${steps.map((step, index) => {
         const isEnd = hasEnded && index === steps.length - 1;
         const text = isEnd ? exact(step.began_at).slice(11) : duration(step.to - step.from);
         return html`<g class=${kindOf(step.state)}>
           <title>${step.state}: from ${exact(step.began_at)}${step.ended_at ? ` to ${exact(step.ended_at)}` : ""}</title>
           <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${step.state.replaceAll("_", " ")}</text>
-          <line class="guide" x1=${LABEL} x2=${WIDTH} y1=${index * ROW + ROW} y2=${index * ROW + ROW} />
+          <line class="guide" x1=${LABEL} x2=${width} y1=${index * ROW + ROW} y2=${index * ROW + ROW} />
           <rect x=${x(step.from)} y=${index * ROW + 5} width=${Math.max(x(step.to) - x(step.from), 4)} height=${ROW - 9} rx="3" />
           <text class="value" x=${Math.max(x(step.to), x(step.from) + 4) + 6} y=${index * ROW + 18}>${text}</text>
         </g>`;
