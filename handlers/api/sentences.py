@@ -99,9 +99,9 @@ def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
     """Of a zone in which nothing has happened since its last batch."""
     place = f"{pipeline.source.container}/{pipeline.source.prefix}"
     if batch is None:
-        return f"idle: nothing has landed in {place} yet"
+        return f"nothing has landed in {place} yet"
     return (
-        f"idle: nothing has landed in {place} since the last batch "
+        f"nothing has landed in {place} since the last batch "
         f"({_number(batch.dataset.blobs)} blobs) was frozen at {clock(batch.dataset.frozen_at)}"
     )
 
