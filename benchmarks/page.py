@@ -103,13 +103,15 @@ async def _measure(bench: Bench, chromium: str) -> None:
         )
         loop = asyncio.get_running_loop()
 
-        def turn(app: _App) -> Sample:
-            return asyncio.run_coroutine_threadsafe(app.open(browser), loop).result()
+        def turn(name: str, app: _App) -> Sample:
+            taken = asyncio.run_coroutine_threadsafe(app.open(browser), loop).result()
+            bench.say(f"page: {name}: {', '.join(f'{k} {v:.0f}' for k, v in taken.items())}")
+            return taken
 
         for app in apps.values():  # the app's modules are loaded at the first request
             await app.open(browser)
-        contenders = [Contender(name, partial(turn, app)) for name, app in apps.items()]
-        await asyncio.to_thread(bench.compare, contenders, bench.rounds(5, 2))
+        contenders = [Contender(name, partial(turn, name, app)) for name, app in apps.items()]
+        await asyncio.to_thread(bench.compare, contenders, bench.rounds(3, 1))
         await browser.close()
 
 
