@@ -35,15 +35,23 @@ def load_folder(request: DatasetRequest) -> Dataset:
         LaunchInvalid: the request names no folder or no manifest, or one that is not there.
         DataRejected, DataChanged, OSError: as there.
     """
+    folder, manifest = files_of(request)
+    return load_dataset(
+        manifest, folder, request.image_format, max_bad_fraction=request.max_bad_fraction
+    )
+
+
+def files_of(request: DatasetRequest) -> tuple[Path, Manifest]:
+    """The folder of files, and the manifest that lists them.
+
+    Raises:
+        LaunchInvalid: the request names no folder or no manifest, or one that is not there.
+        DataRejected: the manifest is malformed.
+    """
     if request.data is None or request.manifest is None:
         raise LaunchInvalid("a dataset of files needs --data and --manifest")
     samples.check_folder(request.data)
-    return load_dataset(
-        read_manifest(request.manifest, request.dataset_version),
-        request.data,
-        request.image_format,
-        max_bad_fraction=request.max_bad_fraction,
-    )
+    return request.data, read_manifest(request.manifest, request.dataset_version)
 
 
 def load_dataset(

@@ -10,12 +10,13 @@ import torch
 
 from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
+from trainers.data.folder import files_of
 from trainers.data.image_file import ImageFormat, decode
-from trainers.data.manifest import Entry, read_manifest
+from trainers.data.manifest import Entry
 from trainers.detection import coco
 from trainers.detection.annotated_images import AnnotatedImages
 from trainers.detection.coco import AnnotatedImage
-from trainers.errors import DataRejected, FileProblem, LaunchInvalid
+from trainers.errors import DataRejected, FileProblem
 from trainers.tasks.detection import Detection
 
 
@@ -23,16 +24,14 @@ def load(request: DatasetRequest) -> Dataset:
     """The images that `request.annotations` lists. It and they are files of the manifest.
 
     Raises:
-        LaunchInvalid: the request names no folder or no manifest.
+        LaunchInvalid: see `trainers.data.folder.files_of`.
         DataChanged: files are missing, or differ from the manifest.
         DataRejected: the annotations are not a COCO file or of other images, more than the allowed
             fraction of the images are unreadable, or none are left to train on or to hold out.
         OSError: the folder cannot be read.
     """
-    if request.data is None or request.manifest is None:
-        raise LaunchInvalid("a dataset of files needs --data and --manifest")
-    manifest = read_manifest(request.manifest, request.dataset_version)
-    folder, entries = request.data, {entry.path: entry for entry in manifest.entries}
+    folder, manifest = files_of(request)
+    entries = {entry.path: entry for entry in manifest.entries}
     if request.annotations not in entries:
         raise DataRejected(
             f"dataset {manifest.version} has no file {request.annotations}: --annotations names "

@@ -60,9 +60,22 @@ def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) 
     if choice == "cpu" or (choice == "auto" and not any(each.gpus for each in ranks)):
         return None
     indices = [_index_among_neighbours(each, ranks) for each in range(len(ranks))]
-    for number, index in enumerate(indices):
-        if index >= ranks[number].gpus:
-            raise LaunchInvalid(_no_gpu_left(number, ranks))
+    for number, (index, mine) in enumerate(zip(indices, ranks, strict=True)):
+        if index < mine.gpus:
+            continue
+        shown = "unset" if mine.visible_devices is None else repr(mine.visible_devices)
+        if not mine.gpus:
+            raise LaunchInvalid(
+                f"rank {number} on {mine.host} sees no GPU ({VISIBLE_DEVICES} is {shown}): check "
+                "the driver (nvidia-smi) and that torch is a CUDA build, or give --device cpu to "
+                "train on CPUs"
+            )
+        raise LaunchInvalid(
+            f"{mine.host} has {sum(each.host == mine.host for each in ranks)} ranks and "
+            f"{mine.gpus} GPUs that rank {number} can see ({VISIBLE_DEVICES} is {shown}): start one "
+            f"rank for each GPU (torchrun --nproc-per-node {mine.gpus}, Azure ML "
+            f"process_count_per_instance: {mine.gpus}), or give --device cpu to train on CPUs"
+        )
     return indices[rank]
 
 
@@ -75,24 +88,6 @@ def _index_among_neighbours(rank: int, ranks: Sequence[RankHardware]) -> int:
         if each.host == mine.host and each.visible_devices == mine.visible_devices
     ]
     return sorted(neighbours).index((mine.local_rank, rank))
-
-
-def _no_gpu_left(rank: int, ranks: Sequence[RankHardware]) -> str:
-    mine = ranks[rank]
-    shown = "unset" if mine.visible_devices is None else repr(mine.visible_devices)
-    neighbours = sum(each.host == mine.host for each in ranks)
-    if not mine.gpus:
-        return (
-            f"rank {rank} on {mine.host} sees no GPU ({VISIBLE_DEVICES} is {shown}): check the "
-            "driver (nvidia-smi) and that torch is a CUDA build, or give --device cpu to train on "
-            "CPUs"
-        )
-    return (
-        f"{mine.host} has {neighbours} ranks and {mine.gpus} GPUs that rank {rank} can see "
-        f"({VISIBLE_DEVICES} is {shown}): start one rank for each GPU (torchrun "
-        f"--nproc-per-node {mine.gpus}, Azure ML process_count_per_instance: {mine.gpus}), or give "
-        "--device cpu to train on CPUs"
-    )
 
 
 def use_device(gpu: int | None, *, neighbours: int, environment: Mapping[str, str]) -> torch.device:

@@ -43,16 +43,16 @@ class Launch:
         Raises:
             LaunchInvalid: the variables are incomplete or contradict each other.
         """
-        names = next((names for names in _LAUNCHERS if names.rank in environment), None)
+        names = next((names for names in _LAUNCHERS if names[0] in environment), None)
         if names is None:
             return cls()
-        rank = _integer(environment, names.rank)
-        size = _integer(environment, names.size)
-        local_rank = _integer(environment, names.local_rank, rank)
-        local_size = _integer(environment, names.local_size, size)
+        rank = _integer(environment, names[0])
+        size = _integer(environment, names[1])
+        local_rank = _integer(environment, names[2], rank)
+        local_size = _integer(environment, names[3], size)
         if not 0 <= rank < size:
             raise LaunchInvalid(
-                f"{names.rank}={rank} does not fit {names.size}={size}: the launcher's variables "
+                f"{names[0]}={rank} does not fit {names[1]}={size}: the launcher's variables "
                 "must name each rank from 0 to size - 1 once"
             )
         if size == 1:
@@ -61,28 +61,14 @@ class Launch:
         return cls(rank=rank, size=size, local_rank=local_rank, host=host, port=port)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Names:
-    rank: str
-    size: str
-    local_rank: str
-    local_size: str
-
-
+# The variables of rank, number of ranks, and both on this machine.
 _LAUNCHERS = (
-    _Names(rank="RANK", size="WORLD_SIZE", local_rank="LOCAL_RANK", local_size="LOCAL_WORLD_SIZE"),
-    _Names(
-        rank="OMPI_COMM_WORLD_RANK",
-        size="OMPI_COMM_WORLD_SIZE",
-        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
-        local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    (
+        *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ),
-    _Names(
-        rank="PMI_RANK",
-        size="PMI_SIZE",
-        local_rank="MPI_LOCALRANKID",
-        local_size="MPI_LOCALNRANKS",
-    ),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
 )
 
 

@@ -68,7 +68,7 @@ def test_losses_are_the_golden_ones(plain: Any) -> None:
         ("--accumulate", "3", "--channels-last", "--checkpoint-activations"),
         (*FSDP, "--checkpoint-activations", "--channels-last"),
         ("--compile", "eager"),
-        (*FSDP, "--compile", "aot_eager"),
+        (*FSDP, "--compile", "eager"),
     ],
     ids=" ".join,
 )
@@ -115,8 +115,8 @@ def test_adamw_goes_on_where_it_stopped(
 
 @pytest.mark.parametrize(
     ("saved_with", "ranks", "resumed_with"),
-    [("plain", 2, FSDP), ("sharded", 3, ()), ("sharded", 1, FSDP), ("plain", 3, FSDP)],
-    ids=["ddp to fsdp", "2 fsdp to 3 ddp", "2 fsdp to 1", "2 ddp to 3 fsdp"],
+    [("plain", 2, FSDP), ("sharded", 3, ()), ("sharded", 1, FSDP)],
+    ids=["ddp to fsdp", "2 fsdp to 3 ddp", "2 fsdp to 1"],
 )
 def test_a_checkpoint_loads_whatever_saved_it(
     saved_with: str,

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from trainers import evaluate
 
 MODEL = "tests.local.trainers.own_example:Perceptron"
 DATASET = "tests.local.trainers.own_example:stripes"
 
 
-def test_an_own_model_learns_an_own_dataset_and_is_scored_alone(train: Any) -> None:
+def test_an_own_model_learns_an_own_dataset_and_is_scored_alone(train: Any, capsys: Any) -> None:
     done = train("--model", MODEL, "--dataset", DATASET, "--epochs", "12", "--shift-pixels", "0")
     metrics = done.result("metrics")
     assert metrics["accuracy"] == 1
@@ -21,24 +21,19 @@ def test_an_own_model_learns_an_own_dataset_and_is_scored_alone(train: Any) -> N
         32,
     )
 
-    model = done.folder / "results" / "model"
-    command = [sys.executable, "-m", "trainers.evaluate", "--model", model, "--dataset", DATASET]
-    refused = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert refused.returncode == 1
-    assert "name it to have it imported" in refused.stderr
-    scored = subprocess.run(
-        [*command, "--architecture", MODEL], check=True, capture_output=True, text=True
-    )
-    assert json.loads(scored.stdout)["accuracy"] == 1
+    arguments = ["--model", str(done.folder / "results" / "model"), "--dataset", DATASET]
+    assert evaluate.main(arguments) == 1
+    assert "name it to have it imported" in capsys.readouterr().err
+    assert evaluate.main([*arguments, "--architecture", MODEL]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == 1
 
 
-@pytest.mark.parametrize("model", ["resnet18", "resnet18-batchnorm"])
-def test_large_architectures_learn_synthetic_images(model: str, train: Any) -> None:
+def test_a_large_architecture_learns_synthetic_images(train: Any) -> None:
     of_images = ("--image-size", "16", "--image-mode", "rgb", "--shift-pixels", "0")
     one_batch = ("--synthetic-images", "16", "--epochs", "6", "--learning-rate", "0.01")
-    done = train("--model", model, *of_images, *one_batch)
+    done = train("--model", "resnet18-batchnorm", *of_images, *one_batch)
     assert done.losses[6] < 0.7 * done.losses[1]
-    assert done.result("model/model")["architecture"] == model
+    assert done.result("model/model")["architecture"] == "resnet18-batchnorm"
 
 
 @pytest.mark.parametrize(

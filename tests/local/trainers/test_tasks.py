@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.unit.trainers.small_datasets import lay_down, write_manifest
+from trainers import evaluate
 
 EXAMPLE = "tests.local.trainers.own_text"
 NAMES = (b"tokyo", b"lima", b"oslo", b"cairo", b"quito")
@@ -31,7 +30,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["--data", str(folder / "data"), "--manifest", str(manifest)]
 
 
-def test_text_is_learned_alike_on_one_rank_and_on_shards(text: list[str], train: Any) -> None:
+def test_text_is_learned_alike_on_one_rank_and_on_shards(
+    text: list[str], train: Any, capsys: Any
+) -> None:
     options = (
         *("--dataset", f"{EXAMPLE}:pieces", "--model", f"{EXAMPLE}:Trigrams", *text),
         *("--optimizer", "adamw", "--learning-rate", "0.02", "--epochs", "4"),
@@ -42,12 +43,12 @@ def test_text_is_learned_alike_on_one_rank_and_on_shards(text: list[str], train:
     assert metrics["perplexity"] < 4
     alone = train(*options, ranks=1)
     assert done.losses == pytest.approx(alone.losses, rel=1e-3)
-    command = [
-        *(sys.executable, "-m", "trainers.evaluate", "--architecture", f"{EXAMPLE}:Trigrams"),
-        *("--model", alone.folder / "results" / "model", "--dataset", f"{EXAMPLE}:pieces", *text),
+    arguments = [
+        *("--architecture", f"{EXAMPLE}:Trigrams", "--dataset", f"{EXAMPLE}:pieces", *text),
+        *("--model", str(alone.folder / "results" / "model")),
     ]
-    scored = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = json.loads(scored.stdout)
+    assert evaluate.main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
     of_run = alone.result("metrics")
     assert {name: found[name] for name in ("accuracy", "perplexity", "loss")} == {
         name: pytest.approx(of_run[name]) for name in ("accuracy", "perplexity", "loss")
