@@ -72,8 +72,8 @@ def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) 
             )
         raise LaunchInvalid(
             f"{mine.host} has {sum(each.host == mine.host for each in ranks)} ranks and "
-            f"{mine.gpus} GPUs that rank {number} can see ({VISIBLE_DEVICES} is {shown}): start one "
-            f"rank for each GPU (torchrun --nproc-per-node {mine.gpus}, Azure ML "
+            f"{mine.gpus} GPUs that rank {number} can see ({VISIBLE_DEVICES} is {shown}): start "
+            f"one rank for each GPU (torchrun --nproc-per-node {mine.gpus}, Azure ML "
             f"process_count_per_instance: {mine.gpus}), or give --device cpu to train on CPUs"
         )
     return indices[rank]
