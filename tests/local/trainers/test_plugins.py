@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
+from tests.local.trainers import torchvision_on_cpu
 from trainers import evaluate
+from trainers.plugins import build_network
 
 MODEL = "tests.local.trainers.own_example:Perceptron"
+HAS_TIMM = all(importlib.util.find_spec(name) for name in ("timm", "torchvision"))
 DATASET = "tests.local.trainers.own_example:stripes"
 
 
@@ -34,6 +40,32 @@ def test_a_large_architecture_learns_synthetic_images(train: Any) -> None:
     done = train("--model", "resnet18-batchnorm", *of_images, *one_batch)
     assert done.losses[6] < 0.7 * done.losses[1]
     assert done.result("model/model")["architecture"] == "resnet18-batchnorm"
+
+
+@pytest.mark.skipif(not HAS_TIMM, reason="timm or torchvision is not installed")
+def test_a_network_of_timm_learns_and_begins_with_published_weights(
+    train: Any, tmp_path: Path
+) -> None:
+    """As published, of 1,000 classes of colour images: the last layer is another here."""
+    torchvision_on_cpu.install()
+    published = build_network("timm/resnet10t", channels=3, classes=1000)
+    file = tmp_path / "weights" / "model.safetensors"
+    file.parent.mkdir()
+    save_file(published.state_dict(), file)
+    of_images = ("--image-size", "32", "--image-mode", "rgb", "--shift-pixels", "0")
+    one_batch = ("--synthetic-images", "16", "--epochs", "6", "--learning-rate", "0.01")
+    done = train(
+        "--model", "timm/resnet10t", "--pretrained", str(file.parent), *of_images, *one_batch
+    )
+    count = len(published.state_dict())
+    assert f"initial weights: {count - 2} of the network's {count} tensors" in done.seen
+    assert done.losses[6] < 0.7 * done.losses[1]
+
+
+def test_without_timm_it_says_what_to_install(refuse: Any) -> None:
+    error = refuse("--model", "timm/no_such_network").result("error")
+    assert error["type"] == "LaunchInvalid"
+    assert "timm" in error["message"]
 
 
 @pytest.mark.parametrize(

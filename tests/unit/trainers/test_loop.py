@@ -74,12 +74,13 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
     assert events == [event.format(number) for number in (1, 2) for event in step]
 
 
-def test_a_run_begins_with_the_weights_of_its_initial_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--initial-model", "--pretrained"])
+def test_a_run_begins_with_the_weights_that_it_is_given(option: str, tmp_path: Path) -> None:
     torch.manual_seed(7)
     classes = ("0000", "0001", "0002", "0003")
     model = new_model("resnet8", classes, ImageFormat(size=8, mode="rgb"))
     save_model(tmp_path / "model", model, {})
-    random, warm = a_run(tmp_path), a_run(tmp_path, "--initial-model", str(tmp_path / "model"))
+    random, warm = a_run(tmp_path), a_run(tmp_path, option, str(tmp_path / "model"))
     weights = warm.parallel.network.state_dict()
     assert all(torch.equal(weights[n], w) for n, w in model.network.state_dict().items())
     # No checkpoint of one is resumed by the other.
