@@ -6,6 +6,7 @@ parallelism. Source: www.deepspeed.ai/docs/config-json.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Mapping
@@ -36,12 +37,15 @@ def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
             "or leave the option out (--parallel fsdp shards, too)"
         )
     try:
-        return completed(json.loads(settings.deepspeed.read_bytes()), settings, ranks)
+        config = completed(json.loads(settings.deepspeed.read_bytes()), settings, ranks)
+        zero: Any = importlib.import_module("deepspeed.runtime.zero.config")
+        zero.DeepSpeedZeroConfig(**config[ZERO])  # refuses keys and values that it does not know
     except (OSError, ValueError, AttributeError) as error:
         raise LaunchInvalid(
             f"--deepspeed {settings.deepspeed} is no DeepSpeed config: "
             f"{type(error).__name__}: {error}"
         ) from error
+    return config
 
 
 def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict[str, Any]:
