@@ -22,7 +22,7 @@ from localazure.storage import account_kinds, batch, request_times
 from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.operations import account_of
-from localazure.storage.refusal import Refusal
+from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
 from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
 from localazure.storage_client.signature import sign_request
@@ -46,12 +46,6 @@ _FLAT: Final = Refusal(
     HTTPStatus.BAD_REQUEST,
     "HierarchicalNamespaceNotEnabled",
     "The account has no hierarchical namespace: its storage.json lacks isHnsEnabled.",
-)
-_NOT_AUTHENTIC: Final = Refusal(
-    HTTPStatus.FORBIDDEN,
-    "AuthenticationFailed",
-    "Server failed to authenticate the request. Make sure the value of Authorization header is "
-    "formed correctly including the signature.",
 )
 _NO_BATCH: Final = Refusal(
     HTTPStatus.NOT_IMPLEMENTED,
@@ -153,7 +147,7 @@ class Gate:
         account, authorization = account_of(target), headers.get("Authorization", "")
         declared = self._accounts.get(account)
         if declared is None:
-            return _NOT_AUTHENTIC
+            return NOT_AUTHENTIC
         if not declared.is_hns_enabled:
             return _FLAT
         if authorization.lower().startswith("bearer "):
@@ -167,7 +161,7 @@ class Gate:
             key=self._key_of(account),
         )
         is_authentic = hmac.compare_digest(expected.encode(), authorization.encode())
-        return None if is_authentic else _NOT_AUTHENTIC
+        return None if is_authentic else NOT_AUTHENTIC
 
     def _signed(
         self, service: Service, method: str, target: str, headers: CIMultiDict[str]

@@ -31,7 +31,7 @@ from localazure.storage.dfs_endpoint import DfsEndpoint
 from localazure.storage.gate import Gate
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Operation
-from localazure.storage.refusal import SERVER_BUSY, Refusal
+from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, Refusal
 from localazure.storage_client.service import Service
 
 logger = logging.getLogger(__name__)
@@ -262,6 +262,9 @@ class Proxy:
             skip_auto_headers=AUTOMATIC_HEADERS,
         ) as answer:
             content = await on_answer(answer) if on_answer is not None else None
+            # Azurite's word for a wrong key, which on Azure is about firewalls.
+            if answer.headers.get("x-ms-error-code") == "AuthorizationFailure":
+                return self._refuse(NOT_AUTHENTIC)
             return await _answer(request, answer, content)
 
 

@@ -36,3 +36,11 @@ class Refusal:
 
 SERVER_BUSY = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "ServerBusy", "The server is busy.")
 """The SDKs try again."""
+
+NOT_AUTHENTIC = Refusal(
+    HTTPStatus.FORBIDDEN,
+    "AuthenticationFailed",
+    "Server failed to authenticate the request. Make sure the value of Authorization header is "
+    "formed correctly including the signature.",
+)
+"""A key or a signature is wrong."""

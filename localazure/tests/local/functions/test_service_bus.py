@@ -115,11 +115,36 @@ async def test_cardinality_many(shared: Any) -> None:
     bodies = [f"m{number}" for number in range(5)]
 
     def arrived() -> list[str]:
-        return sorted(body for note in shared.seen.of("on_batch") for body in note["bodies"])
+        ended = shared.seen.of("on_batch", state="ended")
+        return sorted(body for note in ended for body in note["bodies"])
 
     await send(shared.environment, "batches", *(ServiceBusMessage(body) for body in bodies))
     await shared.seen.until(lambda: arrived() == bodies)
-    assert len(shared.seen.of("on_batch")) < len(bodies)
+    assert len(shared.seen.of("on_batch", state="ended")) < len(bodies)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.usefixtures("client")
+async def test_batches_run_one_after_the_other(shared: Any) -> None:
+    def notes(body: str) -> list[dict[str, Any]]:
+        return [note for note in shared.seen.of("on_batch") if body in note["bodies"]]
+
+    slow = ServiceBusMessage("slow", application_properties={"seconds": 0.5})
+    await send(shared.environment, "batches", slow)
+    await shared.seen.until(lambda: bool(notes("slow")))
+    await send(shared.environment, "batches", ServiceBusMessage("next"))
+    await shared.seen.until(lambda: len(notes("next")) == 2)
+    of_both = [
+        (note["bodies"], note["state"])
+        for note in shared.seen.of("on_batch")
+        if note["bodies"] in (["slow"], ["next"])
+    ]
+    assert of_both == [
+        (["slow"], "began"),
+        (["slow"], "ended"),
+        (["next"], "began"),
+        (["next"], "ended"),
+    ]
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -1,8 +1,10 @@
 """Service Bus triggers: peek-lock, complete when the function returned, abandon when it raised.
 
 A message is asked for only when the function may take it, so none lies locked here while another
-host could work on it (unless host.json's prefetchCount asks for that). The broker may be away, at
-the start or later: the trigger keeps trying.
+host could work on it (unless host.json's prefetchCount asks for that). maxConcurrentCalls and
+maxAutoLockRenewalDuration apply to functions that take single messages only: batches run one after
+the other, and their locks are not renewed. The broker may be away, at the start or later: the
+trigger keeps trying.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger
 """
@@ -106,7 +108,7 @@ class ServiceBusTrigger:
 
     async def _run(self) -> None:
         """Connect, and connect again after each failure."""
-        free = asyncio.Semaphore(self._options.max_concurrent_calls)
+        free = asyncio.Semaphore(1 if self._is_batched else self._options.max_concurrent_calls)
         delay_seconds = 0.0
         while not self._stopping.is_set():
             link = Link()
@@ -168,9 +170,8 @@ class ServiceBusTrigger:
 
     async def _handle(self, link: Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         receiver = link.receiver
-        if self._options.max_auto_lock_renewal_duration:
-            for message in messages:
-                link.renewer.register(receiver, message)
+        if self._options.max_auto_lock_renewal_duration and not self._is_batched:
+            link.renewer.register(receiver, messages[0])
         make = service_bus_message.many if self._is_batched else _only
         try:
             await self._invoker.invoke(self._function, make(messages))

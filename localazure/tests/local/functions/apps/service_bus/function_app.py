@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from typing import List  # noqa: UP035 - the worker takes no list[...]
 
@@ -45,7 +46,10 @@ async def on_news(message: func.ServiceBusMessage) -> None:
     arg_name="messages", queue_name="batches", connection="Bus", cardinality="many"
 )
 def on_batch(messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - the worker takes no list[...]
-    note(function="on_batch", bodies=[message.get_body().decode() for message in messages])
+    bodies = [message.get_body().decode() for message in messages]
+    note(function="on_batch", state="began", bodies=bodies)
+    time.sleep(max(float(message.application_properties.get("seconds", 0)) for message in messages))
+    note(function="on_batch", state="ended", bodies=bodies)
 
 
 @app.route(route="send/{queue}")
