@@ -22,15 +22,16 @@ class PartFailed(Exception):
     """A part ended or did not listen in time; the message holds the end of its log."""
 
 
-def draw_environment(state: Path, config: Path) -> Environment:
+def draw_environment(state: Path, config: Path, app: Path = REPOSITORY) -> Environment:
     """An environment on free ports.
 
     Args:
         state: folder for all state.
         config: folder with the files of `infra/local`; a missing file declares nothing.
+        app: folder of the app that the part `functions` runs.
     """
     state.mkdir(parents=True, exist_ok=True)
-    environment = Environment.draw(state, app=REPOSITORY, config=config)
+    environment = Environment.draw(state, app=app, config=config)
     environment.save()
     return environment
 

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,27 @@ from benchmarks.harness import Bench, Contender
 from benchmarks.part_process import draw_environment, running
 
 CONTAINER = "benchmark"
+EVENTS_APP = Path(__file__).parent / "apps" / "blob_events"
+EVENTS_PREFIX = "events/"
+POLL_SECONDS = 0.005
+SUBSCRIPTIONS = {
+    "eventSubscriptions": [
+        {
+            "name": "counted",
+            "topic": "storage",
+            "properties": {
+                "destination": {
+                    "endpointType": "AzureFunction",
+                    "properties": {"resourceId": "/sites/benchmark/functions/on_blob"},
+                },
+                "filter": {
+                    "subjectBeginsWith": f"/blobServices/default/containers/{CONTAINER}/blobs/"
+                    f"{EVENTS_PREFIX}"
+                },
+            },
+        }
+    ]
+}
 SMALL = b"x" * 4096
 MIB = 2**20
 THREADS = 8
@@ -26,18 +48,26 @@ CONNECTIONS = 4
 def measure(bench: Bench) -> None:
     """Blobs through the proxy and past it, through the SDK: `make bench NAME=storage`.
 
-    Storage and Event Grid are processes. Through the proxy each put is also an event: an intent
-    before it is forwarded, an outbox row after, and the delivery to Event Grid.
+    Storage, Event Grid and the Functions host are processes. Through the proxy each put is also an
+    event: an intent before it is forwarded, an outbox row after, and the delivery to Event Grid.
 
     * puts of 4 KB a second, serial and from 8 threads.
     * MiB/s of one 128 MiB blob up and down, 4 connections.
+    * events/s: from the first of such puts, by 8 threads, until a function has had the event of the
+      last one.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "storage.json").write_text(json.dumps({"containers": [CONTAINER]}))
-        environment = draw_environment(folder / "state", folder)
+        (folder / "event-grid.json").write_text(json.dumps(SUBSCRIPTIONS))
+        environment = draw_environment(folder / "state", folder, EVENTS_APP)
         ports = environment.ports
-        with running(environment, [("storage", ports.blob), ("eventgrid", ports.event_grid)]):
+        parts = [
+            ("storage", ports.blob),
+            ("eventgrid", ports.event_grid),
+            ("functions", ports.functions),
+        ]
+        with running(environment, parts):
             clients = {
                 "proxy": environment.storage_connection_string(),
                 "Azurite": environment.storage_connection_string(direct=True),
@@ -56,6 +86,16 @@ def measure(bench: Bench) -> None:
                 for name, access in clients.items()
             ]
             bench.compare(contenders, bench.rounds(5, 1))
+            container = BlobServiceClient.from_connection_string(
+                clients["proxy"]
+            ).get_container_client(CONTAINER)
+            delivery = Contender(
+                "put to function",
+                lambda: _delivered(
+                    container, f"{environment.functions_url}/api/count", bench.rounds(300, 20)
+                ),
+            )
+            bench.compare([delivery], bench.rounds(5, 1))
 
 
 def _turn(container: ContainerClient, *, puts: int, large: int) -> dict[str, float]:
@@ -89,6 +129,24 @@ def _turn(container: ContainerClient, *, puts: int, large: int) -> dict[str, flo
     }
     container.delete_blob(f"{folder}/large")
     return sample
+
+
+def _delivered(container: ContainerClient, count_url: str, puts: int) -> dict[str, float]:
+    def count() -> int:
+        with urllib.request.urlopen(count_url) as answer:  # noqa: S310 - of this machine
+            return int(answer.read())
+
+    def put(number: int) -> None:
+        container.upload_blob(f"{EVENTS_PREFIX}{folder}/{number}", SMALL)
+
+    def deliver() -> None:
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(put, range(puts)))
+        while count() < before + puts:
+            time.sleep(POLL_SECONDS)
+
+    folder, before = uuid.uuid4().hex, count()
+    return {"events/s": puts / _seconds(deliver)}
 
 
 def _seconds(call: Callable[[], None]) -> float:
