@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, HttpResponseError
 
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService, BlobServiceError
@@ -142,7 +143,14 @@ class Ledger:
     async def _outcome(self, intent: Intent) -> dict[str, Any] | None:
         operation = intent.operation
         if operation.api.is_resumed:
-            await self._resume(operation)
+            try:
+                await self._resume(operation)
+            except HttpResponseError as error:
+                if (error.status_code or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
+                path = operation.source or operation.path
+                logger.warning("%s of %s cannot go on: %s", operation.api, path, error.message)
+                return None
             return self._event(intent, None, {})
         headers = await self._blobs.properties(operation.path)
         if not took_place(intent, headers):

@@ -237,7 +237,9 @@ async def test_a_rename_that_a_crash_cut_off_goes_on(
     outbox = Outbox(environment.part_folder("storage") / "outbox.db")
     root = f"/{LAKE}/landing"
     rename = Operation(Api.RENAME_DIRECTORY, f"{root}/new", "client", f"{root}/old")
-    await outbox.intend([(rename, None)])
+    elsewhere = f"/{LAKE}/deleted-since"
+    hopeless = Operation(Api.RENAME_DIRECTORY, f"{elsewhere}/new", "client", f"{elsewhere}/old")
+    await outbox.intend([(rename, None), (hopeless, None)])
     outbox.close()
     async with (
         new_topic(environment).listening() as topic,
