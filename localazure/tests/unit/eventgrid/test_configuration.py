@@ -103,7 +103,7 @@ def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
 def test_file_of_this_repository() -> None:
     there = environment(ROOT / "infra" / "local")
     configuration = load(there)
-    assert set(configuration.topics_by_name) == {"storage", "azure-ml", "landfall"}
+    assert set(configuration.topics_by_name) == {"storage", "azure-ml", "key-vault", "landfall"}
     assert configuration.topics_by_name["landfall"].input_schema is Schema.CLOUD_EVENTS
     (new_data,) = [item for item in configuration.event_subscriptions if item.name == "new-data"]
     assert new_data.dead_letter_container == "dead-letter-events"
