@@ -14,7 +14,8 @@ from typing import Any
 from demo.waiting import eventually
 
 APP = Path(__file__).parent.parent
-START_TIMEOUT_SECONDS = 90.0
+# Longer than localazure itself waits for its services and then for the host (180 s each).
+START_TIMEOUT_SECONDS = 400.0
 STOP_TIMEOUT_SECONDS = 60.0
 
 

@@ -14,8 +14,10 @@ import psutil
 from harness.child_process import ChildProcess
 from harness.waiting import until
 from localazure.machinelearning.processes import FOLDER_VARIABLE
+from localazure.runtime.supervisor import READY_TIMEOUT_SECONDS
 
-START_TIMEOUT_SECONDS = 90.0
+START_TIMEOUT_SECONDS = 2 * READY_TIMEOUT_SECONDS
+"""Of the services, then of the host: `up` ends by itself when one of them takes longer."""
 
 
 def processes_of(state: Path) -> list[psutil.Process]:

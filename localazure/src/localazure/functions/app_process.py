@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import logging
 import os
 import signal
@@ -32,6 +31,7 @@ from localazure.functions.errors import AppLoadError
 from localazure.functions.host import Host
 from localazure.functions.http.access_keys import KeyRing, OpenDoor
 from localazure.functions.http.cors import CorsPolicy
+from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.processes.state_folder import make_state_folder
@@ -147,7 +147,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             )
         )
         _LOG.info("%s", host.list_functions())
-        _spare_collector()
         # As by the supervisor: the part closes everything, then tells how it ended.
         host.on_recycle = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
         yield
@@ -207,10 +206,10 @@ async def start_host(
         if enable_auth:
             sys.stdout.write(f"Keys: {state / 'keys.json'}\n")
         sys.stdout.flush()
-        _spare_collector()
         host.on_recycle = stop.set
         end_on_signals(end, on_interrupt=lambda: _show_interrupt(host))
-        await stop.wait()
+        async with memory.kept_low():
+            await stop.wait()
     return host.is_recycled and not is_ended
 
 
@@ -219,8 +218,3 @@ def _show_interrupt(host: Host) -> None:
     waits_for = f"waiting up to {DRAIN_SECONDS:.0f} s for {', '.join(running)}" if running else ""
     sys.stdout.write(f"\nstopping{': ' if running else ''}{waits_for}; Ctrl-C again ends at once\n")
     sys.stdout.flush()
-
-
-def _spare_collector() -> None:
-    """Loaded objects stay: the garbage collector never needs to visit them again."""
-    gc.freeze()

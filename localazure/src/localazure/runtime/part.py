@@ -17,7 +17,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from localazure.errors import shown_without_traceback
+from localazure.errors import StartError, shown_without_traceback
+from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import Environment
@@ -43,7 +44,7 @@ async def live(serve: Serve, environment: Environment) -> None:
     end_on_signals(stop.set)
     if READY_FD_VARIABLE in os.environ:
         loop.add_reader(sys.stdin.fileno(), _on_lifeline, stop)
-    async with serve(environment):
+    async with serve(environment), memory.kept_low():
         announce_ready()
         await stop.wait()
 
@@ -60,11 +61,21 @@ def _on_lifeline(stop: asyncio.Event) -> None:
 
 
 def announce_ready() -> None:
-    """Notify the supervisor, if there is one, that this part is ready."""
+    """Notify the supervisor, if there is one, that this part is ready.
+
+    Raises:
+        StartError: the supervisor has stopped waiting.
+    """
     descriptor = os.environ.get(READY_FD_VARIABLE)
     if descriptor is not None:
-        os.write(int(descriptor), b"ready\n")
-        os.close(int(descriptor))
+        try:
+            os.write(int(descriptor), b"ready\n")
+        except BrokenPipeError:
+            raise StartError(
+                "this part was ready after its supervisor had stopped waiting for it"
+            ) from None
+        finally:
+            os.close(int(descriptor))
 
 
 def main(name: str, state: Path) -> None:

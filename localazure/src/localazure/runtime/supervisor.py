@@ -43,7 +43,8 @@ from localazure.runtime.part import READY_FD_VARIABLE
 DEFAULT_PORT_BASE = 7070
 SERVICES = ("telemetry", "storage", "servicebus", "eventgrid", "machinelearning")
 FUNCTIONS = "functions"  # starts after the services, and is the first to stop
-READY_TIMEOUT_SECONDS = 60.0
+# A part needs a few seconds; on a machine with fifteen busy programs for each core, over a minute.
+READY_TIMEOUT_SECONDS = 180.0
 # A part ends its own children and drains; the Functions host has in-flight invocations.
 STOP_TIMEOUT_SECONDS = 20.0
 RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
@@ -232,7 +233,15 @@ class PartProcess:
                 start_new_session=True,
             )
         os.close(announce)
-        if not await _read_ready(ready):
+        try:
+            is_ready = await _read_ready(ready)
+        except TimeoutError:
+            await self.stop()
+            raise StartError(
+                f"{self.name} was not ready within {READY_TIMEOUT_SECONDS:.0f} s and was ended; if "
+                f"the machine is busy, start again when it is less so. Its log:\n{self.log_tail()}"
+            ) from None
+        if not is_ready:
             await self.stop()
             raise StartError(f"{self.name} did not start:\n{self.log_tail()}")
 
@@ -257,7 +266,11 @@ class PartProcess:
 
 
 async def _read_ready(descriptor: int) -> bool:
-    """Whether the part became ready; False if it died or took too long."""
+    """Whether the part became ready; False if it died.
+
+    Raises:
+        TimeoutError: it took longer than `READY_TIMEOUT_SECONDS`.
+    """
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(
@@ -265,8 +278,6 @@ async def _read_ready(descriptor: int) -> bool:
     )
     try:
         return bool(await asyncio.wait_for(reader.read(1), READY_TIMEOUT_SECONDS))
-    except TimeoutError:
-        return False
     finally:
         transport.close()
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 # In this order: the last one loads Azurite's own modules, without the unused packages.
 PRELOADED = ("durable_metadata.js", "unused_packages.js", "ordered_names.js")
 
-START_TIMEOUT_SECONDS = 60.0
+START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 10.0
 PORT_POLL_SECONDS = 0.05
 RESTART_DELAY_SECONDS = 0.2

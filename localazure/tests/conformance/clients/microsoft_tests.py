@@ -158,6 +158,13 @@ def _credential(*, is_async: bool = False, **_: Any) -> _Credential:
     return _AsyncCredential() if is_async else _Credential()
 
 
+class _RecordedTestCase:
+    @staticmethod
+    def await_prepared_test(test: Test) -> Test:
+        """The decorators here await a test of their own accord."""
+        return test
+
+
 class _AccessRights(enum.StrEnum):
     manage = "Manage"
     send = "Send"
@@ -212,7 +219,7 @@ def _install() -> None:
     _module(
         "devtools_testutils",
         AzureMgmtRecordedTestCase=object,
-        AzureRecordedTestCase=object,
+        AzureRecordedTestCase=_RecordedTestCase,
         RandomNameResourceGroupPreparer=_nothing,
         get_credential=_credential,
         set_custom_default_matcher=_no_recording,

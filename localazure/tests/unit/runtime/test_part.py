@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localazure.errors import StartError
 from localazure.runtime.environment import Environment, Ports
 from localazure.runtime.part import READY_FD_VARIABLE, live
 
@@ -109,6 +110,17 @@ async def test_without_a_supervisor_a_part_does_not_read_stdin(
     assert not living.done()
     os.kill(os.getpid(), signal.SIGTERM)
     await living
+
+
+@pytest.mark.usefixtures("lifeline")
+async def test_a_part_that_is_ready_too_late_says_so(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # the supervisor has stopped waiting
+    monkeypatch.setenv(READY_FD_VARIABLE, str(writer))
+    with pytest.raises(StartError, match="after its supervisor had stopped waiting"):
+        await live(Part().serve, environment)
 
 
 @pytest.mark.usefixtures("lifeline")

@@ -76,6 +76,17 @@ async def test_a_part_that_keeps_dying_ends_all_and_shows_its_log(
     assert said.count("storage did not start:\nout of cheese") == 2
 
 
+async def test_a_part_that_takes_too_long_is_ended_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "READY_TIMEOUT_SECONDS", 0.0)
+    with (tmp_path / "lock").open("w") as lock:
+        part = PartProcess("telemetry", tmp_path, lock.fileno())
+        with pytest.raises(StartError, match="telemetry was not ready within 0 s and was ended"):
+            await part.start()
+    assert await part.ended() < 0
+
+
 async def test_a_restart_that_failed_is_tried_again(
     tmp_path: Path, pauses: list[float], said: list[str]
 ) -> None:

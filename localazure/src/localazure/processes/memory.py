@@ -1,0 +1,63 @@
+"""Keeps the memory of a process near what it uses.
+
+Python collects reference cycles after a number of new objects, whatever their size. A request that
+is refused while it is read leaves few objects in a cycle, but they hold what was received (256 KiB:
+the error, its traceback, the frame that read); so does a TLS connection that has ended. A client
+that sends nothing else makes hundreds of MiB of garbage before a collection is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import gc
+import sys
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import psutil
+
+CHECK_SECONDS: Final = 0.5
+GROWTH_BYTES: Final = 16 * 2**20
+
+
+def _collect_and_return() -> None:
+    """Collect all cycles, and return free memory to the system where the C library can."""
+    gc.collect()
+    trim = getattr(_c_library(), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+@contextlib.asynccontextmanager
+async def kept_low() -> AsyncGenerator[None]:
+    """Keep the memory of this process low; to be entered once all that lasts is loaded.
+
+    What is loaded by then is never searched for cycles again, so that a collection takes
+    milliseconds.
+    """
+    gc.freeze()
+    keeping = asyncio.create_task(_collect_on_growth())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        gc.unfreeze()
+
+
+async def _collect_on_growth() -> None:
+    process = psutil.Process()
+    kept_bytes = process.memory_info().rss
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        kept_bytes = min(kept_bytes, process.memory_info().rss)
+        if process.memory_info().rss > kept_bytes + GROWTH_BYTES:
+            _collect_and_return()
+            kept_bytes = process.memory_info().rss

@@ -1,0 +1,39 @@
+"""`make hostile` in small: one part, and the kind of traffic that leaves the most behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import psutil
+
+from harness.part_process import PartProcess
+from hostile.traffic import Sent, Target, attack, huge_headers
+from localazure.runtime.environment import Environment
+
+CONNECTIONS = 400
+"""Without a collection in time, each leaves 256 KiB."""
+LANES = 10
+MOST_GROWTH_BYTES = 32 * 2**20
+
+
+async def test_huge_headers_leave_nothing_in_memory(tmp_path: Path) -> None:
+    environment = Environment.draw(tmp_path / "state", app=tmp_path, config=tmp_path)
+    environment.save()
+    with PartProcess("telemetry", environment.state) as part:
+        memory = psutil.Process(part.pid).memory_info
+        before = memory().rss
+        sent = Sent()
+        target = Target("otlp", environment.ports.otlp)
+        lanes = [
+            asyncio.create_task(attack(huge_headers, target, random.Random(lane), sent))
+            for lane in range(LANES)
+        ]
+        while sent.connections < CONNECTIONS:
+            await asyncio.sleep(0.05)
+        for lane in lanes:
+            lane.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
+        assert part.is_running
+        assert memory().rss - before < MOST_GROWTH_BYTES

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import asyncio
+
+import psutil
+import pytest
+
+from localazure.processes import memory
+
+PIECE_BYTES = 256 * 1024
+PIECES = 600
+
+
+def resident_bytes() -> int:
+    return psutil.Process().memory_info().rss
+
+
+async def test_garbage_of_few_and_large_objects_is_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too few objects for Python to begin a collection by itself."""
+    monkeypatch.setattr(memory, "CHECK_SECONDS", 0.001)
+    async with memory.kept_low():
+        before = most = resident_bytes()
+        for _ in range(PIECES):
+            cycle: list[object] = [b"x" * PIECE_BYTES]
+            cycle.append(cycle)
+            await asyncio.sleep(0.002)
+            most = max(most, resident_bytes())
+        assert most - before < PIECES * PIECE_BYTES / 3
