@@ -18,6 +18,7 @@ from localazure.errors import ConfigurationError
 from localazure.machinelearning.client_settings import app_settings as azure_ml_settings
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, Environment
 from localazure.runtime.identity import client_id_of
+from localazure.servicebus.configuration import load
 from localazure.storage.configuration import StorageConfiguration
 
 _PLACEHOLDER = re.compile(r"\{(?P<name>[a-z_]+)(?::(?P<argument>[^{}]+))?\}")
@@ -31,6 +32,16 @@ def _storage_connection_string(environment: Environment, account: str) -> str:
             f"declared are {', '.join(sorted(declared))}"
         )
     return environment.storage_connection_string(account)
+
+
+def _service_bus_connection_string(environment: Environment, rule: str) -> str:
+    declared = [item.name for item in load(environment.service_bus_config).authorization_rules]
+    if rule not in declared:
+        raise ConfigurationError(
+            f"app settings: {environment.service_bus_config} declares no authorization rule "
+            f"{rule!r}; declared are {', '.join(declared) or 'none'}"
+        )
+    return environment.service_bus_connection_string_of(rule)
 
 
 _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
@@ -53,6 +64,7 @@ _PLACEHOLDERS_WITH_ARGUMENT: dict[str, Callable[[Environment, str], str]] = {
     "topic_tls_endpoint": Environment.topic_tls_endpoint,
     "topic_endpoint": Environment.topic_endpoint,
     "storage_connection_string": _storage_connection_string,
+    "service_bus_connection_string": _service_bus_connection_string,
 }
 _KNOWN = ", ".join(
     sorted([*_PLACEHOLDERS, *(f"{name}:NAME" for name in _PLACEHOLDERS_WITH_ARGUMENT)])

@@ -226,11 +226,22 @@ class Environment:
     @property
     def service_bus_connection_string(self) -> str:
         """Connection string for azure-servicebus, in the form of Microsoft's emulator."""
+        return self.service_bus_connection_string_of(SERVICE_BUS_KEY_NAME)
+
+    def service_bus_connection_string_of(self, rule: str) -> str:
+        """The same with the key of an authorization rule."""
         return (
             f"Endpoint=sb://{LOOPBACK}:{self.ports.service_bus};"
-            f"SharedAccessKeyName={SERVICE_BUS_KEY_NAME};SharedAccessKey={self.keys.service_bus};"
+            f"SharedAccessKeyName={rule};SharedAccessKey={self.service_bus_key(rule)};"
             "UseDevelopmentEmulator=true;"
         )
+
+    def service_bus_key(self, rule: str) -> str:
+        """The key of an authorization rule: drawn for the one that each namespace has."""
+        if rule == SERVICE_BUS_KEY_NAME:
+            return self.keys.service_bus
+        digest = hmac.digest(self.keys.service_bus.encode(), rule.encode(), hashlib.sha256)
+        return base64.b64encode(digest).decode()
 
     def blob_tls_endpoint(self, account: str) -> str:
         """Blob service of an account for tokens, which are sent over TLS only."""

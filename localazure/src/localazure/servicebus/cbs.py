@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
@@ -30,24 +30,25 @@ class TokenError(Exception):
     """A token is not valid. The message gives the reason and never contains the token."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedKey:
-    """The one access key of the namespace."""
-
-    name: str
-    value: str
-
-    def signs(self, text: str, signature: str) -> bool:
-        """Whether the signature is that of the text with this key."""
-        digest = hmac.new(self.value.encode(), text.encode(), hashlib.sha256).digest()
-        return hmac.compare_digest(base64.b64encode(digest), signature.encode())
-
-
 class Right(StrEnum):
     """A link's use of an entity: the data actions of roles."""
 
     SEND = "messages/send"
     RECEIVE = "messages/receive"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """The key of an authorization rule of the namespace."""
+
+    name: str
+    value: str
+    rights: frozenset[Right] = frozenset(Right)
+
+    def signs(self, text: str, signature: str) -> bool:
+        """Whether the signature is that of the text with this key."""
+        digest = hmac.new(self.value.encode(), text.encode(), hashlib.sha256).digest()
+        return hmac.compare_digest(base64.b64encode(digest), signature.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +62,32 @@ class Identities:
 @dataclass(frozen=True, slots=True)
 class _Grant:
     expiry: float
-    principal: str | None
-    """Whose roles decide; None has every right."""
+    holder: str | frozenset[Right]
+    """The principal whose roles decide, or the rights themselves."""
 
 
 class Authorization:
     """The authorization of one connection. Times are seconds since the Unix epoch."""
 
-    def __init__(self, key: SharedKey, identities: Identities | None = None) -> None:
-        self._key = key
+    def __init__(self, keys: Iterable[SharedKey], identities: Identities | None = None) -> None:
+        self._keys = {key.name: key for key in keys}
         self._identities = identities
-        self._has_key = False
+        self._key_rights: frozenset[Right] = frozenset()
+        """By SASL PLAIN, of every entity."""
         self._granted: dict[str, _Grant] = {}  # by path
         self._identity_expiry = 0.0
 
     def authenticate(self, mechanism: str, response: bytes) -> bool:
-        """SASL: PLAIN needs the key, which is valid for everything. Others rely on `$cbs`."""
+        """SASL: PLAIN needs a key, which is valid for all entities. Others rely on `$cbs`."""
         if mechanism != "PLAIN":
             return True
         _, _, credentials = response.partition(b"\0")
         name, _, value = credentials.partition(b"\0")
-        self._has_key = hmac.compare_digest(name, self._key.name.encode()) and hmac.compare_digest(
-            value, self._key.value.encode()
-        )
-        return self._has_key
+        key = self._keys.get(name.decode(errors="replace"))
+        if key is None or not hmac.compare_digest(value, key.value.encode()):
+            return False
+        self._key_rights = key.rights
+        return True
 
     def put_token(self, audience: str, token: str, now_seconds: float) -> None:
         """Allow access to an entity until the token expires.
@@ -99,21 +102,20 @@ class Authorization:
         """
         path = entity_path(audience)
         if token.startswith(SAS_PREFIX):
-            scope, expiry = _verify_signature(token, self._key)
+            scope, expiry, holder = _verify_signature(token, self._keys)
             if not _covers(scope, path):
                 raise TokenError(f"the token is for {scope!r}, not for {path!r}")
-            principal = None
         else:
-            principal = self._principal_of(token, now_seconds)
+            holder = self._holder_of(token, now_seconds)
             expiry = self._identity_expiry = _read_expiry(token)
         if expiry <= now_seconds:
             raise TokenError("the token has expired")
-        self._granted[path] = _Grant(expiry, principal)
+        self._granted[path] = _Grant(expiry, holder)
 
-    def _principal_of(self, token: str, now_seconds: float) -> str | None:
+    def _holder_of(self, token: str, now_seconds: float) -> str | frozenset[Right]:
         identities = self._identities
         if identities is None or not identities.assignments.are_enforced:
-            return None
+            return frozenset(Right)
         try:
             return identities.tokens.check(token, now=now_seconds)
         except InvalidTokenError as error:
@@ -125,25 +127,23 @@ class Authorization:
 
     def has_token(self, path: str, now_seconds: float) -> bool:
         """Whether a valid token covers the entity, whatever it allows."""
-        return self._has_key or any(True for _ in self._grants(path, now_seconds))
+        return bool(self._key_rights) or any(True for _ in self._grants(path, now_seconds))
 
     def allows(
         self, path: str, now_seconds: float, rights: Collection[Right] = tuple(Right)
     ) -> bool:
         """Whether a valid token covers the entity with one of the rights."""
-        return self._has_key or any(
-            grant.principal is None
-            or (
-                self._identities is not None
-                and any(
-                    self._identities.assignments.permit(
-                        grant.principal, f"serviceBus/{path}", right
-                    )
-                    for right in rights
-                )
-            )
+        return not self._key_rights.isdisjoint(rights) or any(
+            self._permits(grant, path, right)
             for grant in self._grants(path, now_seconds)
+            for right in rights
         )
+
+    def _permits(self, grant: _Grant, path: str, right: Right) -> bool:
+        if isinstance(grant.holder, frozenset):
+            return right in grant.holder
+        assert self._identities is not None  # or there is no principal
+        return self._identities.assignments.permit(grant.holder, f"serviceBus/{path}", right)
 
     def _grants(self, path: str, now_seconds: float) -> Iterator[_Grant]:
         for granted, grant in self._granted.items():
@@ -156,8 +156,10 @@ def _covers(scope: str, path: str) -> bool:
     return scope in ("", path, f"{path}/{MANAGEMENT}") or path.startswith(f"{scope}/")
 
 
-def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
-    """Path and expiry of a shared access signature of this key."""
+def _verify_signature(
+    token: str, keys: Mapping[str, SharedKey]
+) -> tuple[str, float, frozenset[Right]]:
+    """Path, expiry and rights of a shared access signature by one of the keys."""
     fields: dict[str, str] = {}
     for item in token.removeprefix(SAS_PREFIX).split("&"):
         name, _, value = item.partition("=")
@@ -165,15 +167,15 @@ def _verify_signature(token: str, key: SharedKey) -> tuple[str, float]:
     missing = [name for name in ("sr", "sig", "se", "skn") if name not in fields]
     if missing:
         raise TokenError(f"the shared access signature lacks {', '.join(missing)}")
-    has_key_name = hmac.compare_digest(unquote(fields["skn"]).encode(), key.name.encode())
+    key = keys.get(unquote(fields["skn"]))
     # The signature covers the resource in its encoded form.
-    if not key.signs(f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])) or not has_key_name:
-        raise TokenError("the signature is not one of this namespace's key")
+    if key is None or not key.signs(f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])):
+        raise TokenError("the signature is not one of this namespace's keys")
     try:
         expiry = float(fields["se"])
     except ValueError:
         raise TokenError("the expiry of the shared access signature is not a number") from None
-    return entity_path(unquote(fields["sr"])), expiry
+    return entity_path(unquote(fields["sr"])), expiry, key.rights
 
 
 def _read_expiry(token: str) -> float:

@@ -232,6 +232,37 @@ class Topic(_Model):
         return f"{self.name}/Subscriptions/{subscription.name}"
 
 
+class Claim(StrEnum):
+    """What the holders of a rule's key may do. `Manage` needs the others and adds nothing here."""
+
+    LISTEN = "Listen"
+    SEND = "Send"
+    MANAGE = "Manage"
+
+
+class _AuthorizationRuleProperties(_Model):
+    rights: Annotated[frozenset[Claim], Field(min_length=1)]
+
+    @field_validator("rights")
+    @classmethod
+    def _manage_needs_the_others(cls, value: frozenset[Claim]) -> frozenset[Claim]:
+        if Claim.MANAGE in value and value != frozenset(Claim):
+            raise ValueError("must have Listen and Send beside Manage")
+        return value
+
+
+class AuthorizationRule(_Model):
+    """A shared access policy of the namespace, with a key of its own."""
+
+    name: _Name
+    properties: _AuthorizationRuleProperties
+
+    @property
+    def claims(self) -> frozenset[Claim]:
+        """Of which each link needs one."""
+        return self.properties.rights
+
+
 class Sku(StrEnum):
     """The tier of a namespace. Basic is not covered."""
 
@@ -245,6 +276,8 @@ class NamespaceConfiguration(_Model):
     name: Any = None
     sku: Sku = Sku.STANDARD
     """Microsoft's emulator has no such key, and no rates."""
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+    """Microsoft's emulator has no such key. Beside the one that every namespace has."""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from localazure import limits
@@ -37,7 +37,8 @@ from localazure.servicebus.amqp.session import LinkAttached, LinkDetached
 from localazure.servicebus.amqp.types import ULong
 from localazure.servicebus.attaching import RefusedError
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.cbs import Authorization, Identities, SharedKey
+from localazure.servicebus.cbs import Authorization, Identities, Right, SharedKey
+from localazure.servicebus.configuration import Claim
 from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
@@ -62,14 +63,14 @@ class ClientProtocol(asyncio.Protocol):
     def __init__(
         self,
         broker: Broker,
-        key: SharedKey,
+        keys: Collection[SharedKey],
         clients: set[ClientProtocol],
         faults: Injector,
         identities: Identities | None = None,
     ) -> None:
         self.broker = broker
         self.faults = faults
-        self.authorization = Authorization(key, identities)
+        self.authorization = Authorization(keys, identities)
         self._clients = clients
         self._connection = Connection(
             container_id=CONTAINER_ID,
@@ -282,7 +283,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         OSError: the port is in use.
     """
     namespace = configuration.load(environment.service_bus_config)
-    key = SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus)
+    keys = _keys(environment, namespace)
     identities = Identities(
         TokenIssuer(environment.keys.identity_header, frozenset({SERVICE_BUS_AUDIENCE})),
         RoleAssignments.of_environment(environment),
@@ -296,7 +297,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             clients: set[ClientProtocol] = set()
 
             def client() -> ClientProtocol:
-                return ClientProtocol(broker, key, clients, faults, identities)
+                return ClientProtocol(broker, keys, clients, faults, identities)
 
             tls = server_context(ensure_certificates(environment))
             loop = asyncio.get_running_loop()
@@ -314,6 +315,21 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             await broker.stop()
     finally:
         database.close()
+
+
+def _keys(
+    environment: Environment, namespace: configuration.NamespaceConfiguration
+) -> list[SharedKey]:
+    claims = {Claim.SEND: Right.SEND, Claim.LISTEN: Right.RECEIVE}
+    rules = [
+        SharedKey(
+            rule.name,
+            environment.service_bus_key(rule.name),
+            frozenset(right for claim, right in claims.items() if claim in rule.claims),
+        )
+        for rule in namespace.authorization_rules
+    ]
+    return [SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus), *rules]
 
 
 async def _close_clients(clients: set[ClientProtocol]) -> None:

@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final, Self
@@ -40,6 +40,8 @@ _queues: dict[str, dict[str, Any]] = {}
 _topics: set[str] = set()
 _subscriptions: dict[str, str] = {}
 """Name → lock duration. Every topic has all of them: a decorator does not know its topic."""
+_rules: dict[str, list[str]] = {}
+"""Name of an authorization rule → its claims."""
 _numbers = itertools.count()
 
 Test = Callable[..., Any]
@@ -111,10 +113,21 @@ def _namespace(**_: Any) -> Callable[[Test], Test]:
     )
 
 
+class _AccessRights(enum.StrEnum):
+    manage = "Manage"
+    send = "Send"
+    listen = "Listen"
+
+
 def _rule(parameter: str, *, entity: str | None) -> Callable[..., Callable[[Test], Test]]:
-    def preparer(**_: Any) -> Callable[[Test], Test]:
+    def preparer(
+        *, access_rights: Sequence[str] = tuple(_AccessRights), **_: Any
+    ) -> Callable[[Test], Test]:
+        name = "-".join(sorted(str(each) for each in access_rights))
+        _rules[name] = [str(each) for each in access_rights]
+
         def give(given: Given) -> Given:
-            text = _environment.service_bus_connection_string
+            text = _environment.service_bus_connection_string_of(name)
             if entity is not None:
                 text += f";EntityPath={given[entity].name}"
             return {f"{parameter}_connection_string": text}
@@ -163,12 +176,6 @@ class _RecordedTestCase:
     def await_prepared_test(test: Test) -> Test:
         """The decorators here await a test of their own accord."""
         return test
-
-
-class _AccessRights(enum.StrEnum):
-    manage = "Manage"
-    send = "Send"
-    listen = "Listen"
 
 
 def _plain_amqp(client: Any) -> None:
@@ -271,7 +278,14 @@ def broker() -> Generator[None]:
         }
         for name in _topics
     ]
-    namespace = {"Name": "n", "Queues": queues, "Topics": topics}
+    namespace = {
+        "Name": "n",
+        "AuthorizationRules": [
+            {"Name": name, "Properties": {"Rights": claims}} for name, claims in _rules.items()
+        ],
+        "Queues": queues,
+        "Topics": topics,
+    }
     _environment.save()
     config = Path(_folder.name) / "Config.json"
     config.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))

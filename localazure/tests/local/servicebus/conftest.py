@@ -22,6 +22,10 @@ CONFIG = {
         "Namespaces": [
             {
                 "Name": "test",
+                "AuthorizationRules": [
+                    {"Name": "send-only", "Properties": {"Rights": ["Send"]}},
+                    {"Name": "listen-only", "Properties": {"Rights": ["Listen"]}},
+                ],
                 "Queues": [
                     {"Name": "plain", "Properties": {"LockDuration": "PT30S"}},
                     {

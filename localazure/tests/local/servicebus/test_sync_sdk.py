@@ -337,6 +337,26 @@ def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
     assert [type(error) for error in raised] == [MessagingEntityNotFoundError] * 3
 
 
+def test_an_authorization_rule_has_its_claims_only(environment: Environment) -> None:
+    def connected(rule: str) -> ServiceBusClient:
+        return ServiceBusClient.from_connection_string(
+            environment.service_bus_connection_string_of(rule), retry_total=0
+        )
+
+    with connected("send-only") as sending, connected("listen-only") as listening:
+        with sending.get_queue_sender("collected") as sender:
+            sender.send_messages(ServiceBusMessage("x"))
+        with listening.get_queue_receiver("collected") as receiver:
+            receiver.complete_message(receive_one(receiver))
+        not_received, not_sent = refusals(
+            sending.get_queue_receiver("collected").__enter__,
+            listening.get_queue_sender("collected").__enter__,
+        )
+    for error, claim in ((not_received, "Listen"), (not_sent, "Send")):
+        assert isinstance(error, ServiceBusAuthorizationError)
+        assert f"'{claim}' claim(s) are required to perform this operation" in str(error)
+
+
 def test_what_is_not_covered_is_refused(client: ServiceBusClient) -> None:
     session, next_session, topic = refusals(
         client.get_queue_receiver("plain", session_id="s").__enter__,

@@ -69,6 +69,24 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
     }
 
 
+def test_the_connection_string_of_an_authorization_rule(
+    environment: Environment, file: Path
+) -> None:
+    rule = {"Name": "send-only", "Properties": {"Rights": ["Send"]}}
+    namespace = {"Name": "n", "AuthorizationRules": [rule]}
+    environment.service_bus_config.parent.mkdir(parents=True)
+    environment.service_bus_config.write_text(
+        json.dumps({"UserConfig": {"Namespaces": [namespace]}})
+    )
+    file.write_text('{"Bus": "{service_bus_connection_string:send-only}"}')
+    found = expand_app_settings(environment, file)["Bus"]
+    assert found == environment.service_bus_connection_string_of("send-only")
+    assert environment.keys.service_bus not in found
+    file.write_text('{"Bus": "{service_bus_connection_string:sender}"}')
+    with pytest.raises(ConfigurationError, match="rule 'sender'; declared are send-only"):
+        expand_app_settings(environment, file)
+
+
 def test_the_hosts_storage_by_identity_replaces_the_connection_string(
     environment: Environment, file: Path
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.servicebus.addresses import Address, parse
-from localazure.servicebus.cbs import Authorization, SharedKey, TokenError
+from localazure.servicebus.cbs import Authorization, Right, SharedKey, TokenError
 
 KEY = SharedKey("Root", "c2VjcmV0+/=")
 NOW_SECONDS = 1000.0
@@ -32,7 +32,7 @@ def token_of(claims: dict[str, Any]) -> str:
 
 
 def test_a_signature_authorizes_its_resource_until_it_expires() -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     authorization.put_token("sb://host/Topic/Subscriptions/a", sas("sb://host/topic"), NOW_SECONDS)
     assert authorization.allows("topic/subscriptions/a", NOW_SECONDS)
     assert authorization.allows("topic/subscriptions/a/$deadletterqueue", 1999)
@@ -42,7 +42,7 @@ def test_a_signature_authorizes_its_resource_until_it_expires() -> None:
 
 
 def test_a_signature_for_the_management_node_authorizes_its_entity() -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     uri = "sb://host/queue/$management"
     authorization.put_token(uri, sas(uri), NOW_SECONDS)
     assert authorization.allows("queue", NOW_SECONDS)
@@ -50,9 +50,24 @@ def test_a_signature_for_the_management_node_authorizes_its_entity() -> None:
 
 
 def test_a_signature_for_the_namespace_authorizes_everything() -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     authorization.put_token("sb://host:1/queue", sas("sb://host:1/"), NOW_SECONDS)
     assert authorization.allows("queue", NOW_SECONDS)
+
+
+def test_a_rule_authorizes_its_claims_only() -> None:
+    rule = SharedKey("send-only", "b3RoZXI=", frozenset({Right.SEND}))
+    by_token, by_plain = Authorization([KEY, rule]), Authorization([KEY, rule])
+    signature = sas("sb://host/queue", name=rule.name, value=rule.value)
+    by_token.put_token("sb://host/queue", signature, NOW_SECONDS)
+    assert by_plain.authenticate("PLAIN", f"\0{rule.name}\0{rule.value}".encode())
+    for authorization in (by_token, by_plain):
+        assert authorization.has_token("queue", NOW_SECONDS)
+        assert authorization.allows("queue", NOW_SECONDS, [Right.SEND])
+        assert authorization.allows("queue", NOW_SECONDS)  # a management link needs one of both
+        assert not authorization.allows("queue", NOW_SECONDS, [Right.RECEIVE])
+    with pytest.raises(TokenError, match="not one of this namespace's keys"):
+        by_token.put_token("sb://host/queue", sas("sb://host/queue", name=rule.name), NOW_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +76,9 @@ def test_a_signature_for_the_namespace_authorizes_everything() -> None:
         (sas("sb://host/other"), "not for 'queue'"),
         (sas("sb://host/queue", 999), "expired"),
         (sas("sb://host/queue", "soon"), "not a number"),
-        (sas("sb://host/queue", value="wrong"), "not one of this namespace's key"),
-        (sas("sb://host/queue", name="Other"), "not one of this namespace's key"),
-        (sas("sb://host/queue").replace("se=2000", "se=3000"), "not one of this namespace's key"),
+        (sas("sb://host/queue", value="wrong"), "not one of this namespace's keys"),
+        (sas("sb://host/queue", name="Other"), "not one of this namespace's keys"),
+        (sas("sb://host/queue").replace("se=2000", "se=3000"), "not one of this namespace's keys"),
         ("SharedAccessSignature sr=x&se=1", "lacks sig, skn"),
         ("opaque", "neither"),
         (token_of({"exp": 999}), "expired"),
@@ -73,7 +88,7 @@ def test_a_signature_for_the_namespace_authorizes_everything() -> None:
     ],
 )
 def test_invalid_tokens_have_a_reason_that_does_not_quote_them(token: str, reason: str) -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     with pytest.raises(TokenError, match=reason) as caught:
         authorization.put_token("sb://host/queue", token, NOW_SECONDS)
     assert token not in str(caught.value)
@@ -82,7 +97,7 @@ def test_invalid_tokens_have_a_reason_that_does_not_quote_them(token: str, reaso
 
 
 def test_a_json_web_token_authorizes_its_entity() -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     authorization.put_token("sb://host/queue", token_of({"exp": 2000}), NOW_SECONDS)
     assert authorization.allows("queue", NOW_SECONDS)
     assert not authorization.allows("other", NOW_SECONDS)
@@ -103,13 +118,13 @@ def test_sasl_plain_with_the_key_authorizes_everything(
     response: bytes,
     is_authenticated: bool,  # noqa: FBT001 - pytest gives it by name
 ) -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     assert authorization.authenticate("PLAIN", response) == is_authenticated
     assert authorization.allows("anything", NOW_SECONDS) == is_authenticated
 
 
 def test_other_mechanisms_require_tokens() -> None:
-    authorization = Authorization(KEY)
+    authorization = Authorization([KEY])
     assert authorization.authenticate("ANONYMOUS", b"")
     assert not authorization.allows("queue", NOW_SECONDS)
 
@@ -118,7 +133,7 @@ def test_other_mechanisms_require_tokens() -> None:
 def test_arbitrary_tokens_raise_the_typed_error(token: str) -> None:
     for given_token in (token, f"SharedAccessSignature {token}", f"a.{token}.c"):
         with pytest.raises(TokenError):
-            Authorization(KEY).put_token("queue", given_token, NOW_SECONDS)
+            Authorization([KEY]).put_token("queue", given_token, NOW_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,10 @@ SQL_RULE = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}
 ACTION_RULE = {"FilterType": "Correlation", "Action": {"SqlExpression": "SET a = 1"}}
 
 
+def policy(*rights: str) -> dict[str, Any]:
+    return {"Name": "p", "Properties": {"Rights": rights}}
+
+
 def with_rule(properties: Any) -> dict[str, Any]:
     rules = [{"Name": "r", "Properties": properties}]
     return {"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}]}
@@ -145,6 +149,12 @@ def with_rule(properties: Any) -> dict[str, Any]:
             r"Rules\[0\].Properties.FilterType: must be Correlation; SQL filters are not",
         ),
         (with_rule(ACTION_RULE), "Action: rule actions are not covered"),
+        ({"AuthorizationRules": [policy("Read")]}, r"Rights.*'Listen', 'Send' or 'Manage'"),
+        ({"AuthorizationRules": [policy()]}, "Rights: .*at least 1 item"),
+        (
+            {"AuthorizationRules": [policy("Manage")]},
+            "Rights: must have Listen and Send beside Manage",
+        ),
     ],
 )
 def test_errors_name_file_line_key_and_value(tmp_path: Path, entities: Any, reason: str) -> None:

@@ -70,7 +70,7 @@ class Session:
         self.wire = Wire()
         self._received = 0
         self.protocol = ClientProtocol(
-            broker, SharedKey("k", "v"), clients, Injector(Path("/nowhere"), Part.SERVICE_BUS)
+            broker, [SharedKey("k", "v")], clients, Injector(Path("/nowhere"), Part.SERVICE_BUS)
         )
         self.protocol.connection_made(self.wire)
         opened = p.Open("me", idle_timeout_ms=idle_timeout_ms)
@@ -303,7 +303,7 @@ async def test_a_client_that_never_opens_is_cut_off(
     injector = Injector(Path("/nowhere"), Part.SERVICE_BUS)
     silent, aborted = Wire(), asyncio.Event()
     silent.abort = aborted.set
-    protocol = ClientProtocol(broker, SharedKey("k", "v"), set(), injector)
+    protocol = ClientProtocol(broker, [SharedKey("k", "v")], set(), injector)
     protocol.connection_made(silent)
     protocol.data_received(frames.AMQP_HEADER)
     async with asyncio.timeout(10):
