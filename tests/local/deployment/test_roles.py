@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,6 +30,7 @@ from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import RETRIES, Message, MessageQueues
 from harness.local_workspace import SDK_WARNINGS
 from harness.part_process import PartProcess
+from harness.role_table import TABLE, RoleTable
 from infra.hooks.smoke_test import landing_container
 from localazure.eventgrid.destination_clients import DestinationClients
 from localazure.eventgrid.destinations import ServiceBusQueueDestination
@@ -60,7 +60,6 @@ pytestmark = SDK_WARNINGS
 
 ROOT = Path(__file__).parents[3]
 LOCAL = ROOT / "infra" / "local"
-TABLE: dict[str, Any] = json.loads((ROOT / "infra" / "roles.json").read_text("utf-8"))
 ABSENT = {
     "vault": "Key Vault: secrets are plain settings here",
     "insights": "Application Insights: telemetry goes to the local receiver",
@@ -79,24 +78,16 @@ class Cloud:
 
     environment: Environment
     settings: dict[str, str]
-    table: Path
-    changes: int = field(default=0)
+    roles: RoleTable
 
     def clients(self) -> Clients:
         return Clients(Settings(self.settings))
-
-    def assign(self, rows: list[dict[str, Any]]) -> None:
-        """Replace the rows; it counts at once."""
-        self.changes += 1  # the size differs from that of the last table
-        self.table.write_text(json.dumps({**TABLE, "assignments": rows}) + "\n" * self.changes)
 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     app = tmp_path_factory.mktemp("app")
-    table = app / "infra" / "roles.json"
-    table.parent.mkdir()
-    table.write_text(json.dumps(TABLE))
+    roles = RoleTable(app)
     environment = Environment.draw(app / "state", app=app, config=LOCAL)
     environment.save()
     ensure_certificates(environment)
@@ -112,7 +103,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         for name, value in settings.items():
             patch.setenv(name, value)
         _fill(environment)
-        yield Cloud(environment, settings, table)
+        yield Cloud(environment, settings, roles)
 
 
 def _fill(environment: Environment) -> None:
@@ -332,9 +323,9 @@ def words(row: dict[str, Any]) -> str:
 )
 def test_without_its_row_a_part_is_refused(cloud: Cloud, row: dict[str, Any]) -> None:
     attempt = ATTEMPTS[row["principal"], row["role"], row["scope"]]
-    cloud.assign(TABLE["assignments"])
+    cloud.roles.assign(TABLE["assignments"])
     assert refusal(attempt, cloud) is None
-    cloud.assign([other for other in TABLE["assignments"] if other != row])
+    cloud.roles.assign([other for other in TABLE["assignments"] if other != row])
     found = refusal(attempt, cloud)
     assert found is not None
     assert words(row) in found
@@ -354,13 +345,13 @@ def test_the_services_that_the_laptop_lacks_are_named_in_the_docs() -> None:
 
 def test_the_host_names_the_role_that_it_lacks(cloud: Cloud) -> None:
     queues = "Storage Queue Data Contributor"
-    cloud.assign([row for row in TABLE["assignments"] if row["role"] != queues])
+    cloud.roles.assign([row for row in TABLE["assignments"] if row["role"] != queues])
     with pytest.raises(AppLoadError, match=f"the queue service refuses .*{queues}"):
         start_host(cloud)
 
 
 def test_without_its_client_id_the_app_has_no_identity(cloud: Cloud) -> None:
-    cloud.assign(TABLE["assignments"])
+    cloud.roles.assign(TABLE["assignments"])
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("AZURE_CLIENT_ID")
         with pytest.raises(AzureError, match="App Service managed identity"):

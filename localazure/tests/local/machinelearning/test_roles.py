@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import jwt
 import pytest
@@ -15,13 +13,12 @@ from azure.ai.ml.entities import AmlCompute, Data
 from azure.core.exceptions import HttpResponseError
 
 from harness.local_workspace import SDK_WARNINGS, Local
+from harness.role_table import TABLE
 from localazure.runtime.identity import APP, client_id_of
 
 pytestmark = SDK_WARNINGS
 
 SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
-REPOSITORY = Path(__file__).parents[4]
-TABLE: dict[str, Any] = json.loads((REPOSITORY / "infra" / "roles.json").read_text())
 (QUOTA_READER,) = [each["role"] for each in TABLE["customRoles"]]
 Grant = Callable[..., None]
 

@@ -6,34 +6,32 @@ tokens of the local identity endpoint's issuer, through the SDKs.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import requests
-from azure.core.credentials import AccessToken
-from azure.core.exceptions import HttpResponseError
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from azure.core.messaging import CloudEvent
 from azure.eventgrid import EventGridPublisherClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.servicebus.exceptions import ServiceBusAuthorizationError
+from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 from azure.storage.blob import BlobServiceClient, ContainerClient
 from azure.storage.queue import QueueClient
 
+from harness.child_process import REPOSITORY
 from harness.part_process import PartProcess
+from harness.role_table import TABLE, RoleTable
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
 from localazure.runtime.identity import TokenIssuer
+from localazure.runtime.principal_credential import PrincipalCredential
 from localazure.runtime.trust import trusted
 from localazure.storage_client.rest import StorageError
 
-REPOSITORY = Path(__file__).parents[4]
-TABLE: dict[str, Any] = json.loads((REPOSITORY / "infra" / "roles.json").read_text())
 FORBIDDEN = 403
 
 
@@ -42,21 +40,13 @@ class Cloud:
     """The running parts, and the table that their roles are read from."""
 
     environment: Environment
-    table: Path
-    changes: int = field(default=0)
-
-    def assign(self, rows: list[dict[str, Any]]) -> None:
-        """Replace the table; it counts at once."""
-        self.changes += 1  # the size differs from that of the last table
-        self.table.write_text(json.dumps({"assignments": rows}) + "\n" * self.changes)
+    roles: RoleTable
 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     app = tmp_path_factory.mktemp("app")
-    table = app / "infra" / "roles.json"
-    table.parent.mkdir()
-    table.write_text(json.dumps(TABLE))
+    roles = RoleTable(app)
     environment = Environment.draw(app / "state", app=app, config=REPOSITORY / "infra" / "local")
     environment.save()
     ensure_certificates(environment)
@@ -71,21 +61,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         connection = environment.storage_connection_string("landfalldata")
         with BlobServiceClient.from_connection_string(connection) as data:
             data.get_blob_client("landing", "there").upload_blob(b"x")
-        yield Cloud(environment, table)
-
-
-class Identity:
-    """A credential, as azure-identity would be with the local token endpoint."""
-
-    def __init__(self, environment: Environment, principal: str) -> None:
-        self._issuer = TokenIssuer(environment.keys.identity_header, frozenset())
-        self._principal = principal
-
-    def get_token(self, *scopes: str, **_options: Any) -> AccessToken:
-        token, expires_on = self._issuer.issue(
-            scopes[0], now=time.time(), principal=self._principal
-        )
-        return AccessToken(token, expires_on)
+        yield Cloud(environment, roles)
 
 
 Attempt = Callable[[Environment, str], None]
@@ -97,7 +73,7 @@ def container_of(
     return ContainerClient(
         f"https://localhost:{environment.ports.blob_tls}/{account}",
         name,
-        credential=Identity(environment, principal),
+        credential=PrincipalCredential(environment, principal),
         retry_total=0,
     )
 
@@ -121,7 +97,7 @@ def use_queues(environment: Environment, principal: str) -> None:
     with QueueClient(
         url,
         f"q{uuid.uuid4().hex}",
-        credential=Identity(environment, principal),
+        credential=PrincipalCredential(environment, principal),
         retry_total=0,
     ) as queue:
         queue.create_queue()
@@ -130,7 +106,11 @@ def use_queues(environment: Environment, principal: str) -> None:
 
 
 def use_tables(environment: Environment, principal: str) -> None:
-    token = Identity(environment, principal).get_token("https://storage.azure.com/.default").token
+    token = (
+        PrincipalCredential(environment, principal)
+        .get_token("https://storage.azure.com/.default")
+        .token
+    )
     answer = requests.post(
         f"https://localhost:{environment.ports.table_tls}/landfallapp/Tables",
         json={"TableName": f"T{uuid.uuid4().hex}"},
@@ -146,7 +126,7 @@ def use_tables(environment: Environment, principal: str) -> None:
 
 
 def bus(environment: Environment, principal: str) -> ServiceBusClient:
-    credential: Any = Identity(environment, principal)
+    credential: Any = PrincipalCredential(environment, principal)
     return ServiceBusClient(environment.service_bus_host, credential, retry_total=0)
 
 
@@ -166,7 +146,7 @@ def receive(environment: Environment, principal: str) -> None:
 
 def publish(environment: Environment, principal: str) -> None:
     url = f"https://localhost:{environment.ports.event_grid_tls}/topics/landfall/api/events"
-    identity: Any = Identity(environment, principal)
+    identity: Any = PrincipalCredential(environment, principal)
     with EventGridPublisherClient(url, identity) as client:
         client.send(CloudEvent(source="test", type="test", data={}), retry_total=0)
 
@@ -212,14 +192,14 @@ def is_refused(attempt: Attempt, environment: Environment, principal: str) -> bo
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['role']}-{row['scope']}" for row in ROWS])
 def test_without_its_row_a_part_fails(cloud: Cloud, row: dict[str, Any]) -> None:
     attempt = ATTEMPTS[row["role"], row["scope"]]
-    cloud.assign([row])
+    cloud.roles.assign([row])
     assert not is_refused(attempt, cloud.environment, row["principal"])
-    cloud.assign([other for other in TABLE["assignments"] if other != row])
+    cloud.roles.assign([other for other in TABLE["assignments"] if other != row])
     assert is_refused(attempt, cloud.environment, row["principal"])
 
 
 def test_a_reader_may_not_write(cloud: Cloud) -> None:
-    cloud.assign(TABLE["assignments"])
+    cloud.roles.assign(TABLE["assignments"])
     assert is_refused(write_to("landfalldata", "landing"), cloud.environment, "app")
 
 
@@ -241,3 +221,43 @@ def test_a_token_for_another_service_is_refused_with_a_challenge(cloud: Cloud) -
     assert over_tls == (401, "InvalidAuthenticationInfo", "Bearer")
     in_the_clear = ask("http", environment.ports.blob)
     assert in_the_clear == (400, "AccountRequiresHttps", "")
+
+
+@dataclass
+class ExpiredCredential:
+    """The credential of a principal with every role, whose tokens expired yesterday."""
+
+    environment: Environment
+
+    def get_token(self, *scopes: str, **_options: Any) -> AccessToken:
+        issuer = TokenIssuer(self.environment.keys.identity_header, frozenset())
+        token, _ = issuer.issue(scopes[0], now=time.time() - 2 * 86400, principal="app")
+        return AccessToken(token, int(time.time()) + 3600)
+
+
+def test_an_expired_token_is_no_authentication_anywhere(cloud: Cloud) -> None:
+    cloud.roles.assign(TABLE["assignments"])
+    environment = cloud.environment
+    credential: Any = ExpiredCredential(environment)
+    token = credential.get_token("https://storage.azure.com/.default").token
+    headers = {"Authorization": f"Bearer {token}", "x-ms-version": "2021-12-02"}
+    for endpoint in (
+        environment.blob_tls_endpoint("landfallapp") + "/landing?restype=container&comp=list",
+        environment.queue_tls_endpoint("landfallapp") + "?comp=list",
+        environment.table_tls_endpoint("landfallapp") + "/Tables",
+    ):
+        answer = requests.get(endpoint, headers=headers, timeout=30)
+        assert (answer.status_code, answer.headers["x-ms-error-code"]) == (
+            401,
+            "InvalidAuthenticationInfo",
+        )
+    with (
+        EventGridPublisherClient(environment.topic_tls_endpoint("landfall"), credential) as topic,
+        pytest.raises(ClientAuthenticationError),
+    ):
+        topic.send(CloudEvent(source="test", type="test", data={}), retry_total=0)
+    with (
+        ServiceBusClient(environment.service_bus_host, credential, retry_total=0) as client,
+        pytest.raises(ServiceBusAuthenticationError, match="expired"),
+    ):
+        client.get_queue_sender("retries").__enter__()
