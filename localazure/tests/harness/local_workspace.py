@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from azure.storage.blob import BlobServiceClient
 
 from harness.part_process import PartProcess
 from harness.waiting import until
+from localazure.faults.force import put_in_force, take_out
+from localazure.faults.plan import Plan
 from localazure.runtime.environment import Environment
 
 SDK_WARNINGS = pytest.mark.filterwarnings(
@@ -102,3 +105,15 @@ class Local:
         folder = f"ExperimentRun/dcid.{job}/user_logs/"
         names = self.list_blobs("azureml", folder)
         return "\n".join(self.read_blob("azureml", folder + name).decode() for name in names)
+
+
+@contextmanager
+def fault(local: Local, **rule: object) -> Generator[None]:
+    """A rule of faults of the workspace, in force for as long as the context lasts."""
+    state = local.environment.state
+    rules = [{"part": "machinelearning", **rule}]
+    put_in_force(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))
+    try:
+        yield
+    finally:
+        take_out(state)

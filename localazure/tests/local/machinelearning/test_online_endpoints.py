@@ -18,7 +18,7 @@ import pytest
 import requests
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import SDK_WARNINGS, Local, fault
 from harness.waiting import until
 
 with warnings.catch_warnings():
@@ -322,6 +322,18 @@ def test_quota_stops_a_deployment(endpoint: Endpoint) -> None:
     )
     with pytest.raises(HttpResponseError, match="OutOfQuota"):
         endpoint.ml.online_deployments.begin_create_or_update(deployment)
+
+
+def test_a_deployment_without_capacity_fails_and_is_put_again(endpoint: Endpoint) -> None:
+    model = endpoint.model("1", 4.0)
+    with (
+        fault(endpoint.local, operation="deployment/Standard_DS3_v2", fault="shortage"),
+        pytest.raises(HttpResponseError, match="OutOfCapacity"),
+    ):
+        endpoint.deploy("blue", model)
+    assert endpoint.ml.online_deployments.get("blue", endpoint.name).provisioning_state == "Failed"
+    endpoint.deploy("blue", model)
+    assert endpoint.score("blue").json()["score"] == 8.0
 
 
 def test_a_killed_process_and_a_killed_workspace_serve_again(endpoint: Endpoint) -> None:

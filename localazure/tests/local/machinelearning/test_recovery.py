@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,11 +15,9 @@ from azure.ai.ml import Output, PyTorchDistribution, command
 from azure.ai.ml.entities import AmlCompute
 from azure.identity import DefaultAzureCredential
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import SDK_WARNINGS, Local, fault
 from harness.part_process import PartProcess
 from harness.waiting import until
-from localazure.faults.force import put_in_force, take_out
-from localazure.faults.plan import Plan
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.processes import FOLDER_VARIABLE
 
@@ -135,17 +132,6 @@ def test_a_preempted_job_is_queued_again(local: Local) -> None:
     response = preempt(local, "spot", 1)
     assert (response.status_code, response.json()) == (202, {"job": "preempted"})
     assert_resumed(local, "preempted")
-
-
-@contextmanager
-def fault(local: Local, **rule: object) -> Generator[None]:
-    state = local.environment.state
-    rules = [{"part": "machinelearning", **rule}]
-    put_in_force(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))
-    try:
-        yield
-    finally:
-        take_out(state)
 
 
 def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:

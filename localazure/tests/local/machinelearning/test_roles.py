@@ -12,8 +12,9 @@ import requests
 from azure.ai.ml.entities import AmlCompute, Data
 from azure.core.exceptions import HttpResponseError
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import SDK_WARNINGS, Local, fault
 from harness.role_table import TABLE
+from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.identity import APP, client_id_of
 
 pytestmark = SDK_WARNINGS
@@ -89,6 +90,31 @@ def test_a_token_is_for_the_identity_that_the_client_id_names(local: Local, gran
     for unknown in (ask(), ask(client_id=client_id_of("stranger"))):
         assert unknown.status_code == 400
         assert "Managed Identity" in unknown.text
+
+
+def test_a_token_of_a_clock_that_was_behind_is_expired(local: Local, grant: Grant) -> None:
+    grant(SCIENTIST)
+    url = local.environment.azure_ml_url
+
+    def status(token: str) -> int:
+        workspace = f"{url}{workspace_id(local.environment)}?api-version=2023-10-01"
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.get(workspace, headers=headers, timeout=10).status_code
+
+    def issued() -> str:
+        answer = requests.get(
+            os.environ["IDENTITY_ENDPOINT"],
+            params={"resource": url, "client_id": client_id_of(APP)},
+            headers={"X-IDENTITY-HEADER": os.environ["IDENTITY_HEADER"]},
+            timeout=10,
+        )
+        return answer.json()["access_token"]
+
+    with fault(local, fault="clockSkew", seconds=-2 * 86400):
+        of_the_past = issued()
+        assert status(of_the_past) == 200  # who issues and who checks have one clock
+    assert status(of_the_past) == 401
+    assert status(issued()) == 200
 
 
 def test_the_quota_is_read_by_a_role_on_the_subscription(local: Local, grant: Grant) -> None:

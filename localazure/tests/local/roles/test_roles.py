@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import requests
+from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from azure.core.messaging import CloudEvent
 from azure.eventgrid import EventGridPublisherClient
