@@ -12,6 +12,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import requests
+from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobServiceClient
 
 from harness.part_process import PartProcess
@@ -100,6 +102,13 @@ class Local:
             return status if status in statuses else None
 
         return until(reached, what=f"status of {job} among {statuses}")
+
+    def ask(self, method: str, path: str) -> requests.Response:
+        """A request that the SDK has no call for."""
+        url = self.environment.azure_ml_url
+        token = DefaultAzureCredential().get_token(f"{url}/.default").token
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.request(method, url + path, headers=headers, timeout=10)
 
     def log(self, job: str) -> str:
         folder = f"ExperimentRun/dcid.{job}/user_logs/"

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.events import enqueue, run_event
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder
 from localazure.machinelearning.scheduler import Node, release
@@ -19,7 +20,7 @@ from localazure.machinelearning.states import (
     NodeState,
     check_transition,
 )
-from localazure.machinelearning.store import Query, get_resource, querying
+from localazure.machinelearning.store import Query, delete_resource, get_resource, querying
 
 JOBS = "jobs"
 DEFAULT_EXPERIMENT = "Default"
@@ -181,6 +182,23 @@ def request_cancel(
     return False
 
 
+def delete_job(connection: sqlite3.Connection, name: str) -> bool:
+    """Delete a job that has ended, with its children. Returns whether it was there.
+
+    Raises:
+        ArmError: 409, it has not ended.
+    """
+    job = get_job(querying(connection), name)
+    if job is None:
+        return False
+    if job.status not in TERMINAL:
+        raise ArmError(409, "Conflict", f"job {name!r} is {job.status}: cancel it first")
+    for child in list_children(querying(connection), name):
+        delete_job(connection, child.name)
+    connection.execute("DELETE FROM job WHERE name = ?", (name,))
+    return delete_resource(connection, JOBS, name)
+
+
 def set_error(connection: sqlite3.Connection, name: str, code: str, message: str) -> None:
     """Store why a job ends as it does."""
     connection.execute(
@@ -191,7 +209,7 @@ def set_error(connection: sqlite3.Connection, name: str, code: str, message: str
 def set_status(
     connection: sqlite3.Connection, topic: str, name: str, status: JobStatus, now: float
 ) -> None:
-    """Enter a state, and enqueue the event of it.
+    """Enter a state, and enqueue its event if it has one.
 
     Raises:
         IllegalTransitionError: the state cannot follow the present one.
@@ -273,20 +291,22 @@ def replace_nodes(connection: sqlite3.Connection, nodes: Iterable[Node]) -> None
 def _announce(
     connection: sqlite3.Connection, topic: str, name: str, status: JobStatus, now: float
 ) -> None:
+    """Put an event into the outbox for the two states that have one.
+
+    RunStatusChanged is "currently only raised when a run status is 'failed'"
+    (https://learn.microsoft.com/azure/machine-learning/how-to-use-event-grid#the-event-model--types).
+    """
+    if status not in {JobStatus.COMPLETED, JobStatus.FAILED}:
+        return
     resource = get_resource(querying(connection), JOBS, name)
     properties = {} if resource is None else resource.properties
-
-    def event(entered: JobStatus | None) -> dict[str, Any]:
-        return run_event(
-            topic=topic,
-            run=name,
-            experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
-            tags=properties.get("tags") or {},
-            properties=properties.get("properties") or {},
-            status=entered,
-            at=now,
-        )
-
-    enqueue(connection, event(status))
-    if status is JobStatus.COMPLETED:
-        enqueue(connection, event(None))
+    event = run_event(
+        topic=topic,
+        run=name,
+        experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
+        tags=properties.get("tags") or {},
+        properties=properties.get("properties") or {},
+        status=None if status is JobStatus.COMPLETED else status,
+        at=now,
+    )
+    enqueue(connection, event)

@@ -22,6 +22,7 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 
 from harness.local_workspace import SDK_WARNINGS, Local
 from harness.waiting import until
+from localazure.machinelearning.addresses import workspace_id
 
 pytestmark = SDK_WARNINGS
 
@@ -338,23 +339,39 @@ def test_the_ranks_of_an_mpi_job_write_their_own_logs(local: Local) -> None:
         assert local.read_blob("azureml", path) == f"rank {rank} of 4\n".encode()
 
 
-def test_runs_have_events(local: Local) -> None:
-    submit(local, "told", "true", tags={"pipeline": "digits"})
-    local.wait_for("told", "Completed")
+def test_only_the_ends_that_azure_tells_of_have_an_event(local: Local) -> None:
+    for name, text, end in (("told", "true", "Completed"), ("told-of", "false", "Failed")):
+        submit(local, name, text, tags={"pipeline": "digits"})
+        local.wait_for(name, end)
+    submit(local, "told-last", "sleep 600")
+    local.ml.jobs.begin_cancel("told-last").result()
+    local.wait_for("told-last", "Canceled")
+    submit(local, "told-then", "true")  # events are in order: this one's is the last
 
     def events() -> list[dict[str, Any]]:
-        return [entry for entry in local.topic.events if entry["data"].get("runId") == "told"]
+        runs = [entry for entry in local.topic.events if "runId" in entry["data"]]
+        return [entry for entry in runs if entry["data"]["runId"].startswith("told")]
 
-    until(lambda: events() and events()[-1]["eventType"].endswith("RunCompleted"))
-    statuses = [entry["data"].get("runStatus") for entry in events()]
-    assert [status for status in statuses if status != "Provisioning"] == [
-        "Queued",
-        "Preparing",
-        "Running",
-        "Finalizing",
-        "Completed",
-        None,
+    until(lambda: events() and events()[-1]["data"]["runId"] == "told-then")
+    assert [(entry["data"]["runId"], entry["data"].get("runStatus")) for entry in events()] == [
+        ("told", None),
+        ("told-of", "Failed"),
+        ("told-then", None),
     ]
-    assert all(entry["subject"] == "experiments/digits/runs/told" for entry in events())
-    assert events()[-1]["data"]["runTags"] == {"pipeline": "digits"}
+    completed, failed, _ = events()
+    assert completed["eventType"].endswith(".RunCompleted")
+    assert failed["eventType"].endswith(".RunStatusChanged")
+    assert completed["subject"] == "experiments/digits/runs/told"
+    assert completed["data"]["runTags"] == {"pipeline": "digits"}
     assert local.topic.keys == {local.environment.keys.event_grid}
+
+
+def test_a_job_that_has_ended_can_be_deleted(local: Local) -> None:
+    submit(local, "unwanted", "sleep 600")
+    path = f"{workspace_id(local.environment)}/jobs/unwanted?api-version=2024-10-01"
+    assert local.ask("DELETE", path).status_code == 409
+    local.ml.jobs.begin_cancel("unwanted").result()
+    local.wait_for("unwanted", "Canceled")
+    assert [local.ask("DELETE", path).status_code for _ in range(2)] == [200, 204]
+    with pytest.raises(ResourceNotFoundError):
+        local.ml.jobs.get("unwanted")

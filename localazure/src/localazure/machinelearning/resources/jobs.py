@@ -28,6 +28,7 @@ from localazure.machinelearning.job_table import (
     DEFAULT_EXPERIMENT,
     JOBS,
     NewJob,
+    delete_job,
     get_job,
     insert_job,
     list_names_of_children,
@@ -123,6 +124,16 @@ async def cancel_job(request: web.Request) -> web.Response:
     workspace.events.filled.set()
     request.app[COMPUTE].wake()
     return web.Response(status=200)
+
+
+@routes.delete(f"{_PATH}/{{name}}")
+async def remove_job(request: web.Request) -> web.Response:
+    """Delete a job that has ended; what it has written stays."""
+    name = path_name(request)
+    was_there = await request.app[WORKSPACE].database.write(
+        lambda connection: delete_job(connection, name)
+    )
+    return web.Response(status=200 if was_there else 204)
 
 
 def _find(request: web.Request) -> Resource:
