@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
-    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
     ServiceBusError,
@@ -73,13 +73,12 @@ class ServiceBusEndpoint:
                 await asyncio.wait_for(sender.send_messages(messages), ATTEMPT_TIMEOUT_SECONDS)
             except MessageSizeExceededError:
                 return Outcome(Verdict.FINAL, "PayloadTooLarge")
-            except MessagingEntityNotFoundError:
-                await self.close()
-                return Outcome(Verdict.RETRY, "NotFound")
-            except ServiceBusAuthorizationError as error:
+            except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
                 await self.close()
                 logger.warning("%s: %s", self._subscription, error)
-                return Outcome(Verdict.RETRY, "Unauthorized")
+                # The service refuses the token for an entity that is not there.
+                is_missing = "Status code: 404" in str(error)
+                return Outcome(Verdict.RETRY, "NotFound" if is_missing else "Unauthorized")
             except (ServiceBusConnectionError, OSError):
                 await self.close()
                 return Outcome(Verdict.NOT_LISTENING, "SocketError")

@@ -70,17 +70,14 @@ def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     """
     address = address_of(link)
     entity = client.broker.namespace.find(address.entity)
-    is_missing = entity is None and client.authorization.has_identity(nodes.now_seconds(client))
-    if not is_missing and not is_allowed(client, link, address):
+    if not is_allowed(client, link, address):
         raise RefusedError(UNAUTHORIZED_ACCESS, _reason(client, link, address))
     if address.entity == addresses.CBS:
         if link.is_sender:
             return nodes.ReplyNode(link, address)
         return nodes.RequestNode(client, link, address, functools.partial(nodes.answer_cbs, client))
     if entity is None:
-        raise RefusedError(
-            NOT_FOUND, f"The messaging entity {address.entity!r} could not be found."
-        )
+        raise RefusedError(NOT_FOUND, nodes.missing(address.entity))
     if address.is_management:
         return _management_node(client, link, address, entity)
     if link.is_sender:

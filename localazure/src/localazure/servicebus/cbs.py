@@ -75,7 +75,6 @@ class Authorization:
         self._key_rights: frozenset[Right] = frozenset()
         """By SASL PLAIN, of every entity."""
         self._granted: dict[str, _Grant] = {}  # by path
-        self._identity_expiry = 0.0
 
     def authenticate(self, mechanism: str, response: bytes) -> bool:
         """SASL: PLAIN needs a key, which is valid for all entities. Others rely on `$cbs`."""
@@ -107,7 +106,7 @@ class Authorization:
                 raise TokenError(f"the token is for {scope!r}, not for {path!r}")
         else:
             holder = self._holder_of(token, now_seconds)
-            expiry = self._identity_expiry = _read_expiry(token)
+            expiry = _read_expiry(token)
         if expiry <= now_seconds:
             raise TokenError("the token has expired")
         self._granted[path] = _Grant(expiry, holder)
@@ -120,10 +119,6 @@ class Authorization:
             return identities.tokens.check(token, now=now_seconds)
         except InvalidTokenError as error:
             raise TokenError(str(error)) from None
-
-    def has_identity(self, now_seconds: float) -> bool:
-        """Whether a valid token of Entra ID was put, for any entity."""
-        return self._identity_expiry > now_seconds
 
     def has_token(self, path: str, now_seconds: float) -> bool:
         """Whether a valid token covers the entity, whatever it allows."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from localazure.faults.injector import Injector
 from localazure.faults.plan import OF_MESSAGES, Fault
-from localazure.servicebus import contents, management
+from localazure.servicebus import addresses, contents, management
 from localazure.servicebus.addresses import Address
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
@@ -295,14 +295,23 @@ class ReplyNode:
 
 Node = SendNode | ReceiveNode | RequestNode | ReplyNode
 
-ACCEPTED, UNAUTHORIZED, BAD_REQUEST = 202, 401, 400
+ACCEPTED, UNAUTHORIZED, BAD_REQUEST, MISSING = 202, 401, 400, 404
 PUT_TOKEN = "put-token"  # noqa: S105 - the name of an operation
+
+
+def missing(entity: str) -> str:
+    """That an entity does not exist, in the service's words."""
+    return (
+        f"The messaging entity {entity!r} could not be found. To know more visit "
+        "https://aka.ms/sbResourceMgrExceptions."
+    )
 
 
 async def answer_cbs(client: Client, request: bytes) -> management.Reply:
     """Execute a request to `$cbs`: put-token is the only one.
 
-    Source: AMQP Claims-based Security Version 1.0, OASIS committee draft.
+    Source: AMQP Claims-based Security Version 1.0, OASIS committee draft. The service reports here
+    that an entity is missing, once the token is found to be valid for it.
     """
     properties = amqp_message.properties(request)
     details = amqp_message.application_properties(request)
@@ -317,6 +326,11 @@ async def answer_cbs(client: Client, request: bytes) -> management.Reply:
             client.authorization.put_token(audience, token, now_seconds(client))
         except TokenError as error:
             status, description = UNAUTHORIZED, str(error)
+        else:
+            address = addresses.parse(audience)
+            is_there = not address.entity or client.broker.namespace.find(address.entity)
+            if not is_there and client.authorization.allows(address.resource, now_seconds(client)):
+                status, description = MISSING, missing(audience)
     outcome = {"status-code": Int(status), "status-description": description}
     payload = amqp_message.value_message(
         p.Properties(correlation_id=properties.message_id), outcome, None

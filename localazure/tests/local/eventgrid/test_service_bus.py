@@ -11,6 +11,9 @@ from azure.eventgrid.aio import EventGridPublisherClient
 from azure.servicebus.aio import ServiceBusClient
 
 from localazure.eventgrid import service as eventgrid
+from localazure.eventgrid.destinations import ServiceBusQueueDestination
+from localazure.eventgrid.retry import Outcome, Verdict
+from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.runtime.environment import Environment
 from localazure.servicebus import server as servicebus
 
@@ -48,3 +51,17 @@ async def test_events_become_messages(environment: Environment, configure: Any) 
     assert {event_id: body["data"] for event_id, body in received.items()} == {
         str(event.id): event.data for event in sent
     }
+
+
+async def test_a_queue_that_is_missing_is_the_outcome(environment: Environment) -> None:
+    environment.service_bus_config.write_text(json.dumps(ENTITIES))
+    absent = ServiceBusQueueDestination.model_validate({"resourceId": f"{QUEUE}-absent"})
+
+    def open_client() -> ServiceBusClient:
+        return ServiceBusClient.from_connection_string(
+            environment.service_bus_connection_string, retry_total=0
+        )
+
+    async with servicebus.serve(environment):
+        endpoint = ServiceBusEndpoint(open_client, "bus", absent)
+        assert await endpoint.deliver([{"id": "1"}], 0) == Outcome(Verdict.RETRY, "NotFound")

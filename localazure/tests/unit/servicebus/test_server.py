@@ -168,16 +168,6 @@ async def test_links_to_invalid_addresses_are_refused(
     assert detached.error.condition == condition
 
 
-async def test_an_identity_learns_that_an_entity_is_missing(client: Session) -> None:
-    """A token of Entra ID is not bound to an entity, unlike a shared access signature."""
-    client.attaches("missing", receives=False)
-    client.protocol.authorization.put_token("sb://h/q", token(1500), 1000)
-    *_, detached = client.attaches("missing", receives=False, handle=1)
-    assert detached.error.condition == "amqp:not-found"
-    *_, detached = client.attaches("t", receives=False, handle=2)
-    assert detached.error.condition == "amqp:unauthorized-access"
-
-
 async def test_transactions_are_refused(client: Session) -> None:
     client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     coordinator = Described(ULong(0x30), [])
