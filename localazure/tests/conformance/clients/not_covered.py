@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-_REASONS: Final[dict[str, str]] = {}
+_REASONS: Final[dict[str, str]] = {
+    "over_websocket": "WebSockets",
+    "with_ssl_context": "TLS: the clients of the tests are set to plain AMQP here",
+    "custom_endpoint_connection_verify": "TLS: the clients of the tests are set to plain AMQP here",
+}
 """A part of a test's name → the reason."""
 
 

@@ -68,8 +68,10 @@ async def test_a_part_that_keeps_dying_ends_all_and_shows_its_log(
     tmp_path: Path, pauses: list[float], said: list[str]
 ) -> None:
     part = DyingPart(tmp_path, [STARTS, FAILS, STARTS, FAILS, STARTS, STARTS])
-    with pytest.raises(StartError, match="storage keeps dying:\nout of cheese"):
+    with pytest.raises(StartError, match="storage keeps dying:\nout of cheese") as caught:
         await supervisor.keep_part_running(part, said.append)
+    assert f"State is kept: {tmp_path} has what was acknowledged" in str(caught.value)
+    assert f"move {tmp_path / 'storage'} away: it begins empty" in str(caught.value)
     assert pauses == list(supervisor.RESTART_PAUSES_SECONDS)
     assert part.starts == [STARTS]  # it had as many starts as there are pauses
     assert said.count("storage ended (SIGKILL): starting it again") == 5
