@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 import aiohttp
-from aiohttp import web
 
 from localazure.eventgrid.authorization import Identities
 from localazure.eventgrid.broker import Broker
@@ -18,11 +17,10 @@ from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.runtime.certificates import ensure_certificates, server_context
-from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.environment import Environment
+from localazure.runtime.http_server import listening, runner_of
 from localazure.runtime.identity import EVENT_GRID_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
-
-SHUTDOWN_TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
@@ -56,14 +54,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         await broker.start()
         stack.push_async_callback(broker.stop)
         application = Server(broker, environment.keys.event_grid, identities, faults).application()
-        runner = web.AppRunner(
-            application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
-        )
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, LOOPBACK, environment.ports.event_grid).start()
-        tls = server_context(certificates)
-        await web.TCPSite(
-            runner, LOOPBACK, environment.ports.event_grid_tls, ssl_context=tls
-        ).start()
+        ports = environment.ports
+        tls = {ports.event_grid: None, ports.event_grid_tls: server_context(certificates)}
+        await stack.enter_async_context(listening(runner_of(application), tls))
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 import time
 from collections.abc import AsyncGenerator
 
@@ -54,7 +53,8 @@ from localazure.machinelearning.store import MIGRATIONS
 from localazure.machinelearning.workspace import Workspace
 from localazure.outbox.publisher import EventPublisher
 from localazure.runtime.certificates import ensure_certificates, server_context
-from localazure.runtime.environment import AZURE_ML_TOPIC, LOOPBACK, Environment
+from localazure.runtime.environment import AZURE_ML_TOPIC, Environment
+from localazure.runtime.http_server import listening, runner_of
 from localazure.runtime.identity import TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.sqlite.database import Database
@@ -64,7 +64,6 @@ from localazure.sqlite.database import Database
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 # Audience of tokens for Azure ML's own services, which are behind the ARM endpoint here.
 ML_AUDIENCE = "https://ml.azure.com"
-STOP_SECONDS = 1.0
 
 
 @contextlib.asynccontextmanager
@@ -110,7 +109,9 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         assignments = RoleAssignments.of_environment(environment)
         identity = _application(state, tokens, assignments, middlewares=[answer_errors])
         identity.add_routes(workspace.identity_routes)
-        await stack.enter_async_context(_listening(identity, environment.ports.identity, None))
+        await stack.enter_async_context(
+            listening(runner_of(identity), {environment.ports.identity: None})
+        )
         arm = _application(
             state,
             tokens,
@@ -148,7 +149,9 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         for family in families:
             arm.add_routes(family.routes)
         context = server_context(certificates)
-        await stack.enter_async_context(_listening(arm, environment.ports.azure_ml, context))
+        await stack.enter_async_context(
+            listening(runner_of(arm), {environment.ports.azure_ml: context})
+        )
         yield
 
 
@@ -164,19 +167,6 @@ def _application(
     application[TOKENS] = tokens
     application[ROLE_ASSIGNMENTS] = assignments
     return application
-
-
-@contextlib.asynccontextmanager
-async def _listening(
-    application: web.Application, port: int, context: ssl.SSLContext | None
-) -> AsyncGenerator[None]:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, LOOPBACK, port, ssl_context=context).start()
-        yield
-    finally:
-        await runner.cleanup()
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

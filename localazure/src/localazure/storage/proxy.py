@@ -9,10 +9,8 @@ before it is forwarded.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -23,6 +21,7 @@ from yarl import URL
 
 from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
+from localazure.runtime.http_server import SHUTDOWN_SECONDS
 from localazure.storage import batch
 from localazure.storage.actions import needed_for
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
@@ -110,11 +109,8 @@ class Proxy:
         self._ledger = ledger
         self._faults = faults
 
-    @contextlib.asynccontextmanager
-    async def listening(
-        self, host: str, port: int, tls_port: int, tls: ssl.SSLContext
-    ) -> AsyncGenerator[None]:
-        """Accept connections. When the context ends, all requests have been answered."""
+    def runner(self) -> web.ServerRunner:
+        """Of its HTTP server."""
         server = web.Server(
             self._handle,
             auto_decompress=False,
@@ -123,14 +119,7 @@ class Proxy:
             max_field_size=MAX_HEADER_BYTES,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
         )
-        runner = web.ServerRunner(server, shutdown_timeout=5.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-            await web.TCPSite(runner, host, tls_port, ssl_context=tls).start()
-            yield
-        finally:
-            await runner.cleanup()
+        return web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

@@ -15,6 +15,7 @@ from localazure.faults.plan import Part
 from localazure.outbox.publisher import EventPublisher
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import LOOPBACK, STORAGE_TOPIC, Environment
+from localazure.runtime.http_server import listening
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.storage.azurite_process import AzuriteProcess
@@ -106,7 +107,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 faults=faults,
                 dfs=DfsEndpoint(gate, hierarchy, ledger) if service is Service.BLOB else None,
             )
-            await stack.enter_async_context(proxy.listening(LOOPBACK, port, tls_port, tls))
+            await stack.enter_async_context(listening(proxy.runner(), {port: None, tls_port: tls}))
         yield
 
 

@@ -14,13 +14,13 @@ from collections.abc import AsyncGenerator
 
 from aiohttp import web
 
-from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.environment import Environment
+from localazure.runtime.http_server import listening, runner_of
 from localazure.telemetry.otlp import InvalidExport, parse_spans, to_trace
 from localazure.telemetry.store import Store
 
 PROTOBUF = "application/x-protobuf"
 MAX_REQUEST_BYTES = 16 * 2**20
-SHUTDOWN_TIMEOUT_SECONDS = 5.0
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -33,15 +33,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     """
     store = Store(environment.part_folder("telemetry") / "spans.db")
     try:
-        runner = web.AppRunner(
-            application(store), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
-        )
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, LOOPBACK, environment.ports.otlp).start()
+        async with listening(runner_of(application(store)), {environment.ports.otlp: None}):
             yield
-        finally:
-            await runner.cleanup()
     finally:
         store.close()
 
