@@ -18,7 +18,7 @@ import psutil
 from harness.runtime import Runtime
 from hostile.clients import OPERATION_SECONDS, QUEUE, Operation, Served, clients, go_on
 from hostile.traffic import Script, Sent, Target, attack
-from localazure.runtime.environment import Environment
+from localazure.runtime.environment import AMQPS_PORT, Environment
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
 
 CONNECTIONS_PER_PORT = 4
@@ -96,16 +96,23 @@ class Siege:
         return go_on(operation, served)
 
     def _targets(self) -> list[Target]:
-        tls = ssl.create_default_context(cafile=str(self._environment.ca_bundle))
+        environment = self._environment
+        tls = ssl.create_default_context(cafile=str(environment.ca_bundle))
         tls_ports = {"blob_tls", "queue_tls", "table_tls", "event_grid_tls", "azure_ml"}
+        amqp_over_tls = Target(
+            "service_bus_tls", AMQPS_PORT, is_amqp=True, tls=tls, host=environment.service_bus_host
+        )
         return [
-            Target(
-                name,
-                port,
-                is_amqp=name == "service_bus",
-                tls=tls if name in tls_ports else None,
-            )
-            for name, port in dataclasses.asdict(self._environment.ports).items()
+            amqp_over_tls,
+            *(
+                Target(
+                    name,
+                    port,
+                    is_amqp=name == "service_bus",
+                    tls=tls if name in tls_ports else None,
+                )
+                for name, port in dataclasses.asdict(environment.ports).items()
+            ),
         ]
 
     def _memory_mib(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
+from localazure.runtime.environment import LOOPBACK
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.frames import (
     AMQP_HEADER,
@@ -51,6 +52,7 @@ class Target:
     port: int
     is_amqp: bool = False
     tls: ssl.SSLContext | None = None
+    host: str = LOOPBACK
 
 
 class Wire:
@@ -66,7 +68,9 @@ class Wire:
         """Connect; at the end the connection is cut off."""
         tls = target.tls if in_tls else None
         async with asyncio.timeout(CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection("127.0.0.1", target.port, ssl=tls)
+            reader, writer = await asyncio.open_connection(
+                target.host, target.port, ssl=tls, server_hostname="localhost" if tls else None
+            )
         try:
             yield cls(reader, writer)
         finally:
