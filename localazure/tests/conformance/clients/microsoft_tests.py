@@ -2,8 +2,8 @@
 
 Their decorators make namespaces, queues and topics on Azure by packages that are not published.
 Here the same decorators name entities of a configuration that the broker reads at its start, which
-is after the collection. Clients that are given a host name use plain AMQP, as with a connection
-string of an emulator.
+is after the collection. Each test has its own, so that none meets what another has left. Clients
+that are given a host name use plain AMQP, as with a connection string of an emulator.
 """
 
 from __future__ import annotations
@@ -68,19 +68,10 @@ def _decorator(give: Callable[[Given], Given]) -> Callable[[Test], Test]:
     return decorate
 
 
-def _name(kind: str, options: Given, *, is_cached: bool) -> str:
-    """The same one for the same options where it is cached, a new one otherwise."""
-    own = "shared" if is_cached else f"n{next(_numbers)}"
-    told = "-".join(f"{key[:12]}-{value}" for key, value in sorted(options.items()))
-    return f"{kind}-{own}-{told}".lower().replace("_", "-")[:250]
-
-
-def _queue(
-    *, parameter_name: str = "servicebus_queue", is_cached: bool = False, **options: Any
-) -> Callable[[Test], Test]:
-    name = _name("queue", options, is_cached=is_cached)
+def _queue(*, parameter_name: str = "servicebus_queue", **options: Any) -> Callable[[Test], Test]:
+    name = f"queue-{next(_numbers)}"
     _queues[name] = {
-        "LockDuration": options.get("lock_duration", "PT10S"),
+        "LockDuration": options.get("lock_duration", "PT30S"),
         "RequiresDuplicateDetection": options.get("requires_duplicate_detection", False),
         "DeadLetteringOnMessageExpiration": options.get(
             "dead_lettering_on_message_expiration", False
@@ -90,14 +81,14 @@ def _queue(
     return _decorator(lambda _: {parameter_name: SimpleNamespace(name=name)})
 
 
-def _topic(*, is_cached: bool = False, **options: Any) -> Callable[[Test], Test]:
-    name = _name("topic", options, is_cached=is_cached)
+def _topic(**_: Any) -> Callable[[Test], Test]:
+    name = f"topic-{next(_numbers)}"
     _topics.add(name)
     return _decorator(lambda _: {"servicebus_topic": SimpleNamespace(name=name)})
 
 
-def _subscription(*, is_cached: bool = False, **options: Any) -> Callable[[Test], Test]:
-    name = _name("sub", options, is_cached=is_cached)[:50]
+def _subscription(**options: Any) -> Callable[[Test], Test]:
+    name = f"subscription-{next(_numbers)}"
     _subscriptions[name] = options.get("lock_duration", "PT60S")
     return _decorator(lambda _: {"servicebus_subscription": SimpleNamespace(name=name)})
 
@@ -129,7 +120,7 @@ def _rule(parameter: str, *, entity: str | None) -> Callable[..., Callable[[Test
         def give(given: Given) -> Given:
             text = _environment.service_bus_connection_string_of(name)
             if entity is not None:
-                text += f";EntityPath={given[entity].name}"
+                text += f"EntityPath={given[entity].name}"
             return {f"{parameter}_connection_string": text}
 
         return _decorator(give)
@@ -183,8 +174,8 @@ def _plain_amqp(client: Any) -> None:
 
     @functools.wraps(connect)
     def init(self: object, fully_qualified_namespace: str, *arguments: Any, **options: Any) -> None:
-        if fully_qualified_namespace.startswith(NAMESPACE):
-            options.setdefault("use_tls", False)
+        if fully_qualified_namespace.rpartition("://")[2].startswith(NAMESPACE):
+            options["use_tls"] = False
         connect(self, fully_qualified_namespace, *arguments, **options)
 
     client.__init__ = init
@@ -202,7 +193,6 @@ def _no_recording(*_: object, **__: object) -> None:
 
 
 def _install() -> None:
-    shared = functools.partial
     _module(
         "servicebus_preparer",
         SERVICEBUS_ENDPOINT_SUFFIX=f":{_environment.ports.service_bus}",
@@ -211,11 +201,11 @@ def _install() -> None:
         ServiceBusNamespacePreparer=_namespace,
         CachedServiceBusNamespacePreparer=_namespace,
         ServiceBusQueuePreparer=_queue,
-        CachedServiceBusQueuePreparer=shared(_queue, is_cached=True),
+        CachedServiceBusQueuePreparer=_queue,
         ServiceBusTopicPreparer=_topic,
-        CachedServiceBusTopicPreparer=shared(_topic, is_cached=True),
+        CachedServiceBusTopicPreparer=_topic,
         ServiceBusSubscriptionPreparer=_subscription,
-        CachedServiceBusSubscriptionPreparer=shared(_subscription, is_cached=True),
+        CachedServiceBusSubscriptionPreparer=_subscription,
         ServiceBusNamespaceAuthorizationRulePreparer=_rule(
             "servicebus_authorization_rule", entity=None
         ),
