@@ -141,7 +141,7 @@ class Compute:
         metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
         parents, schedule = await self._database.write(
             lambda connection: (
-                advance_parents(connection, self._workspace.id, metrics, self._clock()),
+                advance_parents(connection, self._workspace.run_topic, metrics, self._clock()),
                 self._advance(connection),
             )
         )
@@ -161,7 +161,7 @@ class Compute:
 
     def _advance(self, connection: sqlite3.Connection) -> Schedule:
         query = querying(connection)
-        topic, now = self._workspace.id, self._clock()
+        topic, now = self._workspace.run_topic, self._clock()
         clusters = tuple(list_clusters(query))
         plan = functools.partial(
             advance,
@@ -330,7 +330,7 @@ class Compute:
                 and job.status is not JobStatus.CANCEL_REQUESTED
                 and status in JOB_TRANSITIONS[job.status]
             ):
-                set_status(connection, self._workspace.id, name, status, self._clock())
+                set_status(connection, self._workspace.run_topic, name, status, self._clock())
 
         await self._database.write(enter)
         self._workspace.events.filled.set()
@@ -338,7 +338,7 @@ class Compute:
     async def _finish(self, job: JobRow, result: Result) -> None:
         has_ended = await self._database.write(
             lambda connection: finish_attempt(
-                connection, self._workspace.id, job.name, result, self._clock()
+                connection, self._workspace.run_topic, job.name, result, self._clock()
             )
         )
         self._workspace.events.filled.set()

@@ -10,12 +10,23 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from localazure.machinelearning.configuration import RunEvents
 from localazure.sqlite.database import Database
 
 _TYPE = "Microsoft.MachineLearningServices"
+
+
+@dataclass(frozen=True)
+class RunTopic:
+    """Where the events of runs go."""
+
+    id: str
+    """ARM id of the workspace."""
+    events: RunEvents
 
 
 def run_event(

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from localazure.machinelearning.configuration import RunEvents
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.events import enqueue, run_event
+from localazure.machinelearning.events import RunTopic, enqueue, run_event
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder
 from localazure.machinelearning.scheduler import Node, release
 from localazure.machinelearning.states import (
@@ -140,7 +141,7 @@ class NewJob:
 
 def insert_job(
     connection: sqlite3.Connection,
-    topic: str,
+    topic: RunTopic,
     job: NewJob,
     now: float,
     *,
@@ -160,7 +161,7 @@ def insert_job(
 
 
 def request_cancel(
-    connection: sqlite3.Connection, topic: str, name: str, order: StopOrder, now: float
+    connection: sqlite3.Connection, topic: RunTopic, name: str, order: StopOrder, now: float
 ) -> bool:
     """Cancel a job: at once if it waits, else by a stop order or, of a parent, by its children.
 
@@ -207,7 +208,7 @@ def set_error(connection: sqlite3.Connection, name: str, code: str, message: str
 
 
 def set_status(
-    connection: sqlite3.Connection, topic: str, name: str, status: JobStatus, now: float
+    connection: sqlite3.Connection, topic: RunTopic, name: str, status: JobStatus, now: float
 ) -> None:
     """Enter a state, and enqueue its event if it has one.
 
@@ -231,7 +232,7 @@ def set_status(
 
 
 def finish_attempt(
-    connection: sqlite3.Connection, topic: str, name: str, result: Result, now: float
+    connection: sqlite3.Connection, topic: RunTopic, name: str, result: Result, now: float
 ) -> bool:
     """Store the outcome of an attempt and release its nodes. Returns whether the job has ended."""
     job = get_job(querying(connection), name)
@@ -289,24 +290,24 @@ def replace_nodes(connection: sqlite3.Connection, nodes: Iterable[Node]) -> None
 
 
 def _announce(
-    connection: sqlite3.Connection, topic: str, name: str, status: JobStatus, now: float
+    connection: sqlite3.Connection, topic: RunTopic, name: str, status: JobStatus, now: float
 ) -> None:
-    """Put an event into the outbox for the two states that have one.
-
-    RunStatusChanged is "currently only raised when a run status is 'failed'"
-    (https://learn.microsoft.com/azure/machine-learning/how-to-use-event-grid#the-event-model--types).
-    """
-    if status not in {JobStatus.COMPLETED, JobStatus.FAILED}:
-        return
+    """Put the events of a state into the outbox."""
     resource = get_resource(querying(connection), JOBS, name)
     properties = {} if resource is None else resource.properties
-    event = run_event(
-        topic=topic,
-        run=name,
-        experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
-        tags=properties.get("tags") or {},
-        properties=properties.get("properties") or {},
-        status=None if status is JobStatus.COMPLETED else status,
-        at=now,
-    )
-    enqueue(connection, event)
+
+    def event(entered: JobStatus | None) -> dict[str, Any]:
+        return run_event(
+            topic=topic.id,
+            run=name,
+            experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
+            tags=properties.get("tags") or {},
+            properties=properties.get("properties") or {},
+            status=entered,
+            at=now,
+        )
+
+    if status is JobStatus.FAILED or topic.events is RunEvents.EVERY_STATE:
+        enqueue(connection, event(status))
+    if status is JobStatus.COMPLETED:
+        enqueue(connection, event(None))

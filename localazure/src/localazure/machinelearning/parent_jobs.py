@@ -19,6 +19,7 @@ from typing import Any
 from localazure.machinelearning import pipeline as pipelines
 from localazure.machinelearning import sweep as sweeps
 from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.events import RunTopic
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
@@ -111,7 +112,7 @@ def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
 
 
 def advance_parents(
-    connection: sqlite3.Connection, topic: str, metrics: Mapping[str, TrialMetrics], now: float
+    connection: sqlite3.Connection, topic: RunTopic, metrics: Mapping[str, TrialMetrics], now: float
 ) -> ParentStep:
     """Apply all decisions once, within a transaction."""
     done = ParentStep()
@@ -140,7 +141,7 @@ class _Advance:
     """One pass over one parent."""
 
     def __init__(
-        self, connection: sqlite3.Connection, topic: str, now: float, done: ParentStep
+        self, connection: sqlite3.Connection, topic: RunTopic, now: float, done: ParentStep
     ) -> None:
         self._connection = connection
         self._query = querying(connection)
@@ -326,7 +327,7 @@ class _PipelineAdvance(_Advance):
                 return
 
 
-def _begin(connection: sqlite3.Connection, topic: str, parent: JobRow, now: float) -> JobRow:
+def _begin(connection: sqlite3.Connection, topic: RunTopic, parent: JobRow, now: float) -> JobRow:
     """A parent that waits is Running from its first pass on: it needs no nodes."""
     if parent.status in WAITING:
         set_status(connection, topic, parent.name, JobStatus.PREPARING, now)
@@ -337,7 +338,7 @@ def _begin(connection: sqlite3.Connection, topic: str, parent: JobRow, now: floa
 
 def _fail(
     connection: sqlite3.Connection,
-    topic: str,
+    topic: RunTopic,
     parent: JobRow,
     done: ParentStep,
     now: float,

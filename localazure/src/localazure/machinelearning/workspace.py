@@ -9,7 +9,7 @@ from pathlib import Path
 from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.configuration import Configuration
-from localazure.machinelearning.events import EventOutbox
+from localazure.machinelearning.events import EventOutbox, RunTopic
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.runtime.environment import Environment
 from localazure.sqlite.database import Database
@@ -35,6 +35,11 @@ class Workspace:
     def id(self) -> str:
         """Its ARM id, also the topic of its events."""
         return workspace_id(self.environment)
+
+    @property
+    def run_topic(self) -> RunTopic:
+        """The topic of the events of its runs."""
+        return RunTopic(self.id, self.configuration.run_events)
 
     @property
     def jobs_folder(self) -> Path:

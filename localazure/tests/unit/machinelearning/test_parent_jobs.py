@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from localazure.machinelearning.clusters import SERVERLESS
-from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.configuration import Configuration, RunEvents
+from localazure.machinelearning.events import RunTopic
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_table import (
     JOBS,
@@ -29,7 +30,7 @@ from localazure.machinelearning.runner_protocol import Outcome, StopOrder
 from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.store import MIGRATIONS, get_resource, put_resource, querying
 
-TOPIC = "/workspace"
+TOPIC = RunTopic("/workspace", RunEvents.AS_AZURE)
 WORKSPACE = (
     "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
 )

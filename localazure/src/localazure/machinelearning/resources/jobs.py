@@ -101,7 +101,7 @@ async def put_job(request: web.Request) -> web.Response:
             cluster=placement.cluster,
             node_count=placement.node_count,
         )
-        insert_job(connection, workspace.id, job, now)
+        insert_job(connection, workspace.run_topic, job, now)
         return resource, True
 
     resource, is_new = await workspace.database.write(put)
@@ -117,7 +117,7 @@ async def cancel_job(request: web.Request) -> web.Response:
     order = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
 
     def cancel(connection: sqlite3.Connection) -> bool:
-        return request_cancel(connection, workspace.id, name, order, workspace.clock())
+        return request_cancel(connection, workspace.run_topic, name, order, workspace.clock())
 
     if await workspace.database.write(cancel):
         request.app[COMPUTE].deliver_stop(name)
