@@ -77,7 +77,7 @@ class ServiceBusEndpoint:
                 await self.close()
                 logger.warning("%s: %s", self._subscription, error)
                 # The service refuses the token for an entity that is not there.
-                is_missing = "Status code: 404" in str(error)
+                is_missing = "Status code: 404" in str(error.inner_exception)
                 return Outcome(Verdict.RETRY, "NotFound" if is_missing else "Unauthorized")
             except (ServiceBusConnectionError, OSError):
                 await self.close()

@@ -259,6 +259,7 @@ def test_an_expired_token_is_no_authentication_anywhere(cloud: Cloud) -> None:
         topic.send(CloudEvent(source="test", type="test", data={}), retry_total=0)
     with (
         ServiceBusClient(environment.service_bus_host, credential, retry_total=0) as client,
-        pytest.raises(ServiceBusAuthenticationError, match="expired"),
+        pytest.raises(ServiceBusAuthenticationError) as refused,
     ):
         client.get_queue_sender("retries").__enter__()
+    assert "the token has expired" in str(refused.value.inner_exception)

@@ -334,10 +334,10 @@ def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
         client.get_subscription_receiver("news", "missing").__enter__,
     )
     for error in raised:
-        # The SDK reports that the token is refused, with the reason.
+        # The SDK reports that the token is refused, and has the reason inside.
         assert isinstance(error, ServiceBusAuthenticationError)
-        assert "Status code: 404" in str(error)
-        assert "could not be found" in str(error)
+        assert "Status code: 404" in str(error.inner_exception)
+        assert "could not be found" in str(error.inner_exception)
 
 
 def test_an_authorization_rule_has_its_claims_only(environment: Environment) -> None:
