@@ -28,6 +28,7 @@ BENCHMARKS = {
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing_large",
     "landing-real": "benchmarks.landing_real",
+    "landing-submit": "benchmarks.landing_submit",
     "runs-index": "benchmarks.runs_index",
     "page": "benchmarks.page",
     "trainers": "benchmarks.training",

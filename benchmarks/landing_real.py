@@ -74,7 +74,7 @@ def measure(bench: Bench) -> None:
     * marker to manifest s: events that wait in the queue included.
     * freezing s: the listing and the manifest, from the freeze's begin to the claim of its dataset.
     * settled to submitted s: from the freeze's begin until Azure ML has the job; the first time it
-      includes loading azure.ai.ml.
+      includes loading azure.ai.ml. `landing-submit` has it by itself.
     * app CPU s: of the Functions host, which runs the app, from the first upload to the manifest.
     * each later step of the run by its own name, from its timeline.
     * CPU s of each process from the first upload to the end; `jobs` are the runner and what it
@@ -89,9 +89,9 @@ def measure(bench: Bench) -> None:
 async def _land(files: int, say: Callable[[str], None]) -> tuple[Sample, Sample]:
     with tempfile.TemporaryDirectory(prefix="landing-real-") as folder:
         state = Path(folder)
-        images = _variants(digit_files(state / "digits"))
+        images = variants(digit_files(state / "digits"))
         settings = {
-            "PIPELINES_FOLDER": str(_write_pipelines(state / "pipelines")),
+            "PIPELINES_FOLDER": str(write_pipelines(state / "pipelines")),
             "RECONCILE_SCHEDULE": "0 */5 * * * *",
         }
         async with (
@@ -99,7 +99,7 @@ async def _land(files: int, say: Callable[[str], None]) -> tuple[Sample, Sample]
             connect(endpoints) as cloud,
         ):
             os.environ.update(endpoints["app_settings"])  # where the SDKs look for the workspace
-            zone = _Zone(cloud, state / "laptop", say)
+            zone = Zone(cloud, state / "laptop", say)
             first = await zone.land(itertools.islice(images, files), files, to_the_end=True)
             found = await asyncio.to_thread(models, endpoints, PIPELINE)
             if len(found) != 1:
@@ -111,7 +111,9 @@ async def _land(files: int, say: Callable[[str], None]) -> tuple[Sample, Sample]
 
 
 @dataclass
-class _Zone:
+class Zone:
+    """The example's landing zone on the laptop, and what becomes of files that land in it."""
+
     cloud: Cloud
     state: Path
     say: Callable[[str], None]
@@ -129,9 +131,8 @@ class _Zone:
             WrongOutcome: it is not one run of so many blobs that succeeds.
         """
         cpu_before, began = self._cpu_seconds(), time.monotonic()
-        await self._upload(files)
+        marker_at = await self._upload(files)
         uploaded = time.monotonic()
-        marker_at = await self._marker_written_at()
         await self._wait_for_run(lambda _: True)
         app_cpu_seconds = self._cpu_seconds()["functions"] - cpu_before["functions"]
         run = await self._wait_for_run(
@@ -156,6 +157,7 @@ class _Zone:
             "marker to manifest s": (created_at - marker_at).total_seconds(),
             "freezing s": (created_at - frozen_from).total_seconds(),
             "settled to submitted s": (submitted_at - frozen_from).total_seconds(),
+            "marker to submitted s": (submitted_at - marker_at).total_seconds(),
             "app CPU s": app_cpu_seconds,
             **{f"{each['state']} s": _seconds(each) for each in steps},
             "all s": time.monotonic() - began,
@@ -165,7 +167,8 @@ class _Zone:
             },
         }
 
-    async def _upload(self, files: Iterator[File]) -> None:
+    async def _upload(self, files: Iterator[File]) -> datetime:
+        """Upload files, then the marker; returns when that began to be written."""
         container = self.cloud.blobs.get_container_client(LANDING_CONTAINER)
         signature = _write_signature(container)
         done, shown_at = 0, time.monotonic()
@@ -185,12 +188,10 @@ class _Zone:
         async with asyncio.TaskGroup() as group:
             for _ in range(UPLOADERS):
                 group.create_task(upload_some())
+        marker_at = datetime.now(UTC)
         await container.upload_blob(PREFIX + MARKER, b"", overwrite=True)
         self.say(f"landing-real: {done:,} files and the marker are uploaded")
-
-    async def _marker_written_at(self) -> datetime:
-        blob = self.cloud.blobs.get_blob_client(LANDING_CONTAINER, PREFIX + MARKER)
-        return (await blob.get_blob_properties()).last_modified
+        return marker_at
 
     async def _wait_for_run(self, is_over: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The run that follows the known ones, when something is true of it.
@@ -268,7 +269,7 @@ def _seconds(step: dict[str, str]) -> float:
     return (ended - began).total_seconds()
 
 
-def _variants(digits: Sequence[File]) -> Iterator[File]:
+def variants(digits: Sequence[File]) -> Iterator[File]:
     """Digits without end: each scan once, then all again moved, each a file of its own content."""
     for number in itertools.count():
         path, content = digits[number % len(digits)]
@@ -282,7 +283,7 @@ def _variants(digits: Sequence[File]) -> Iterator[File]:
         yield path.replace(".png", f"-{turn:04}.png"), buffer.getvalue()
 
 
-def _write_pipelines(folder: Path) -> Path:
+def write_pipelines(folder: Path) -> Path:
     """The example's pipeline with the changes of this benchmark; returns the folder."""
     (folder / PIPELINE).mkdir(parents=True)
     for name, changes in CHANGES.items():
