@@ -3,6 +3,9 @@
 The SDK asks Azure Resource Manager for the cloud's endpoints while it is imported. If that fails,
 Python drops the module that failed and keeps its half-initialised neighbours, so that no later
 import of this process would succeed.
+
+Of a cloud that it does not know by name (Azure Stack, the laptop's) the SDK asks for the endpoints
+again, on a new connection, at each job that it reads or submits: it keeps them under wrong keys.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from typing import Any
 
 PACKAGE = "azure.ai.ml"
 
@@ -27,10 +31,18 @@ def import_azure_ml() -> None:
             return
         try:
             importlib.import_module(PACKAGE)
+            _keep_endpoints()
         except BaseException:
             for name in [each for each in sys.modules if _is_of_package(each)]:
                 del sys.modules[name]
             raise
+
+
+def _keep_endpoints() -> None:
+    """Put the endpoints of the current cloud where the SDK looks for those of Azure's own."""
+    clouds: Any = importlib.import_module(f"{PACKAGE}._azure_environments")
+    name = clouds._get_default_cloud_name()  # noqa: SLF001 - there is no public way
+    clouds._environments[name] = clouds._get_cloud(name)  # noqa: SLF001 - likewise
 
 
 def _is_of_package(name: str) -> bool:

@@ -32,6 +32,52 @@ def test_an_outage_at_the_first_import_does_not_poison_the_process() -> None:
     assert ended.stdout.split()[-1] == "MLClient"
 
 
+OTHER_CLOUD = """
+import http.server, json, os, threading
+
+asked = []
+
+class Metadata(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        asked.append(self.path)
+        cloud = {
+            "name": "OtherCloud",
+            "portal": "https://portal.other.example/",
+            "resourceManager": "https://management.other.example/",
+            "authentication": {"loginEndpoint": "https://login.other.example/"},
+            "suffixes": {"storage": "core.other.example"},
+        }
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps([cloud]).encode())
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Metadata)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+os.environ["AZUREML_CURRENT_CLOUD"] = "OtherCloud"
+os.environ["ARM_CLOUD_METADATA_URL"] = f"http://127.0.0.1:{server.server_port}/metadata/endpoints"
+from handlers.azure_ml.sdk import import_azure_ml
+import_azure_ml()
+before = len(asked)
+from azure.ai.ml._azure_environments import _get_base_url_from_metadata
+print(_get_base_url_from_metadata(), before > 0, len(asked) - before)
+"""
+
+
+def test_the_endpoints_of_another_cloud_are_asked_for_only_while_the_sdk_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_CLOUD],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=APP_FOLDER,
+    )
+    assert done.stdout.split() == ["https://management.other.example", "True", "0"]
+
+
 WITHOUT_AZURE_ML = """
 import json, sys
 from handlers.azure_ml.job_outputs import read_bad_files, read_metrics, read_results, results_folder
