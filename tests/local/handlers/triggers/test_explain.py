@@ -93,9 +93,11 @@ async def test_a_blob_that_no_pattern_takes_is_filtered(zone: Zone) -> None:
     assert found["events"][0]["decision"] == "filtered"
 
 
-async def test_a_folder_is_filtered(zone: Zone) -> None:
-    zone.land("7/", b"")
-    assert (await zone.explain("7/"))["reason"] == "stands for a folder"
+@pytest.mark.parametrize(("path", "metadata"), [("7/", {}), ("7", {"Hdi_isfolder": "True"})])
+async def test_a_folder_is_filtered(zone: Zone, path: str, metadata: dict[str, str]) -> None:
+    landing = zone.clients.blobs.get_container_client("landing")
+    landing.upload_blob(zone.blob(path), b"", metadata=metadata)
+    assert (await zone.explain(path))["reason"] == "stands for a folder"
 
 
 async def test_a_missing_blob_names_the_last_version_that_had_it(zone: Zone) -> None:
