@@ -15,6 +15,7 @@ from benchmarks.list_blobs_server import ListedZone, serve
 from handlers.configuration.newest_first import countdown
 from handlers.runs.run_index import summary
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.models import Model
 from orchestrations.contracts.run_records import RunRecord, UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
 
@@ -86,6 +87,7 @@ def _summary(state: RunState) -> dict[str, object]:
         since=NEWEST,
         metrics={"accuracy": 0.98},
         error=failure if state == "failed" else None,
+        model=Model(name="digits", version="7", path="p") if state == "succeeded" else None,
     )
     compute = UsedCompute(cluster="gpu", size="Standard_NC24ads_A100_v4", priority="spot", nodes=4)
     return summary(RunRecord(status=status, started_at=NEWEST, compute=compute))
