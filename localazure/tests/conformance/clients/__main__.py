@@ -150,7 +150,7 @@ def microsoft(tests: Path) -> int:
         [
             *(sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", tests),
             *("-p", "conformance.clients.microsoft_tests", "-p", "no:cacheprovider"),
-            *("-o", "asyncio_mode=auto", "-n", "4", "--timeout", str(TEST_SECONDS)),
+            *("-o", "asyncio_mode=auto", "-n", "8", "--timeout", str(TEST_SECONDS)),
             *("-q", "-rsf", "--tb=line", "--show-capture=no", "-W", "ignore"),
             *(str(tests / name) for name in MICROSOFT),
         ],
