@@ -8,7 +8,7 @@ import dataclasses
 import random
 import ssl
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,11 +145,21 @@ async def _all_until(enough: _Enough, *work: Coroutine[Any, Any, None]) -> None:
     tasks = [asyncio.create_task(each) for each in work]
     while not enough.is_reached():
         await asyncio.sleep(POLL_SECONDS)
-    for task in tasks:
-        task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(outcome, Exception):
-            raise outcome
+    await _end(tasks)
+
+
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks, again where a client or asyncio itself has swallowed a cancellation."""
+    deadline = time.monotonic() + OPERATION_SECONDS
+    pending: Collection[asyncio.Task[None]] = tasks
+    while pending:
+        assert time.monotonic() < deadline, [task.get_stack() for task in pending]
+        for task in pending:
+            task.cancel()
+        done, pending = await asyncio.wait(pending, timeout=1.0)
+        for task in done:
+            if not task.cancelled():
+                task.result()  # raises what the task has raised
 
 
 def add_queue(app: Path) -> None:
