@@ -119,7 +119,7 @@ class _Bare:
     last_job: str = ""
 
     def call(self, request: ActivityRequest[Result]) -> Result:
-        """What the activity of a request returns."""
+        """The result of the activity of a request."""
         result: Any = bodies()[request.activity_name()](self.clients, request)
         return result
 

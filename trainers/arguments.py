@@ -61,7 +61,7 @@ def parse_options(
 
 
 def _values(kind: Any) -> dict[str, Any]:
-    """What argparse calls the values of an annotation; `X | None` is an option for an X."""
+    """The argparse arguments for an annotation; `X | None` is an option for an X."""
     is_optional = typing.get_origin(kind) in {types.UnionType, typing.Union}
     if is_optional:
         kind = next(part for part in typing.get_args(kind) if part is not type(None))

@@ -1,4 +1,4 @@
-"""What can fail without training fails first, on every rank alike: options, folders, data, models.
+"""Checks before training, on every rank alike: options, folders, data, models.
 
 Nothing here needs a process group, so that a failure ends all ranks with the same error.
 """
@@ -26,7 +26,7 @@ from trainers.warm_start import InitialModel, read_initial_model
 
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
-    """What a run starts from: the data, and with a warm start the weights."""
+    """The inputs of a run: the data, and with a warm start the weights."""
 
     dataset: Dataset
     initial_model: InitialModel | None

@@ -49,7 +49,7 @@ def traced(
 
 
 def _provider(environment: Mapping[str, str]) -> TracerProvider | None:
-    """What sends spans to the environment's endpoint; None if there is none."""
+    """An exporter of spans to the environment's endpoint; None if there is none."""
     if not (environment.get(PARENT) and environment.get(ENDPOINT)):
         return None
     try:

@@ -40,7 +40,7 @@ class InitialModel:
     weights_sha256: str
     """Hex; of the file."""
     dataset_version: str | None = None
-    """What it was trained on, as its description says."""
+    """Its training data, as its description names it."""
     classes: tuple[str, ...] | None = None
     """None if the weights are of no model of ours, so that the last layer may be another."""
 

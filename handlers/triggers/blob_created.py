@@ -205,7 +205,7 @@ class _Intake:
             self._keep(zone.pipeline, event, "opened" if is_first else "merged", why)
 
     def _traced(self, events: Sequence[BlobEvent]) -> Sequence[TracedEvent]:
-        """What spans know of events; nothing where neither their sender nor this app traces."""
+        """The facts of events for spans; none where neither their sender nor this app traces."""
         if not self._clients.telemetry.is_on and not any(each.traceparent for each in events):
             return ()
         return [

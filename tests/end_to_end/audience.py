@@ -18,7 +18,7 @@ NOTIFICATION_TIMEOUT_SECONDS = 60.0
 
 @dataclass
 class Audience:
-    """What came in, wherever it came from."""
+    """Received notifications, from all channels."""
 
     mailbox: Mailbox
     url: str

@@ -144,7 +144,7 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
     for name in ("train", "publishing"):
         (span,) = [each for each in spans if each["name"] == name]
         assert ancestors(span) == [name, *to_the_event]
-    # What each receiver was given is a span of the trace.
+    # Each delivery to a receiver is a span of the trace.
     for each in received:
         _, _, span_id, _ = str(each.traceparent).split("-")
         assert ancestors(by_id[span_id])[1:] == to_the_event
@@ -219,7 +219,7 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
     facts, (good, worse) = await performance.play("a model goes live, and a worse one after it")
 
     assert good["dataset_version"] != worse["dataset_version"]
-    # What the gate knows of it is better than what it knows of the live one.
+    # The gate's metric of it is better than that of the live one.
     assert facts["worse_models_held_out_accuracy"] > facts["live_models_on_the_same"]
     assert re.fullmatch(
         r"\d\d\.\d% of \d+ requests failed; deploy\.guards\.error_rate is 10\.0%",

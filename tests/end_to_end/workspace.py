@@ -1,4 +1,4 @@
-"""What a run leaves behind, read back with the SDKs: jobs, models, manifests."""
+"""Results of a run, read back with the SDKs: jobs, models, manifests."""
 
 from __future__ import annotations
 

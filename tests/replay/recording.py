@@ -77,7 +77,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: Path) -> Recording:
-        """What `to_text` wrote."""
+        """Parse the output of `to_text`."""
         return cls(name=path.stem, **json.loads(path.read_text("utf-8")))
 
 

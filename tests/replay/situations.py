@@ -30,7 +30,7 @@ QUEUES: Document = {
     "flavors": [{"name": "queued", "cluster": "queued", "nodes": 4, "price_per_node_hour": 100}],
     "queues": [
         {"name": "open", "quotas": [{"flavor": "queued"}]},
-        # What a first run is expected to cost is more than it may spend: it waits.
+        # A first run's expected cost exceeds the budget: it waits.
         {
             "name": "poor",
             "quotas": [{"flavor": "queued"}],
@@ -38,7 +38,7 @@ QUEUES: Document = {
         },
     ],
 }
-"""What stands in `queues.yml`."""
+"""The content of `queues.yml`."""
 IN_QUEUE: Document = {"compute": [{"cluster": "queued", "size": "Standard_D4s_v5", "nodes": 1}]}
 BASE: Document = {
     "source": {"container": CONTAINER},
@@ -553,7 +553,7 @@ SITUATIONS: Mapping[str, Situation] = {
 
 
 def pipeline_document(name: str) -> Document:
-    """What stands in a situation's `pipeline.yml`."""
+    """The content of a situation's `pipeline.yml`."""
     document = json.loads(json.dumps(BASE))
     document["source"]["prefix"] = f"{name}/"
     document["dataset"]["name"] = name

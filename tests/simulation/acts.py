@@ -1,4 +1,4 @@
-"""What people and other systems do to the app in a week, item by item of the story."""
+"""Actions of people and other systems in a week, item by item of the story."""
 
 # The table at the end names the methods of the class above it.
 # pyright: reportPrivateUsage=false
@@ -62,7 +62,7 @@ class Acts:
         """Run → with what change it was sent again."""
 
     def of(self, item: Item) -> Callable[[], object] | None:
-        """What an item does at its time; None for an item that is no act."""
+        """The act of an item at its time; None for an item that is no act."""
         act = _ACTS.get(type(item))
         return None if act is None else functools.partial(act, self, item)
 

@@ -1,4 +1,4 @@
-"""What must hold of nodes: runs of two pipelines wait for them in the queues of `queues.yml`."""
+"""Invariants of nodes: runs of two pipelines wait for them in the queues of `queues.yml`."""
 
 from __future__ import annotations
 

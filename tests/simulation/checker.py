@@ -1,4 +1,4 @@
-"""What must hold of every simulated week, each as a function that yields what is wrong."""
+"""Invariants of every simulated week, each a function that yields violations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HISTORY_LIMIT_EVENTS = 1_500
 NOTICED_AFTER_SECONDS = 2.5 * DAY
 # A poll at least every five minutes, and what a step takes.
 SUPERVISION_SECONDS = 300.0 + 240.0
-# What one failed call can delay a step by: its retries.
+# The longest delay of a step by one failed call: its retries.
 FAULT_SECONDS = 200.0
 
 
@@ -95,7 +95,7 @@ def instances_break_for_a_reason(evidence: Evidence) -> Iterator[str]:
 
 
 def every_claim_has_its_run(evidence: Evidence) -> Iterator[str]:
-    """What was claimed is trained on."""
+    """Claimed datasets are trained on."""
     for version, claim in evidence.claims.items():
         if claim["run"] not in evidence.runs:
             yield f"{version} was claimed for {claim['run']}, which never came to be"
@@ -246,7 +246,7 @@ def what_is_trained_on_was_whole(evidence: Evidence) -> Iterator[str]:
 
 
 def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
-    """What lay still for long was frozen, or operators were alerted that its marker is missing."""
+    """Data that lay still for long was frozen, or operators were alerted to its missing marker."""
     world = evidence.world
     recorded = {batch.dataset.version for batch in evidence.batches}
     end = world.scheduler.time()

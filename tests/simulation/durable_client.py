@@ -1,4 +1,4 @@
-"""What the triggers use of the durable client, over the hub."""
+"""The durable client's methods that the triggers use, over the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated week left behind, read from the fakes themselves and not through the app."""
+"""The outcome of a simulated week, read from the fakes themselves and not through the app."""
 
 from __future__ import annotations
 

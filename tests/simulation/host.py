@@ -33,7 +33,7 @@ TRIGGER_LOCK = timedelta(minutes=10)
 LOCK_AFTER_DEATH_SECONDS = 60.0
 EVENTS_AT_ONCE = 64
 RECEIVE_AGAIN_SECONDS = 30.0
-# What a handler may raise when a service fails it; everything else is a mistake.
+# Errors that a handler may raise when a service fails; every other one is a mistake.
 EXPECTED = (AzureError, OSError, LandfallError, DurableClientError)
 
 

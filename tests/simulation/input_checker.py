@@ -1,4 +1,4 @@
-"""What must hold of what runs are given: their files, compute and data, and of foreign events."""
+"""Invariants of the inputs of runs: their files, compute and data, and of foreign events."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def promoted_models_are_above_the_floor(evidence: Evidence) -> Iterator[str]:
 
 
 def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
-    """What a person changed is in the run, in its job, and in its lineage."""
+    """A person's changes are in the run, in its job, and in its lineage."""
     for name, change in evidence.world.acts.changed.items():
         if name not in evidence.runs:
             continue  # every_run_ends_in_one_state

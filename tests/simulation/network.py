@@ -27,7 +27,7 @@ class Unavailable(Exception):
 
 
 class Network:
-    """What stands between the host and the services."""
+    """The network between the host and the services."""
 
     def __init__(self, scheduler: Scheduler, story: Story, chance: random.Random) -> None:
         self._scheduler = scheduler

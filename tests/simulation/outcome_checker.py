@@ -1,4 +1,4 @@
-"""What must hold of how runs end: a verdict is no failure, and a mistake is paid for once."""
+"""Invariants of the ends of runs: a verdict is no failure, and a mistake is paid for once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.story import JobEnd
 
 # Ends that no operator has to do anything about.
 VERDICTS = frozenset({"succeeded", "not_promoted", "superseded"})
-# What a job does that it would do again: another attempt costs as much and changes nothing.
+# Deterministic ends of a job: another attempt costs as much and changes nothing.
 MISTAKES: frozenset[JobEnd] = frozenset({"leaves no metrics", "leaves a null metric"})
 SERVICE_ERRORS = (
     "HttpResponseError",

@@ -34,7 +34,7 @@ class _Session:
         self._executor: Any = orchestrator.task_orchestration_executor
         self._seen = len(trigger.past) + len(trigger.arrived)
         self._actions: list[tuple[object, Action]] = []
-        """What the document of each action depends on, and the document."""
+        """The dependencies of each action's document, and the document."""
         self._status: tuple[Any, str | None] = (None, None)
         """The last custom status, and its JSON."""
         self._executor.initialize()
@@ -80,7 +80,7 @@ class _Session:
 
 
 def _changeable(action: Any) -> object:
-    """What may change about an action after it was taken: timers are cancelled."""
+    """The mutable part of an action: timers are cancelled."""
     kind = type(action)
     if kind is CreateTimerAction:
         return action.is_cancelled

@@ -49,7 +49,7 @@ class Scheduler(asyncio.AbstractEventLoop):
         self._threads: dict[greenlet.greenlet, None] = {}
         self._killed: set[greenlet.greenlet] = set()
         self.faults: list[dict[str, Any]] = []
-        """What asyncio reports of exceptions that nobody awaited."""
+        """asyncio's reports of exceptions that were never awaited."""
 
     # --- the clock and the agenda ----------------------------------------------------------------
 

@@ -289,7 +289,7 @@ JobEnd = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class JobFate(Item):
-    """What becomes of the n-th job; those without an item complete."""
+    """The fate of the n-th job; those without an item complete."""
 
     number: int
     end: JobEnd

@@ -65,7 +65,7 @@ CALL_LIMIT = 60_000
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a zone held from a moment on."""
+    """The content of a zone from a moment on."""
 
     at: float
     blobs: dict[str, Blob]

@@ -1,4 +1,4 @@
-"""What a run asks for, and a dataset version that is ready to learn from."""
+"""A run's request for data, and a dataset version that is ready to learn from."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DataOptions:
     max_bad_fraction: Fraction = option(0.01, "of files that may be bad")
 
     def request(self, image_format: ImageFormat, **further: Any) -> DatasetRequest:
-        """What they ask for; `further` fields of the request are those of the run."""
+        """The request that they make; `further` fields of it are those of the run."""
         mine = {field.name: getattr(self, field.name) for field in fields(DataOptions)}
         return DatasetRequest(**mine, image_format=image_format, **further)
 

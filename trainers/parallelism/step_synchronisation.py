@@ -1,4 +1,4 @@
-"""What all ranks learn of a step at the same time: the mean loss, and whether to stop."""
+"""Agreement of all ranks after a step: the mean loss, and whether to stop."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What networks learn: from a batch to a loss, from held-out samples to scores."""
+"""Tasks of networks: from a batch to a loss, from held-out samples to scores."""

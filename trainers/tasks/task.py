@@ -1,4 +1,4 @@
-"""What a network learns: from a batch to a loss, and from held-out samples to scores.
+"""The task of a network: from a batch to a loss, and from held-out samples to scores.
 
 The loop, checkpoints, parallelism and reports are the same for all tasks. A dataset names its task;
 a user's own is a subclass of `Task` with two methods, `loss` and `evaluate`.
@@ -94,7 +94,7 @@ class HeldOut:
 
 
 class Task(ABC):
-    """What a network learns."""
+    """A task that a network learns."""
 
     inputs_are_images: ClassVar[bool] = False
     """Whether inputs are bytes of images, which augmentation may shift."""

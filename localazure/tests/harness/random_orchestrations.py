@@ -22,7 +22,7 @@ RETRY = df.RetryOptions(1, ATTEMPTS)
 DAY = timedelta(days=1)
 NUMBERS = st.integers(0, 9)
 SIMPLE = st.tuples(st.just("activity"), NUMBERS)
-# What may run beside others, awaited together. One event at most: they are named for their step.
+# Tasks that are awaited together. One event at most: they are named for their step.
 PARTS = st.one_of(
     SIMPLE,
     st.tuples(st.just("failing"), NUMBERS),

@@ -112,7 +112,7 @@ def _record(module: ModuleType, name: str, test: Callable[[], None]) -> list[Sce
 
 
 def answer_of(function: Callable[..., str], *arguments: Any, **named: Any) -> str:
-    """What an orchestrator's function returns; what it raises, as text: both are answers."""
+    """The result of an orchestrator's function, or its error as text: both are answers."""
     try:
         return function(*arguments, **named)
     except Exception as error:  # noqa: BLE001 - the SDK raises Exception itself

@@ -76,7 +76,7 @@ class Installed:
         _run(*installer, "-c", str(constraints), *requirements)
 
     def metadata(self, script: str) -> str:
-        """What a line of Python prints in this environment."""
+        """The output of a line of Python in this environment."""
         return _run(
             str(self.python), "-P", "-c", f"from importlib import metadata; {script}"
         ).strip()

@@ -29,7 +29,7 @@ Operation = Callable[[], Awaitable[None]]
 
 @dataclass
 class Served:
-    """What became of one client's operations."""
+    """The outcome of one client's operations."""
 
     operations: int = 0
     slowest_seconds: float = 0.0

@@ -30,7 +30,7 @@ MOST_GROWTH_MIB = 64.0
 
 @dataclass(frozen=True)
 class Assault:
-    """What one kind of hostile traffic did."""
+    """The effect of one kind of hostile traffic."""
 
     kind: str
     connections: int

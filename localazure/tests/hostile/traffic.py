@@ -193,7 +193,7 @@ KINDS: dict[str, Script] = {
 
 @dataclass
 class Sent:
-    """What hostile clients have done so far."""
+    """Counts of hostile operations so far."""
 
     connections: int = 0
 

@@ -128,7 +128,7 @@ def submit(ml: Any, path: Path) -> str:
 
 
 def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
-    """What a failed job, or a step of it, wrote last; without a log, why it failed."""
+    """The last lines of a failed job or step; without a log, the reason of its failure."""
     names = [job, *(str(child.name) for child in ml.jobs.list(parent_job_name=job))]
     container = blobs.get_container_client("azureml")
     for name in names:

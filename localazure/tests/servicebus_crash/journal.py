@@ -1,4 +1,4 @@
-"""What clients of the broker know, and what may not happen to it. Pure."""
+"""Clients' knowledge of the broker, and the invariants that follow from it. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Journal:
     removed: set[str] = field(default_factory=_ids)
     """Acknowledged ones: these messages may never come again."""
     remaining: list[str] = field(default_factory=list[str])
-    """What was there at the end."""
+    """The messages at the end."""
     faults: list[str] = field(default_factory=list[str])
 
     @property

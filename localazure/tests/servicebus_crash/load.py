@@ -52,7 +52,7 @@ SENT_AGAIN = 0.3
 """The share of sends that repeat an id, which duplicate detection drops."""
 CANCELLED = 0.3
 LONGEST_DELAY_SECONDS = 0.4
-# What the SDK raises when its connection ends; ValueError and AttributeError are its own defects
+# Errors of the SDK when its connection ends; ValueError and AttributeError are its own defects
 # with handlers that were shut down while in use.
 _ENDS = (AzureError, OSError, ValueError, AttributeError)
 

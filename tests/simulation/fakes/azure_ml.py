@@ -43,7 +43,7 @@ SIZES = [
 
 @dataclass
 class Workspace:
-    """What is kept."""
+    """The stored jobs and models."""
 
     jobs: dict[str, Any] = field(default_factory=dict[str, Any])
     data: dict[Key, Any] = field(default_factory=dict[Key, Any])
@@ -245,7 +245,7 @@ def _wait(_seconds: float) -> None:
 
 
 def modules() -> dict[str, ModuleType]:
-    """What stands in for the package: name → module."""
+    """The stand-ins for the package: name → module."""
     root, entities, constants = (
         ModuleType(name)
         for name in ("azure.ai.ml", "azure.ai.ml.entities", "azure.ai.ml.constants")

@@ -88,11 +88,11 @@ class Container:
 
 
 def _ignore(_container: str, _name: str, _blob: Blob | None) -> None:
-    """Nobody is told."""
+    """Raise no event."""
 
 
 class StorageAccount:
-    """What is kept, and who is told of changes."""
+    """The stored blobs, and the receivers of their events."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

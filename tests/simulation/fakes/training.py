@@ -25,7 +25,7 @@ WORSE = {"accuracy": 0.85, "champion_accuracy": 0.9}
 
 @dataclass
 class JobLife:
-    """What a job went through."""
+    """The history of a job."""
 
     name: str
     pipeline: str

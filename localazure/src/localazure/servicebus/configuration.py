@@ -233,7 +233,7 @@ class Topic(_Model):
 
 
 class Claim(StrEnum):
-    """What the holders of a rule's key may do. `Manage` needs the others and adds nothing here."""
+    """The rights of a rule's key. `Manage` needs the others and adds nothing here."""
 
     LISTEN = "Listen"
     SEND = "Send"

@@ -20,7 +20,7 @@ from localazure.storage.refusal import Refusal
 
 
 class Action(StrEnum):
-    """What a request does."""
+    """The operation of a request."""
 
     CREATE_FILE = "Create File"
     CREATE_DIRECTORY = "Create Directory"
@@ -82,7 +82,7 @@ class PathRequest:
 
     @classmethod
     def parse(cls, method: str, target: str, headers: Mapping[str, str]) -> Self | Refusal | None:
-        """What a request asks for.
+        """Parse a request.
 
         Args:
             method: in upper case.

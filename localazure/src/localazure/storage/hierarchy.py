@@ -83,7 +83,7 @@ DIRECTORY_NOT_EMPTY: Final = Refusal(
 
 
 class Kind(StrEnum):
-    """What is at a place."""
+    """The kind of a path."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -109,7 +109,7 @@ class Hierarchy:
             await client.close()
 
     async def kind(self, place: Place) -> Kind | None:
-        """What is there, None for nothing."""
+        """The kind of the path; None where there is none."""
         if not place.name:
             return Kind.DIRECTORY
         blob = await self._properties(place)
@@ -194,7 +194,7 @@ class Hierarchy:
         )
 
     async def check_rename(self, source: Place, destination: Place, *, replaces: bool) -> Kind:
-        """What would be renamed.
+        """The kind of a path that can be renamed.
 
         Args:
             source: what is renamed.
@@ -318,7 +318,7 @@ class Hierarchy:
 
 
 def refusal_of(error: HttpResponseError) -> Refusal:
-    """What the service answers where Azurite refused."""
+    """The service's answer where Azurite refused."""
     # The SDK's enum, or the text of a code that it does not know.
     known = getattr(error, "error_code", None) or "InternalError"
     code = str(getattr(known, "value", known))

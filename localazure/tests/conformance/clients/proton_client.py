@@ -1,4 +1,4 @@
-"""What a plain AMQP 1.0 client, qpid-proton, sees of the broker; run by an interpreter that has it.
+"""The broker as qpid-proton, a plain AMQP 1.0 client, sees it; run by an interpreter that has it.
 
 python proton_client.py HOST:PORT KEY_NAME KEY
 """

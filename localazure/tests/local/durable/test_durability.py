@@ -1,4 +1,4 @@
-"""What waits for the disk, and what does not (docs/decisions/0008)."""
+"""Durability: the changes that wait for the disk, and those that do not (docs/decisions/0008)."""
 
 # The engine's insides are the subject.
 # pyright: reportPrivateUsage=false

@@ -1,4 +1,4 @@
-"""What Azure refuses is refused here, through the SDK."""
+"""Limits through the SDK: Azure's refusals are refusals here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance leaves in memory when it has finished: nothing."""
+"""Finished instances leave nothing in memory."""
 
 # The engine's insides are the subject.
 # pyright: reportPrivateUsage=false

@@ -71,7 +71,7 @@ def free_port() -> int:
 
 
 class Seen:
-    """What the app's functions noted."""
+    """The notes of the app's functions."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,7 +99,7 @@ def seen(tmp_path: Path) -> Seen:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
-    """What the tests of a module share where starting anew for each would take too long."""
+    """A host that the tests of a module share, since a start for each would take too long."""
     folder = tmp_path_factory.mktemp("shared")
     return Shared(
         make_environment(folder), Seen(folder / "seen.jsonl"), functools.partial(run_in, folder)

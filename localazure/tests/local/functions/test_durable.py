@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def console() -> Iterator[io.StringIO]:
-    """What the host writes to the root logger's handlers, which it gives its format."""
+    """The host's output through the root logger's handlers, in its format."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     root = logging.getLogger()

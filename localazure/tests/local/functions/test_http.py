@@ -189,7 +189,7 @@ async def test_too_many_requests_are_refused(running_app: Any) -> None:
                 assert host.invoker.in_flight <= 1
                 await asyncio.sleep(0.01)
             assert sorted(await asyncio.gather(*calls)) == [200, 200, 429]
-            # Who administers the host is not kept out.
+            # The host's administrators are not kept out.
             async with client.get("/admin/host/status", headers=MASTER) as response:
                 assert response.status == 200
 

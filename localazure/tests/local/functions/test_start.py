@@ -400,7 +400,7 @@ async def test_an_app_that_configures_logging_does_not_silence_the_host(
         """
         import logging
 
-        # What logging.config.dictConfig does to every logger that it is not told of.
+        # logging.config.dictConfig does it to every logger that it is not given.
         logging.getLogger("localazure.functions").disabled = True
 
         @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")

@@ -34,7 +34,7 @@ def cluster(name: str, **fields: Any) -> AmlCompute:
 
 
 def details(local: Local, name: str) -> dict[str, Any]:
-    """What GET shows of a cluster; the SDK's entity leaves the nodes out."""
+    """A cluster as GET shows it; the SDK's entity leaves the nodes out."""
     token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
     entry = local.ml.compute.get(name)
     response = requests.get(

@@ -39,7 +39,7 @@ def command(*arguments: str, module: str = "localazure") -> tuple[int, str]:
 
 
 def refusal(app: Path, state: Path, *arguments: str) -> str:
-    """What `up`, run in this process, says before it starts any part."""
+    """The output of `up`, run in this process, before it starts any part."""
     with pytest.raises(SystemExit) as ended:
         main(["up", "--app", str(app), "--state", str(state), *arguments])
     assert isinstance(ended.value.code, str)  # the interpreter prints it and exits with 1

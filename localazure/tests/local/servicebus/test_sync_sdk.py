@@ -322,7 +322,7 @@ def test_prefetched_messages_are_released_on_close(
 
 
 def refusals(*attempts: Callable[[], Any]) -> list[BaseException | None]:
-    """What each attempt raises. They run side by side: the SDK takes a second for each."""
+    """The error of each attempt. They run side by side: the SDK takes a second for each."""
     with ThreadPoolExecutor(len(attempts)) as pool:
         return [future.exception() for future in [pool.submit(item) for item in attempts]]
 

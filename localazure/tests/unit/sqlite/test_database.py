@@ -26,7 +26,7 @@ MIGRATIONS = ("CREATE TABLE notes (id INTEGER PRIMARY KEY, word TEXT NOT NULL UN
 
 
 class RefusedError(Exception):
-    """What a transaction of these tests raises."""
+    """An error within a transaction of these tests."""
 
 
 @pytest.fixture

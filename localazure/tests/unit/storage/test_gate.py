@@ -1,4 +1,4 @@
-"""What the gate admits, and how it signs for an identity."""
+"""The gate: its admissions, and its signatures for an identity."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_trace_is_grouped_by_who_sent_it() -> None:
 
 
 def stored(path: Path, *exports: tuple[bytes, float], kept_spans: int = 100) -> list[ReceivedSpan]:
-    """What is kept of the trace after exports, each at its time."""
+    """The kept spans of the trace after exports, each at its time."""
 
     async def keep() -> list[ReceivedSpan]:
         store = Store(path, kept_spans)

@@ -1,4 +1,4 @@
-"""What storage bindings make of values, without storage."""
+"""Conversions of storage bindings, without storage."""
 
 from __future__ import annotations
 

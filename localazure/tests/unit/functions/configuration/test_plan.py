@@ -1,4 +1,4 @@
-"""What the hosting plans limit, refuse and ignore."""
+"""Hosting plans: their limits, refusals, and settings that they ignore."""
 
 from __future__ import annotations
 

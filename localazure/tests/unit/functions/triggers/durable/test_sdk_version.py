@@ -12,7 +12,7 @@ PYPROJECT = Path(__file__).parents[6] / "localazure" / "pyproject.toml"
 
 
 def install(folder: Path, version: str) -> None:
-    """What an installer leaves of a distribution for `importlib.metadata`."""
+    """A distribution's metadata, as an installer leaves it for `importlib.metadata`."""
     about = folder / f"azure_functions_durable-{version}.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(

@@ -1,4 +1,4 @@
-"""What becomes of a message, step by step, on a queue in memory that keeps a journal."""
+"""A message's way, step by step, on a queue in memory that keeps a journal."""
 
 from __future__ import annotations
 
