@@ -109,19 +109,19 @@ def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
 def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
     """Why a pipeline has no costs this month, nor in the one before."""
     if not has_prices:
-        return "not known: prices stand in queues.yml, and there is none"
+        return "not known: there is no queues.yml, which has the prices"
     if pipeline.queue is None:
-        return "not known: the pipeline names no queue of queues.yml, where prices stand"
+        return "not known: the pipeline names no queue of queues.yml, which has the prices"
     return "none: no job of it has ended this month or in the one before"
 
 
 def of_no_run_cost(run: str, admission: Admission | None) -> str:
     """Why a run has no cost; without a document of admissions there is no `queues.yml`."""
     if admission is None:
-        return "not known: prices stand in queues.yml, and there is none"
+        return "not known: there is no queues.yml, which has the prices"
     if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
         return "not known yet: it is counted when the job has ended"
-    return "not known: prices stand in queues.yml, and it was in no queue of that file"
+    return "not known: the run was in no queue of queues.yml, which has the prices"
 
 
 def clock(moment: datetime) -> str:

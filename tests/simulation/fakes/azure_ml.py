@@ -43,7 +43,7 @@ SIZES = [
 
 @dataclass
 class Workspace:
-    """The stored jobs and models."""
+    """The stored jobs, data assets, models and clusters."""
 
     jobs: dict[str, Any] = field(default_factory=dict[str, Any])
     data: dict[Key, Any] = field(default_factory=dict[Key, Any])
