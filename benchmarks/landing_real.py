@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,27 +87,40 @@ def measure(bench: Bench) -> None:
 
 
 async def _land(files: int, say: Callable[[str], None]) -> tuple[Sample, Sample]:
-    with tempfile.TemporaryDirectory(prefix="landing-real-") as folder:
+    settings = {"RECONCILE_SCHEDULE": "0 */5 * * * *"}
+    async with landing_zone(settings, say) as (zone, images):
+        first = await zone.land(itertools.islice(images, files), files, to_the_end=True)
+        found = await asyncio.to_thread(models, zone.cloud.endpoints, PIPELINE)
+        if len(found) != 1:
+            raise WrongOutcome(f"{len(found)} models are registered, one is right: {found}")
+        more = await zone.land(
+            itertools.islice(images, MORE_FILES), files + MORE_FILES, to_the_end=False
+        )
+        return first, more
+
+
+@contextlib.asynccontextmanager
+async def landing_zone(
+    settings: Mapping[str, str], say: Callable[[str], None]
+) -> AsyncGenerator[tuple[Zone, Iterator[File]]]:
+    """The example's landing zone on a laptop of its own, and images to land in it, without end.
+
+    The SDKs find the laptop's workspace by the environment from now on.
+
+    Args:
+        settings: further app settings; `PIPELINES_FOLDER` is added.
+        say: shows progress.
+    """
+    with tempfile.TemporaryDirectory(prefix="landing-") as folder:
         state = Path(folder)
-        images = variants(digit_files(state / "digits"))
-        settings = {
-            "PIPELINES_FOLDER": str(write_pipelines(state / "pipelines")),
-            "RECONCILE_SCHEDULE": "0 */5 * * * *",
-        }
+        images = _variants(digit_files(state / "digits"))
+        settings = {**settings, "PIPELINES_FOLDER": str(_write_pipelines(state / "pipelines"))}
         async with (
             laptop.running(state / "laptop", settings) as endpoints,
             connect(endpoints) as cloud,
         ):
-            os.environ.update(endpoints["app_settings"])  # where the SDKs look for the workspace
-            zone = Zone(cloud, state / "laptop", say)
-            first = await zone.land(itertools.islice(images, files), files, to_the_end=True)
-            found = await asyncio.to_thread(models, endpoints, PIPELINE)
-            if len(found) != 1:
-                raise WrongOutcome(f"{len(found)} models are registered, one is right: {found}")
-            more = await zone.land(
-                itertools.islice(images, MORE_FILES), files + MORE_FILES, to_the_end=False
-            )
-            return first, more
+            os.environ.update({**endpoints["app_settings"], **settings})
+            yield Zone(cloud, state / "laptop", say), images
 
 
 @dataclass
@@ -269,7 +282,7 @@ def _seconds(step: dict[str, str]) -> float:
     return (ended - began).total_seconds()
 
 
-def variants(digits: Sequence[File]) -> Iterator[File]:
+def _variants(digits: Sequence[File]) -> Iterator[File]:
     """Digits without end: each scan once, then all again moved, each a file of its own content."""
     for number in itertools.count():
         path, content = digits[number % len(digits)]
@@ -283,7 +296,7 @@ def variants(digits: Sequence[File]) -> Iterator[File]:
         yield path.replace(".png", f"-{turn:04}.png"), buffer.getvalue()
 
 
-def write_pipelines(folder: Path) -> Path:
+def _write_pipelines(folder: Path) -> Path:
     """The example's pipeline with the changes of this benchmark; returns the folder."""
     (folder / PIPELINE).mkdir(parents=True)
     for name, changes in CHANGES.items():

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Bench, Sample, table
-from benchmarks.landing_real import PIPELINE, Zone, variants, write_pipelines
-from demo import laptop
-from demo.cloud import LANDING_CONTAINER, PREFIX, connect
-from demo.digits import File, digit_files
+from benchmarks.landing_real import PIPELINE, Zone, landing_zone
+from demo.cloud import LANDING_CONTAINER, PREFIX
+from demo.digits import File
 from demo.waiting import eventually
 from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
@@ -59,37 +56,25 @@ def measure(bench: Bench) -> None:
 
 
 async def _take_turns(rounds: int, bench: Bench) -> tuple[list[Sample], list[Sample]]:
-    with tempfile.TemporaryDirectory(prefix="landing-submit-") as folder:
-        state = Path(folder)
-        images = variants(digit_files(state / "digits"))
-        settings = {
-            "PIPELINES_FOLDER": str(write_pipelines(state / "pipelines")),
-            # Once a year: it would start the runs of datasets that only the floor has claimed.
-            "RECONCILE_SCHEDULE": "0 0 0 1 1 *",
-        }
-        async with (
-            laptop.running(state / "laptop", settings) as endpoints,
-            connect(endpoints) as cloud,
-        ):
-            os.environ.update(endpoints["app_settings"])  # where the SDKs look for the workspace
-            zone = Zone(cloud, state / "laptop", bench.say)
-            clients = Clients(Settings({**endpoints["app_settings"], **settings}))
-            bare = _Bare(clients)
-            app: list[Sample] = []
-            floor: list[Sample] = []
-            blobs = FILES
-            for turn in range(rounds + 1):
-                bench.say(f"landing-submit: round {turn} of {rounds}")
-                new = FILES if turn == 0 else 1
-                landed = await zone.land(itertools.islice(images, new), blobs, to_the_end=False)
-                await _put(zone, next(images))
-                alone = await asyncio.to_thread(bare.submit)
-                await _cancel(bare)
-                blobs += 2
-                if turn > 0:
-                    app.append({key: landed[key] for key in SHOWN})
-                    floor.append(alone)
-            return app, floor
+    # Once a year: it would start the runs of datasets that only the floor has claimed.
+    settings = {"RECONCILE_SCHEDULE": "0 0 0 1 1 *"}
+    async with landing_zone(settings, bench.say) as (zone, images):
+        bare = _Bare(Clients(Settings(os.environ)))
+        app: list[Sample] = []
+        floor: list[Sample] = []
+        blobs = FILES
+        for turn in range(rounds + 1):
+            bench.say(f"landing-submit: round {turn} of {rounds}")
+            new = FILES if turn == 0 else 1
+            landed = await zone.land(itertools.islice(images, new), blobs, to_the_end=False)
+            await _put(zone, next(images))
+            alone = await asyncio.to_thread(bare.submit)
+            await _cancel(bare)
+            blobs += 2
+            if turn > 0:
+                app.append({key: landed[key] for key in SHOWN})
+                floor.append(alone)
+        return app, floor
 
 
 async def _put(zone: Zone, file: File) -> None:

@@ -57,7 +57,9 @@ async def _collect_on_growth() -> None:
     kept_bytes = process.memory_info().rss
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        kept_bytes = min(kept_bytes, process.memory_info().rss)
-        if process.memory_info().rss > kept_bytes + GROWTH_BYTES:
+        used_bytes = process.memory_info().rss
+        if used_bytes > kept_bytes + GROWTH_BYTES:
             _collect_and_return()
             kept_bytes = process.memory_info().rss
+        else:
+            kept_bytes = min(kept_bytes, used_bytes)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,14 @@ class Events:
         return self.all
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def events_of(shared_topic: Topic) -> Callable[[str], Events]:
+    return partial(Events, shared_topic)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def events(shared_topic: Topic, container: ContainerClient) -> Events:
-    return Events(shared_topic, container.container_name)
+async def events(events_of: Callable[[str], Events], container: ContainerClient) -> Events:
+    return events_of(container.container_name)
 
 
 @pytest.fixture

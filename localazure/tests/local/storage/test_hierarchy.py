@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -28,28 +28,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 LAKE = "lake"
 
 
-class LakeEvents:
-    """The events of one file system, without what is drawn."""
-
-    def __init__(self, topic: Any, filesystem: str) -> None:
-        self._topic = topic
-        self._prefix = f"/blobServices/default/containers/{filesystem}/blobs/"
-
-    @property
-    def all(self) -> list[dict[str, Any]]:
-        events = self._topic.events
-        return [event for event in events if event["subject"].startswith(self._prefix)]
-
-    async def summary(self, count: int) -> list[tuple[str, str, str]]:
-        await self._topic.wait_for(lambda: len(self.all) >= count)
-        return [
-            (
-                event["eventType"].rpartition(".")[2],
-                event["data"]["api"],
-                event["subject"].removeprefix(self._prefix),
-            )
-            for event in self.all
-        ]
+async def summary(events: Any, count: int) -> list[tuple[str, str, str]]:
+    """Type, operation and path of each event, once there are so many."""
+    return [
+        (
+            event["eventType"].rpartition(".")[2],
+            event["data"]["api"],
+            event["subject"].partition("/blobs/")[2],
+        )
+        for event in await events.wait_for(count)
+    ]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -60,8 +48,8 @@ async def filesystem(storage: Environment) -> AsyncIterator[FileSystemClient]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def lake_events(shared_topic: Any, filesystem: FileSystemClient) -> LakeEvents:
-    return LakeEvents(shared_topic, filesystem.file_system_name)
+async def lake_events(events_of: Callable[[str], Any], filesystem: FileSystemClient) -> Any:
+    return events_of(filesystem.file_system_name)
 
 
 async def content(filesystem: FileSystemClient, path: str) -> bytes:
@@ -74,7 +62,7 @@ async def names(filesystem: FileSystemClient, **options: Any) -> list[str]:
 
 
 async def test_a_commit_by_rename_as_spark_does_it(
-    filesystem: FileSystemClient, lake_events: LakeEvents
+    filesystem: FileSystemClient, lake_events: Any
 ) -> None:
     """Version 2 of the commit algorithm renames files, version 1 directories, too."""
     task = "event/_temporary/0/_temporary/attempt_0"
@@ -101,7 +89,7 @@ async def test_a_commit_by_rename_as_spark_does_it(
         "event/landing/part-1.png",
         "event/part-0 ü.png",
     ]
-    assert await lake_events.summary(9) == [
+    assert await summary(lake_events, 9) == [
         ("DirectoryCreated", "CreateDirectory", "event"),
         ("DirectoryCreated", "CreateDirectory", task),
         ("BlobCreated", "CreateFile", f"{task}/part-0 ü.png"),
@@ -115,14 +103,13 @@ async def test_a_commit_by_rename_as_spark_does_it(
 
 
 async def test_the_events_have_the_fields_of_azure(
-    storage: Environment, filesystem: FileSystemClient, lake_events: LakeEvents
+    storage: Environment, filesystem: FileSystemClient, lake_events: Any
 ) -> None:
     file = filesystem.get_file_client("a/one.txt")
     written = await file.upload_data(b"hello", overwrite=True)
     await file.rename_file(f"{filesystem.file_system_name}/a/two.txt")
     await filesystem.delete_directory("a")
-    await lake_events.summary(4)
-    _, flushed, renamed, deleted = lake_events.all
+    _, flushed, renamed, deleted = await lake_events.wait_for(4)
     root = f"http://{LOOPBACK}:{storage.ports.blob}/{LAKE}/{filesystem.file_system_name}"
     drawn = {"clientRequestId", "requestId", "sequencer", "storageDiagnostics"}
     for event in lake_events.all:
@@ -166,11 +153,11 @@ async def test_paths_are_listed_in_pages(filesystem: FileSystemClient) -> None:
     }
 
 
-async def test_what_is_refused(filesystem: FileSystemClient, lake_events: LakeEvents) -> None:
+async def test_what_is_refused(filesystem: FileSystemClient, lake_events: Any) -> None:
     root = filesystem.file_system_name
     file = await filesystem.create_file("a/file", metadata={"key": "value"})
     assert (await file.get_file_properties()).metadata == {"key": "value"}
-    count = len(await lake_events.summary(1))
+    count = len(await lake_events.wait_for(1))
     with pytest.raises(ResourceExistsError, match="PathAlreadyExists"):
         await filesystem.create_file("a/file", match_condition=MatchConditions.IfMissing)
     with pytest.raises(ResourceExistsError, match="PathAlreadyExists"):
