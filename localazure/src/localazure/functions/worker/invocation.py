@@ -146,9 +146,11 @@ class Invoker:
         try:
             outcome = await self._run(function, data, correlation, retry)
         except BaseException as error:
+            # Reported by the engine, once: the failure of an orchestrator, and the result of an
+            # activity that is not JSON, which fails its orchestrator by the same sentence.
+            is_reported_later = is_noise or isinstance(error, NotJsonError)
             _LOG.log(
-                # An orchestrator's failure is the engine's to report, once.
-                logging.DEBUG if is_noise else logging.ERROR,
+                logging.DEBUG if is_reported_later else logging.ERROR,
                 "Executed '%s' (Failed, %d ms)\n%s",
                 function.name,
                 (time.monotonic() - started) * 1000,

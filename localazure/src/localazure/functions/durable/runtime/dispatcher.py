@@ -23,26 +23,20 @@ from datetime import datetime
 from functools import partial
 
 from localazure.functions import logs
-from localazure.functions.durable.engine import decision, episode, history
-from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.episode import Effects
-from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
-from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
-from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.durable.engine.versioning import FailureStrategy, accepts
+from localazure.functions.durable.engine.invocation import Invoke, KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
 from localazure.functions.durable.runtime.completion_waiters import CompletionWaiters
 from localazure.functions.durable.runtime.entities import EntityRunner
+from localazure.functions.durable.runtime.episode_runner import EpisodeRunner
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
-from localazure.functions.durable.runtime.payloads import (
-    PayloadLimits,
-    PayloadTooLarge,
-    check_payloads,
-)
+from localazure.functions.durable.runtime.payloads import PayloadLimits
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
@@ -86,12 +80,11 @@ class Dispatcher:
         clock: Clock,
         payloads: PayloadLimits,
     ) -> None:
-        self._payloads = payloads
         self._store = store
-        self._invoke = invoke
-        self._known = known
-        self._options = options
         self._clock = clock
+        self._episodes = EpisodeRunner(
+            invoke=invoke, known=known, options=options, payloads=payloads, clock=clock
+        )
         self._mail = Inboxes()
         self._live = InstanceCache(store)
         self.completion_waiters = CompletionWaiters()
@@ -269,7 +262,7 @@ class Dispatcher:
         if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
             return  # its children are in the store only then; it is woken
         generation = self._store.generation
-        effects = await self._effects(live, events)
+        effects = await self._episodes.run(live, events)
         if effects is None or generation != self._store.generation:
             return
         self._commit(live, consumed, effects)
@@ -304,67 +297,6 @@ class Dispatcher:
             return waiting
         self._mail.remove(execution.instance_id, stale)
         return list(self._mail.of(execution.instance_id))
-
-    async def _effects(self, live: CachedInstance, events: list[Event]) -> Effects | None:
-        """Changes of the next episode; None when this host does not take the instance."""
-        instance, at = live.instance, self._now()
-        execution = instance.execution
-        if events and events[0]["EventType"] in episode.CONTROL_EVENTS:
-            return episode.control(execution, at, started=instance.started, message=events[0])
-        arrived = episode.begin(execution, at, started=instance.started, messages=events)
-        if not accepts(
-            self._options.default_version, execution.version, self._options.version_match_strategy
-        ):
-            return self._refuse_version(execution, arrived)
-        name = self._known.resolve("orchestrator", execution.name)
-        if name is None:
-            error = self._known.missing("orchestrator", execution.name)
-            return episode.fail(
-                execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
-            )
-        with logs.working_for(execution.instance_id):
-            answer = await self._ask(
-                name,
-                OrchestratorTrigger(
-                    execution=execution, past=live.events, arrived=arrived, memo=live.memo
-                ),
-            )
-        effects = episode.conclude(
-            execution,
-            live.events,
-            arrived,
-            answer,
-            known=self._known,
-            default_version=self._options.default_version,
-            cursor=live.cursor,
-        )
-        try:
-            check_payloads(self._payloads, execution, effects)
-        except PayloadTooLarge as error:
-            text = f"Orchestrator function '{execution.name}' failed: {error}"
-            return episode.fail(execution, arrived, text)
-        return effects
-
-    async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
-        try:
-            return decision.from_answer(await self._invoke(name, trigger))
-        except FunctionFailed as failure:
-            return decision.from_failure(failure)
-
-    def _refuse_version(self, execution: Execution, arrived: list[Event]) -> Effects | None:
-        message = (
-            f"instance {execution.instance_id} has version {execution.version!r}, which a host of "
-            f"version {self._options.default_version!r} does not run "
-            f"(versionMatchStrategy {self._options.version_match_strategy})"
-        )
-        if self._options.version_failure_strategy is FailureStrategy.FAIL:
-            return episode.fail(
-                execution,
-                arrived,
-                f"Orchestrator function '{execution.name}' failed: VersionMismatch: {message}",
-            )
-        _logger.warning("%s: it waits for one that does", message)
-        return None
 
     def _commit(self, live: CachedInstance, consumed: list[Message], effects: Effects) -> None:
         """Hand the turn in, and go on as if it were durable."""
@@ -419,6 +351,3 @@ class Dispatcher:
             self.wake(instance_id)
         for message in delivery.messages:
             self.deliver(message)
-
-    def _now(self) -> str:
-        return history.timestamp(self._clock())

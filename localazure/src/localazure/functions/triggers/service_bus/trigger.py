@@ -3,10 +3,13 @@
 A message is asked for only when the function may take it, so none lies locked here while another
 host could work on it (unless host.json's prefetchCount asks for that). maxConcurrentCalls and
 maxAutoLockRenewalDuration apply to functions that take single messages only: batches run one after
-the other, and their locks are not renewed. The broker may be away, at the start or later: the
-trigger keeps trying.
+the other, and their locks are not renewed. A batch whose function raised is abandoned whatever
+autoCompleteMessages says. The broker may be away, at the start or later: the trigger keeps trying.
 
-Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger
+Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger;
+for batches RunBatchReceiveLoopAsync ("executes functions at a concurrency level of 1") and
+TriggerAndCompleteMessagesInternal of the extension 5.x,
+https://github.com/Azure/azure-sdk-for-net/blob/main/sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners/ServiceBusListener.cs
 """
 
 from __future__ import annotations

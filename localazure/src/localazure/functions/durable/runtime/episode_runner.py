@@ -1,0 +1,119 @@
+"""Runs the orchestrator of an instance for one episode: from messages to what they change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from localazure.functions import logs
+from localazure.functions.durable.engine import decision, episode, history
+from localazure.functions.durable.engine.decision import Decision
+from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.instance import Execution
+from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
+from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from localazure.functions.durable.engine.versioning import FailureStrategy, accepts
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime.instance_cache import CachedInstance
+from localazure.functions.durable.runtime.payloads import (
+    PayloadLimits,
+    PayloadTooLarge,
+    check_payloads,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+class EpisodeRunner:
+    """Runs episodes; writes nothing.
+
+    Args:
+        invoke: runs a function of the app.
+        known: the functions that the app registered.
+        options: versions.
+        payloads: checks sizes.
+        clock: the current time, UTC.
+    """
+
+    def __init__(
+        self,
+        *,
+        invoke: Invoke,
+        known: KnownFunctions,
+        options: DurableOptions,
+        payloads: PayloadLimits,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._invoke = invoke
+        self._known = known
+        self._options = options
+        self._payloads = payloads
+        self._clock = clock
+
+    async def run(self, live: CachedInstance, events: list[Event]) -> Effects | None:
+        """Changes of the next episode; None when this host does not take the instance.
+
+        Args:
+            live: the instance before the episode.
+            events: of the messages that the episode takes.
+        """
+        instance, at = live.instance, history.timestamp(self._clock())
+        execution = instance.execution
+        if events and events[0]["EventType"] in episode.CONTROL_EVENTS:
+            return episode.control(execution, at, started=instance.started, message=events[0])
+        arrived = episode.begin(execution, at, started=instance.started, messages=events)
+        if not accepts(
+            self._options.default_version, execution.version, self._options.version_match_strategy
+        ):
+            return self._refuse_version(execution, arrived)
+        name = self._known.resolve("orchestrator", execution.name)
+        if name is None:
+            error = self._known.missing("orchestrator", execution.name)
+            return episode.fail(
+                execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
+            )
+        with logs.working_for(execution.instance_id):
+            answer = await self._ask(
+                name,
+                OrchestratorTrigger(
+                    execution=execution, past=live.events, arrived=arrived, memo=live.memo
+                ),
+            )
+        effects = episode.conclude(
+            execution,
+            live.events,
+            arrived,
+            answer,
+            known=self._known,
+            default_version=self._options.default_version,
+            cursor=live.cursor,
+        )
+        try:
+            check_payloads(self._payloads, execution, effects)
+        except PayloadTooLarge as error:
+            text = f"Orchestrator function '{execution.name}' failed: {error}"
+            return episode.fail(execution, arrived, text)
+        return effects
+
+    async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
+        try:
+            return decision.from_answer(await self._invoke(name, trigger))
+        except FunctionFailed as failure:
+            return decision.from_failure(failure)
+
+    def _refuse_version(self, execution: Execution, arrived: list[Event]) -> Effects | None:
+        message = (
+            f"instance {execution.instance_id} has version {execution.version!r}, which a host of "
+            f"version {self._options.default_version!r} does not run "
+            f"(versionMatchStrategy {self._options.version_match_strategy})"
+        )
+        if self._options.version_failure_strategy is FailureStrategy.FAIL:
+            return episode.fail(
+                execution,
+                arrived,
+                f"Orchestrator function '{execution.name}' failed: VersionMismatch: {message}",
+            )
+        _logger.warning("%s: it waits for one that does", message)
+        return None
