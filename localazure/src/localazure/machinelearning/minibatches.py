@@ -1,0 +1,345 @@
+"""Runs an entry script over mini-batches of files: a parallel step, or a batch deployment's job.
+
+Worker processes import the entry script and call `init()` once, then `run(mini_batch)` with a list
+of file paths for each mini-batch. `run` returns a list or a DataFrame with one element for each
+file that it processed. The driver:
+
+1. lists the files of all inputs, in the order of their names, and cuts them into mini-batches;
+2. hands the mini-batches to the workers;
+3. runs a mini-batch again, at most `max_retries` times, after an exception, fewer results than
+   files, the end of the worker, or `timeout_seconds`, after which the worker is replaced;
+4. appends the results to one file, in the order in which mini-batches end;
+5. fails as soon as more files or more mini-batches have failed than the thresholds allow.
+
+The process that runs this file needs nothing of localazure. A worker ends with its driver.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-use-parallel-job-in-pipeline
+https://learn.microsoft.com/azure/machine-learning/how-to-batch-scoring-script
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import io
+import multiprocessing
+import shlex
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+IGNORE_ALL = -1
+"""A threshold that allows every failure."""
+
+
+class MiniBatchError(Exception):
+    """The run failed; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to run, over what, and how many failures are allowed."""
+
+    entry_script: Path
+    arguments: tuple[str, ...] = ()
+    """`sys.argv` of the entry script, after its name."""
+    inputs: tuple[Path, ...]
+    """Files, or folders with files at any depth."""
+    mini_batch_size: int
+    """Files."""
+    workers: int
+    error_threshold: int = IGNORE_ALL
+    """Files that may fail."""
+    mini_batch_error_threshold: int = IGNORE_ALL
+    """Mini-batches that may fail."""
+    max_retries: int = 2
+    timeout_seconds: float = 60
+    """Of one attempt at one mini-batch."""
+    append_row_to: Path | None = None
+
+
+@dataclass
+class Summary:
+    """What was run."""
+
+    files: int = 0
+    failed_files: int = 0
+    mini_batches: int = 0
+    failed_mini_batches: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mini_batches} mini-batches, {self.failed_mini_batches} of them failed; "
+            f"{self.files} files, {self.failed_files} of them failed"
+        )
+
+
+def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, rows: str) -> str:
+    """The command of a job that runs the driver.
+
+    Args:
+        settings: all but what the job knows only when it starts.
+        inputs: expressions of its inputs, such as `${{inputs.data}}`.
+        arguments: of the entry script, as a shell reads them.
+        rows: the expression of the output for the rows; empty for none.
+    """
+    flags = {
+        "--mini-batch-size": settings.mini_batch_size,
+        "--workers": settings.workers,
+        "--error-threshold": settings.error_threshold,
+        "--mini-batch-error-threshold": settings.mini_batch_error_threshold,
+        "--max-retries": settings.max_retries,
+        "--timeout-seconds": settings.timeout_seconds,
+    }
+    words = [
+        shlex.quote(sys.executable),
+        "-P",  # this file's folder is no place for the imports of the script
+        shlex.quote(__file__),
+        *(f"{flag}={value:g}" for flag, value in flags.items()),
+        *(f'--input "{each}"' for each in inputs),
+        *([f'--append-row-to "{rows}"'] if rows else []),
+        shlex.quote(str(settings.entry_script)),
+        "--",
+        arguments,
+    ]
+    return " ".join(words)
+
+
+def list_mini_batches(inputs: Iterable[Path], size: int) -> list[tuple[str, ...]]:
+    """The paths of all files below the inputs, in their order by name, in groups of `size`.
+
+    Raises:
+        MiniBatchError: there is no file.
+    """
+    files: list[str] = []
+    for path in inputs:
+        below = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        files.extend(str(each) for each in sorted(below))
+    if not files:
+        raise MiniBatchError(f"no file in {', '.join(map(str, inputs))}")
+    return [tuple(files[start : start + size]) for start in range(0, len(files), size)]
+
+
+def format_rows(results: Any) -> str:
+    """The rows of what `run` returned: CSV without a header, one line for each element."""
+    if hasattr(results, "to_csv"):
+        return str(results.to_csv(header=False, index=False))
+    text = io.StringIO()
+    for element in results:
+        if isinstance(element, list | tuple):
+            csv.writer(text, lineterminator="\n").writerow(element)  # pyright: ignore[reportUnknownArgumentType] - the script's
+        else:
+            text.write(f"{element}\n")
+    return text.getvalue()
+
+
+@dataclass
+class _MiniBatch:
+    files: tuple[str, ...]
+    retries: int = 0
+    rows: str = ""
+    succeeded: int = 0
+
+
+@dataclass
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+    batch: _MiniBatch | None = None
+    deadline: float = float("inf")
+    is_ready: bool = False
+    """Whether `init()` has returned."""
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class Driver:
+    """One run over all mini-batches."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._waiting: deque[_MiniBatch] = deque()
+        self._workers: list[_Worker] = []
+        self.summary = Summary()
+
+    def run(self) -> Summary:
+        """Run all mini-batches.
+
+        Raises:
+            MiniBatchError: there is no input, `init` failed, or too much failed.
+        """
+        batches = list_mini_batches(self._settings.inputs, self._settings.mini_batch_size)
+        self._waiting.extend(_MiniBatch(files) for files in batches)
+        self.summary.mini_batches = len(batches)
+        self.summary.files = sum(map(len, batches))
+        rows = self._settings.append_row_to
+        if rows is not None:  # an earlier attempt of the job may have written rows
+            rows.parent.mkdir(parents=True, exist_ok=True)
+            rows.write_text("")
+        try:
+            for _ in range(min(self._settings.workers, len(batches))):
+                self._workers.append(self._start_worker())
+            while self._waiting or any(worker.batch for worker in self._workers):
+                self._step()
+        finally:
+            for worker in self._workers:
+                worker.end()
+        return self.summary
+
+    def _start_worker(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        settings = self._settings
+        process = context.Process(
+            target=_work, args=(theirs, settings.entry_script, settings.arguments), daemon=True
+        )
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _step(self) -> None:
+        """Wait for one message, the end of a worker or a deadline, and act on it."""
+        pause = min(worker.deadline for worker in self._workers) - self._clock()
+        timeout = None if pause == float("inf") else max(0.0, pause)
+        ready = wait([worker.connection for worker in self._workers], timeout)
+        for index, worker in enumerate(self._workers):
+            if worker.connection in ready:
+                try:
+                    rows, succeeded, error = worker.connection.recv()
+                except EOFError:
+                    self._replace(index, "its worker process ended")
+                    continue
+                if worker.batch is not None:
+                    self._store(worker.batch, rows, succeeded, error)
+                elif error:
+                    raise MiniBatchError(f"init() failed: {error}")
+                worker.is_ready = True
+                self._assign(worker)
+            elif self._clock() >= worker.deadline:
+                self._replace(index, f"it took longer than {self._settings.timeout_seconds:g} s")
+
+    def _assign(self, worker: _Worker) -> None:
+        worker.batch, worker.deadline = None, float("inf")
+        if self._waiting:
+            worker.batch = self._waiting.popleft()
+            worker.deadline = self._clock() + self._settings.timeout_seconds
+            worker.connection.send(worker.batch.files)
+
+    def _replace(self, index: int, reason: str) -> None:
+        worker = self._workers[index]
+        worker.end()
+        if not worker.is_ready:
+            raise MiniBatchError(f"init() ended the process with code {worker.process.exitcode}")
+        if worker.batch is not None:
+            self._store(worker.batch, "", 0, reason)
+        self._workers[index] = self._start_worker()
+
+    def _store(self, batch: _MiniBatch, rows: str, succeeded: int, error: str) -> None:
+        """Store the outcome of one attempt, or queue the mini-batch again."""
+        missing = max(0, len(batch.files) - succeeded)
+        if missing or error:
+            reason = error or f"run() returned {succeeded} results for {len(batch.files)} files"
+            print(f"mini-batch of {batch.files[0]}: {reason}", flush=True)  # noqa: T201 - the job's log
+            if batch.retries < self._settings.max_retries:
+                batch.retries += 1
+                self._waiting.append(batch)
+                return
+        if self._settings.append_row_to is not None:
+            with self._settings.append_row_to.open("a") as file:
+                file.write(rows)
+        if missing or error:
+            self._count_failure(missing)
+
+    def _count_failure(self, files: int) -> None:
+        settings, summary = self._settings, self.summary
+        summary.failed_mini_batches += 1
+        summary.failed_files += files
+        for name, failed, allowed in (
+            ("error_threshold", summary.failed_files, settings.error_threshold),
+            (
+                "mini_batch_error_threshold",
+                summary.failed_mini_batches,
+                settings.mini_batch_error_threshold,
+            ),
+        ):
+            if allowed != IGNORE_ALL and failed > allowed:
+                raise MiniBatchError(f"{failed} failed, more than {name} = {allowed}: {summary}")
+
+
+def _work(connection: Connection, entry_script: Path, arguments: Sequence[str]) -> None:
+    """A worker: answers `(rows, successes, error)` after `init()` and for each mini-batch."""
+    try:
+        run = _load(entry_script, arguments)
+    except BaseException as error:  # noqa: BLE001 - the script's: logged, and reported
+        traceback.print_exc()
+        connection.send(("", 0, _describe(error)))
+        return
+    connection.send(("", 0, ""))
+    while True:
+        try:
+            files: tuple[str, ...] = connection.recv()
+        except EOFError:  # the driver has ended
+            return
+        try:
+            results = run(list(files))
+            connection.send((format_rows(results), len(results), ""))
+        except Exception as error:  # noqa: BLE001 - the script's: logged, and counted
+            traceback.print_exc()
+            connection.send(("", 0, _describe(error)))
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _load(script: Path, arguments: Sequence[str]) -> Callable[[list[str]], Any]:
+    """Import the entry script, call its `init()`, return its `run`."""
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent.resolve()))
+    spec = importlib.util.spec_from_file_location("entry_module", script)
+    if spec is None or spec.loader is None:
+        raise MiniBatchError(f"{script} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if hasattr(module, "init"):
+        module.init()
+    return module.run
+
+
+def _parse(words: Sequence[str]) -> Settings:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("entry_script", type=Path)
+    parser.add_argument("arguments", nargs="*")
+    parser.add_argument("--input", type=Path, action="append", dest="inputs", required=True)
+    parser.add_argument("--mini-batch-size", type=int, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--error-threshold", type=int, default=IGNORE_ALL)
+    parser.add_argument("--mini-batch-error-threshold", type=int, default=IGNORE_ALL)
+    parser.add_argument("--max-retries", type=int, default=2)
+    parser.add_argument("--timeout-seconds", type=float, default=60)
+    parser.add_argument("--append-row-to", type=Path)
+    values: dict[str, Any] = vars(parser.parse_args(words))
+    values["arguments"] = tuple(values["arguments"])
+    values["inputs"] = tuple(values["inputs"])
+    return Settings(**values)
+
+
+if __name__ == "__main__":
+    try:
+        print(Driver(_parse(sys.argv[1:])).run(), flush=True)  # noqa: T201 - the job's log
+    except MiniBatchError as failure:
+        print(failure, file=sys.stderr, flush=True)  # noqa: T201 - the job's log
+        sys.exit(1)
