@@ -8,7 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from orchestrations.activities import Step, call
-from orchestrations.contracts.capacity import Admitted, Refusal, RequestNodes, ReturnNodes
+from orchestrations.contracts.capacity import (
+    Admitted,
+    RankedOptions,
+    RankOptions,
+    Refusal,
+    RequestNodes,
+    ReturnNodes,
+)
 from orchestrations.contracts.jobs import CancelRequest, Capacity, EnsureCapacity
 from orchestrations.contracts.retraining import AwaitingNodes, RunInput
 from orchestrations.errors import DeadlineExceeded, LandfallError, QuotaExceeded, TransientError
@@ -29,7 +36,9 @@ def find_capacity(
 ) -> Generator[Any, Any, Capacity | CancelRequest | None]:
     """A cluster with the nodes of one compute option, from this attempt's on; the last one repeats.
 
-    Without a queue: the first option that fits into the quota. With one:
+    With `minimum_scaling_efficiency` in the pipeline, its options are first put into the order of
+    measured efficiency (`rank_options`), once for all generations; where that fails, the pipeline's
+    order holds. Without a queue: the first option that fits into the quota. With one:
 
     1. Ask for the nodes of one option (`request_nodes`): the request that is on record to cancel
        the run ends the wait.
@@ -45,8 +54,10 @@ def find_capacity(
         DeadlineExceeded: it waits for longer than `limits.waiting_seconds`.
         TransientError: the records or Azure ML were out of reach for too long.
     """
-    compute = run.request.pipeline.compute
-    options = compute[min(run.request.attempt, len(compute)) - 1 :]
+    ranked = awaiting.ranked or (yield from _rank(run))
+    awaiting = awaiting.model_copy(update={"ranked": ranked})
+    compute = run.request.pipeline.compute if ranked is None else ranked.options
+    options = list(compute[min(run.request.attempt, len(compute)) - 1 :])
     queue = run.request.pipeline.queue
     if queue is None:
         return (yield from _ensure(run, options))
@@ -58,6 +69,7 @@ def find_capacity(
             queue=queue,
             options=options,
             refusals=awaiting.refusals,
+            ranking=None if ranked is None else ranked.reason,
         )
         try:
             admitted = yield from call(run.context, request)
@@ -103,6 +115,24 @@ def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
         run.nodes_returned = returned.returned
         if returned.cost is not None:
             run.update(cost=returned.cost)
+
+
+def _rank(run: RunProgress) -> Generator[Any, Any, RankedOptions | None]:
+    pipeline = run.request.pipeline
+    if pipeline.minimum_scaling_efficiency is None:
+        return None
+    request = RankOptions(
+        pipeline=pipeline.name,
+        options=pipeline.compute,
+        minimum_efficiency=pipeline.minimum_scaling_efficiency,
+    )
+    try:
+        ranked = yield from call(run.context, request)
+    except LandfallError as error:
+        run.log.warning("%s: its compute options keep their order: %s", run.id, error)
+        return RankedOptions(options=tuple(pipeline.compute))
+    run.note(ranking=ranked.reason)
+    return ranked
 
 
 def _show_wait(run: RunProgress, admitted: Admitted) -> Generator[Any, Any, None]:

@@ -309,6 +309,12 @@ class Pipeline(Section):
     settle: Settle
     dataset: DatasetSection
     compute: list[ComputeOption] = Field(min_length=1)
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    minimum_scaling_efficiency: float | None = Field(
+        default=None, gt=0, le=1, exclude_if=lambda it: it is None
+    )
+    """An option whose devices each train more slowly than this part of what a device of an option
+    with fewer nodes was measured to do is tried after it. None: the order above holds."""
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
     """The queue of `queues.yml` that its runs wait in for nodes. None: they do not wait."""
     gate: Gate

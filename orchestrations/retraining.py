@@ -172,6 +172,7 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
         ),
     )
     run.update(metrics=results.metrics or None, results=results.record)
+    run.note(speed=results.speed)
     if job.state == "failed":
         yield from _conclude_failed(run, job, results)
         return

@@ -42,6 +42,7 @@ def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
         "warm_start": int(run.initial_model is not None),
         "train_seconds": run.speed.seconds,
         "images_per_second": run.speed.report()["images_per_second"],
+        "devices": run.speed.devices,
     }
 
 

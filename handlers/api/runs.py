@@ -216,6 +216,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "job_url": record.job_url,
             "blobs": record.blobs,
             "bytes": record.bytes,
+            "ranking": record.ranking,
             "champion": record.champion,
             "no_cost": None if status.cost is not None else _no_cost(clients, status.id),
             "all_metrics": (results or {}).get("metrics", {}),

@@ -19,7 +19,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import ReadResults, Results
+from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
 from orchestrations.errors import (
     DataChanged,
     DataRejected,
@@ -92,6 +92,7 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     record_store.replace(clients.records, record, document)
     return Results(
         metrics={name: metrics[name] for name in request.metrics if name in metrics},
+        speed=speed_of(metrics),
         failure=None if error is None else as_failure(error),
         bad_files=0 if error is None else len(error.files),
         record=record,
@@ -132,6 +133,14 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
         if math.isfinite(number):
             metrics[name] = number
     return metrics
+
+
+def speed_of(metrics: Mapping[str, float]) -> TrainingSpeed | None:
+    """The training's speed; None where the trainer did not measure one, or trained nothing."""
+    speed, devices = metrics.get("images_per_second", 0.0), int(metrics.get("devices", 0))
+    if speed <= 0 or devices < 1:
+        return None
+    return TrainingSpeed(images_per_second=speed, devices=devices)
 
 
 def parse_trainer_error(text: bytes, where: str) -> TrainerError:

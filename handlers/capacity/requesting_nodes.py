@@ -112,6 +112,7 @@ def _waiting_run(
         queue=request.queue,
         options=tuple(options),
         since=now,
+        ranking=request.ranking,
     )
 
 

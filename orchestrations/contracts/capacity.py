@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from orchestrations.capacity.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract
 from orchestrations.contracts.costs import MonthlyCost, RunCost
@@ -29,6 +31,8 @@ class WaitingRun(Contract):
     options: tuple[NodesWanted, ...]
     """The best one first."""
     since: datetime
+    ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why the options are in another order than the pipeline's."""
     alerted: bool = False
     """Operators know that it waits for long."""
 
@@ -99,6 +103,24 @@ class Admission(Contract):
     """Of the last 24 hours, of jobs that have ended."""
 
 
+class RankedOptions(Contract):
+    """A pipeline's compute options in the order in which its run tries them."""
+
+    options: tuple[ComputeOption, ...]
+    reason: str | None = None
+    """Why it is not the pipeline's order; None: it is."""
+
+
+class RankOptions(ActivityRequest[RankedOptions]):
+    """Input of `rank_options`: the compute options of a pipeline, by measured efficiency."""
+
+    pipeline: str
+    options: list[ComputeOption]
+    """The best one first, as the pipeline has them."""
+    minimum_efficiency: float
+    """The pipeline's `minimum_scaling_efficiency`."""
+
+
 class Refusal(Contract):
     """Azure ML has refused a cluster with the nodes of a compute option for want of quota."""
 
@@ -129,6 +151,8 @@ class RequestNodes(ActivityRequest[Admitted]):
     """The best one first."""
     refusals: tuple[Refusal, ...] = ()
     """Options that Azure ML has refused to this run."""
+    ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why the options are in another order than the pipeline's."""
 
 
 class NodesReturned(Contract):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.runs import RunRequest
@@ -91,11 +93,21 @@ class DiagnoseJob(ActivityRequest[JobDiagnosis]):
     job: str
 
 
+class TrainingSpeed(Contract):
+    """How fast a job trained, as its trainer measured it."""
+
+    images_per_second: float
+    """Of all devices together."""
+    devices: int
+
+
 class Results(Contract):
     """A job's outputs."""
 
     metrics: dict[str, float]
     """Those that were asked for and are there; non-finite ones are left out."""
+    speed: TrainingSpeed | None = Field(default=None, exclude_if=lambda it: it is None)
+    """None: `metrics.json` has none."""
     failure: Failure | None = None
     bad_files: int = 0
     record: str

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from orchestrations.contracts.base import Contract, Failure
-from orchestrations.contracts.capacity import Refusal
+from orchestrations.contracts.capacity import RankedOptions, Refusal
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import Job
 from orchestrations.contracts.runs import RunRequest
@@ -30,6 +30,8 @@ class AwaitingNodes(Contract):
     refusals: tuple[Refusal, ...] = ()
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why it waits, as its status said last."""
+    ranked: RankedOptions | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The compute options in the order of the first generation; None: the pipeline's order."""
 
 
 class RunInput(Contract):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.costs import RunCost
-from orchestrations.contracts.jobs import JobDiagnosis
+from orchestrations.contracts.jobs import JobDiagnosis, TrainingSpeed
 from orchestrations.contracts.runs import RunState, RunStatus
 
 
@@ -30,12 +30,18 @@ class UsedCompute(Contract):
 
 
 class RunRecord(Contract):
-    """Facts of a run for people: kept as the run changes, and never read for a decision."""
+    """Facts of a run for people, kept as the run changes.
+
+    One decision reads them: `rank_options` reads `compute` and `speed`.
+    """
 
     status: RunStatus
     started_at: datetime
     steps: tuple[RunStep, ...] = ()
     compute: UsedCompute | None = None
+    ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why its compute options were tried in another order than the pipeline's."""
+    speed: TrainingSpeed | None = Field(default=None, exclude_if=lambda it: it is None)
     job_url: str | None = None
     """The job in Azure ML studio."""
     blobs: int | None = None

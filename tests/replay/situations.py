@@ -499,7 +499,7 @@ SITUATIONS: Mapping[str, Situation] = {
     "admitted": Situation(
         play=admitted,
         keep={"admitted": _run("succeeded")},
-        changes={**IN_QUEUE, "queue": "open"},
+        changes={**IN_QUEUE, "queue": "open", "minimum_scaling_efficiency": 0.8},
     ),
     "over-budget": Situation(
         play=over_budget,

@@ -17,7 +17,7 @@ from tests.replay.recording import HISTORIES, Document, Recording, load_all
 from tests.replay.replaying import ORCHESTRATORS, Orchestration, differences
 
 RECORDINGS = load_all()
-FILE_LIMIT_BYTES = 60_000
+FILE_LIMIT_BYTES = 80_000
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)

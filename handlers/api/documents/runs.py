@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from handlers.api.documents.base import Document
+from orchestrations.contracts.jobs import TrainingSpeed
 from orchestrations.contracts.landing import BatchOutcome, LandingPhase
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
@@ -17,6 +18,7 @@ class RunSummary(RunStatus):
     created_at: datetime
     ended_at: datetime | None
     compute: UsedCompute | None
+    speed: TrainingSpeed | None
     superseded_by: str | None
     next_attempt_at: datetime | None
 
@@ -66,6 +68,8 @@ class RunDetail(RunSummary):
     """The job in Azure ML studio."""
     blobs: int | None
     bytes: int | None
+    ranking: str | None
+    """Why its compute options were tried in another order than the pipeline's."""
     champion: str | None
     """Model version that the run's model is compared with."""
     no_cost: str | None

@@ -37,6 +37,7 @@ def test_two_ranks_learn_and_leave_results(undisturbed: Any) -> None:
     assert metrics["steps"] == STEPS
     assert metrics["resumed_from_step"] == metrics["quarantined_files"] == 0
     assert metrics["images_per_second"] > 0
+    assert metrics["devices"] == 2
     assert all(isinstance(value, int | float) for value in metrics.values())
     assert not (undisturbed.job.results / "error.json").exists()
 

@@ -7,16 +7,17 @@ from typing import Any
 
 from orchestrations.activities import FAILURE_KEY
 from orchestrations.contracts.base import Contract, Failure
-from orchestrations.contracts.capacity import Admitted, NodesReturned, RequestNodes
+from orchestrations.contracts.capacity import Admitted, NodesReturned, RankedOptions, RequestNodes
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE
-from tests.unit.orchestrations.test_retraining import FAILING, QUICK, Cluster, wake
+from tests.unit.orchestrations.test_retraining import FAILING, QUICK, Cluster, recorded, wake
 
 IN_A_QUEUE = PIPELINE.model_copy(update={"queue": "vision"})
+RANKED = IN_A_QUEUE.model_copy(update={"minimum_scaling_efficiency": 0.8})
 RUN = "digits-0123456789abcdef-1"
 COST = RunCost(
     queue="vision",
@@ -53,6 +54,8 @@ class ClusterWithQueue(Cluster):
         match name:
             case "request_nodes":
                 return self._admit(request)
+            case "rank_options":
+                return RankedOptions(options=tuple(reversed(request.options)), reason="it pays")
             case "return_nodes":
                 return NodesReturned(returned=True, cost=COST)
             case _:
@@ -203,3 +206,42 @@ def test_a_failed_job_gives_its_nodes_back_once_and_has_its_cost() -> None:
 def test_nodes_that_cannot_be_given_back_end_no_run() -> None:
     cluster = ClusterWithQueue(QUICK, broken={"return_nodes"})
     assert cluster.run(pipeline=IN_A_QUEUE).state == "succeeded"
+
+
+def test_the_options_are_ranked_once_however_long_the_run_waits() -> None:
+    seconds = 2 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
+    cluster = ClusterWithQueue(
+        [(0, "queued"), (seconds + 200, "running"), (seconds + 300, "completed")],
+        free_after=seconds,
+    )
+    instance = cluster.start(pipeline=RANKED)
+    assert RunStatus.from_dict(instance.output).state == "succeeded"
+    assert instance.generations >= 2
+    (request,) = cluster.requests("rank_options")
+    assert (request.options, request.minimum_efficiency) == (PIPELINE.compute, 0.8)
+    asked = cluster.requests("request_nodes")
+    assert {tuple(each.cluster for each in it.options) for it in asked} == {("dedicated", "spot")}
+    assert {it.ranking for it in asked} == {"it pays"}
+    assert cluster.requests("ensure_capacity")[0].options[0].cluster == "dedicated"
+    assert recorded(cluster).ranking == "it pays"
+
+
+def test_a_later_attempt_takes_a_later_option_of_the_ranked_ones() -> None:
+    cluster = ClusterWithQueue(QUICK)
+    cluster.start(2, RANKED.model_copy(update={"queue": None}))
+    (capacity,) = cluster.requests("ensure_capacity")
+    assert [each.cluster for each in capacity.options] == ["spot"]
+
+
+def test_options_that_cannot_be_ranked_keep_their_order() -> None:
+    cluster = ClusterWithQueue(QUICK, broken={"rank_options"})
+    assert RunStatus.from_dict(cluster.start(pipeline=RANKED).output).state == "succeeded"
+    (request,) = cluster.requests("request_nodes")
+    assert [each.cluster for each in request.options] == ["spot", "dedicated"]
+    assert recorded(cluster).ranking is None
+
+
+def test_a_pipeline_that_asks_for_no_efficiency_is_not_ranked() -> None:
+    cluster = ClusterWithQueue(QUICK)
+    cluster.start(pipeline=IN_A_QUEUE)
+    assert not cluster.requests("rank_options")

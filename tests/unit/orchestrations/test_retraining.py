@@ -29,6 +29,7 @@ from orchestrations.contracts.jobs import (
     JobState,
     Results,
     SubmitJob,
+    TrainingSpeed,
 )
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model, RegisterModel
@@ -251,6 +252,13 @@ def test_the_record_is_written_where_a_state_may_last() -> None:
     cluster.run()
     written = [request.record.status.state for request in cluster.requests("record_run")]
     assert written == ["registering", "provisioning", "queued", "running", "succeeded"]
+
+
+def test_the_record_has_the_speed_of_the_training() -> None:
+    speed = TrainingSpeed(images_per_second=812.5, devices=4)
+    cluster = Cluster(QUICK, results=left(GOOD, speed=speed))
+    cluster.run()
+    assert recorded(cluster).speed == speed
 
 
 def test_generations_add_to_one_record() -> None:

@@ -21,7 +21,7 @@ from handlers.azure_ml.job_outputs import (
     results_folder,
 )
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import ReadResults, Results
+from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
 from tests.unit.handlers.azure_ml_fake import World, make_world
 
@@ -53,6 +53,25 @@ def test_reads_the_metrics(world: World) -> None:
     results = read_results(world.clients, COMPLETED)
     assert results == Results(metrics=metrics, record=RECORD)
     assert read_metrics(world.clients, RECORD) == metrics | {"loss": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "speed"),
+    [
+        (
+            {"images_per_second": 812.5, "devices": 4},
+            TrainingSpeed(images_per_second=812.5, devices=4),
+        ),
+        ({"images_per_second": 812.5}, None),
+        ({"images_per_second": 0, "devices": 4}, None),
+        ({"images_per_second": 812.5, "devices": -1}, None),
+    ],
+)
+def test_the_speed_is_read_where_the_trainer_measured_it(
+    world: World, metrics: dict[str, float], speed: TrainingSpeed | None
+) -> None:
+    leave(world, METRICS_FILE, metrics)
+    assert read_results(world.clients, COMPLETED).speed == speed
 
 
 def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
