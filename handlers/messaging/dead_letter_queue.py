@@ -255,18 +255,33 @@ class DeadLetters:
     def __iter__(self) -> Iterator[ServiceBusReceivedMessage]:
         """Every message once, oldest first, until there is none or the pass reaches its limits.
 
+        It peeks before it receives, and asks for as many as it has not had: a receive that asks
+        for more waits until its time is over, and leaves credit that takes long to give back. A
+        message that another receiver has locked is peeked too; the pass waits for it once, until
+        a receive comes back empty.
+
         The deadline is checked before every message: to handle one may take a second,
         and the locks of a whole batch run meanwhile.
         """
         deadline = time.monotonic() + SCAN_DEADLINE_SECONDS
-        seen = 0
-        while seen < SCAN_LIMIT_MESSAGES:
+        received = 0
+        seen: set[int | None] = set()
+        first = 1  # the pass has had every message before it
+        while received < SCAN_LIMIT_MESSAGES:
+            peeked = self._receiver.peek_messages(SCAN_BATCH_MESSAGES, sequence_number=first)
+            if not peeked:
+                return
+            missing = {each.sequence_number for each in peeked} - seen
+            if not missing:
+                first = (peeked[-1].sequence_number or 0) + 1
+                continue
             batch = self._receiver.receive_messages(
-                max_message_count=SCAN_BATCH_MESSAGES, max_wait_time=RECEIVE_WAIT_SECONDS
+                max_message_count=len(missing), max_wait_time=RECEIVE_WAIT_SECONDS
             )
             if not batch:
                 return
-            seen += len(batch)
+            received += len(batch)
+            seen.update(letter.sequence_number for letter in batch)
             self._held.extend(batch)
             for letter in batch:
                 if time.monotonic() >= deadline:

@@ -8,6 +8,7 @@ https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,6 +40,8 @@ class Message:
     locked_until: datetime | None = None
     dead_letter_reason: str | None = None
     dead_letter_error_description: str | None = None
+    sequence_number: int = 0
+    """Given by each queue that it is put on."""
 
     @property
     def body(self) -> Any:
@@ -63,6 +66,7 @@ class Broker:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        self._numbers = itertools.count(1)
         self._seen: dict[tuple[str, str], datetime] = {}
         self.queues: dict[str, Queue] = {}
         self.published: dict[str, list[Message]] = {}
@@ -106,6 +110,7 @@ class Broker:
     def put(self, queue: Queue, message: Message) -> None:
         """Have it received, not before its time."""
         message.locked_until = None
+        message.sequence_number = next(self._numbers)
         queue.messages.append(message)
         self._announce(queue, message.enqueued_at)
 
@@ -229,6 +234,14 @@ class Receiver:
 
     def __exit__(self, *details: object) -> None:
         """Locks run on until they expire."""
+
+    def peek_messages(self, max_message_count: int, *, sequence_number: int) -> list[Message]:
+        def effect() -> list[Message]:
+            messages = self._queue.messages
+            return [each for each in messages if each.sequence_number >= sequence_number]
+
+        found = self._client.call(f"peek at {self._queue.name}", effect)
+        return found[:max_message_count]
 
     def receive_messages(self, *, max_message_count: int, max_wait_time: float) -> list[Message]:
         broker = self._client.broker

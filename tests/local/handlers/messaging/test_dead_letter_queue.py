@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
+
 from handlers.messaging.dead_letter_queue import (
     Rejected,
     collect,
     dead_letter,
+    dead_letters,
     give_back,
     reject,
     reject_message,
+    sweep,
 )
 from handlers.messaging.retry_queue import retry_message
 from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
@@ -99,3 +104,64 @@ def test_events_that_service_bus_gave_up_on_are_put_back(
     (message,) = namespace.take("blob-events")
     assert (message.message_id, str(message)) == (event.message_id, event.body)
     assert give_back(world.clients, "blob-events") == 0
+
+
+@pytest.fixture
+def receives(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Of each receive: how many messages were asked for, and how many came."""
+    found: list[tuple[int, int]] = []
+    receive = ServiceBusReceiver.receive_messages
+
+    def counted(
+        receiver: ServiceBusReceiver, max_message_count: int, max_wait_time: float
+    ) -> list[ServiceBusReceivedMessage]:
+        batch = receive(receiver, max_message_count, max_wait_time)
+        found.append((max_message_count, len(batch)))
+        return batch
+
+    monkeypatch.setattr(ServiceBusReceiver, "receive_messages", counted)
+    return found
+
+
+def dead_letter_together(world: World, *names: str) -> None:
+    letters = [a_letter(name).to_message() for name in names]
+    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    assert sweep(world.clients) == len(letters)
+
+
+def names_in(world: World, *, take: bool) -> list[str]:
+    """The ids of the letters that one pass finds."""
+    found: list[str] = []
+    with dead_letters(world.clients, REJECTED_RUNS) as letters:
+        for letter in letters:
+            found.append(str(letter.message_id))
+            if take:
+                letters.take(letter)
+    return found
+
+
+def test_a_pass_asks_for_what_is_there_and_waits_for_nothing_more(
+    world: World, namespace: Namespace, receives: list[tuple[int, int]]
+) -> None:
+    assert namespace.peek(REJECTED_RUNS, dead=True) == []
+    names = [f"all-{number}" for number in range(7)]
+    dead_letter_together(world, *names)
+    receives.clear()
+    assert names_in(world, take=False) == names
+    assert names_in(world, take=True) == names
+    assert names_in(world, take=True) == []
+    assert receives == [(7, 7), (7, 7)]
+
+
+def test_a_pass_waits_once_for_a_letter_that_another_receiver_has_locked(
+    world: World, receives: list[tuple[int, int]]
+) -> None:
+    dead_letter_together(world, "theirs", "ours")
+    service_bus = world.clients.service_bus
+    with service_bus.get_queue_receiver(REJECTED_RUNS, sub_queue="deadletter") as other:
+        (theirs,) = other.receive_messages(max_message_count=1, max_wait_time=5)
+        receives.clear()
+        assert names_in(world, take=True) == ["ours"]
+        assert receives == [(2, 1), (1, 0)]
+        other.abandon_message(theirs)
+    assert names_in(world, take=True) == ["theirs"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,27 +14,35 @@ from handlers.messaging.dead_letter_queue import (
 )
 
 
+@dataclass(frozen=True)
+class Letter:
+    sequence_number: int
+
+
 class Receiver:
     """A dead-letter queue that gives as many messages as it is asked for, for ever."""
 
-    def __init__(self, *, lost: frozenset[str] = frozenset()) -> None:
-        self.given: list[str] = []
-        self.completed: list[str] = []
-        self.abandoned: list[str] = []
+    def __init__(self, *, lost: frozenset[Letter] = frozenset()) -> None:
+        self.given: list[Letter] = []
+        self.completed: list[Letter] = []
+        self.abandoned: list[Letter] = []
         self.lost = lost
 
-    def receive_messages(self, max_message_count: int, max_wait_time: float) -> list[str]:
+    def peek_messages(self, max_message_count: int, *, sequence_number: int) -> list[Letter]:
+        return [Letter(sequence_number + more) for more in range(max_message_count)]
+
+    def receive_messages(self, max_message_count: int, max_wait_time: float) -> list[Letter]:
         assert max_wait_time > 0
-        batch = [f"m{len(self.given) + number}" for number in range(max_message_count)]
+        batch = [Letter(len(self.given) + 1 + more) for more in range(max_message_count)]
         self.given += batch
         return batch
 
-    def complete_message(self, message: str) -> None:
+    def complete_message(self, message: Letter) -> None:
         if message in self.lost:
             raise MessageLockLostError(message="lost", error=None)
         self.completed.append(message)
 
-    def abandon_message(self, message: str) -> None:
+    def abandon_message(self, message: Letter) -> None:
         self.abandoned.append(message)
 
 
@@ -58,7 +67,7 @@ def test_a_walk_ends_in_the_middle_of_a_batch_when_its_locks_may_end(seconds: li
         seconds.append(seconds[-1] + 1.0)  # what is done about each takes a second
     assert len(receiver.completed) == SCAN_DEADLINE_SECONDS
     letters.release()
-    assert sorted(receiver.completed + receiver.abandoned) == sorted(receiver.given)
+    assert {*receiver.completed, *receiver.abandoned} == {*receiver.given}
 
 
 @pytest.mark.usefixtures("seconds")
@@ -69,12 +78,12 @@ def test_a_walk_ends_after_so_many_messages() -> None:
 
 @pytest.mark.usefixtures("seconds")
 def test_a_letter_whose_lock_was_lost_stays_for_the_next_walk() -> None:
-    receiver = Receiver(lost=frozenset({"m0"}))
+    receiver = Receiver(lost=frozenset({Letter(1)}))
     letters = walk(receiver)
     for letter in letters:
         letters.take(letter)
         if len(receiver.completed) == 2:
             break
     letters.release()
-    assert receiver.completed == ["m1", "m2"]
-    assert "m0" not in receiver.abandoned
+    assert receiver.completed == [Letter(2), Letter(3)]
+    assert Letter(1) not in receiver.abandoned
