@@ -1,7 +1,7 @@
 """The compute of the workspace: one loop applies the scheduler's decisions and runs jobs.
 
-The same loop drives the jobs that have children: first they submit and cancel children, then the
-scheduler decides on nodes, in one transaction.
+The same loop starts the jobs of schedules and drives the jobs that have children: schedules start
+jobs, parents submit and cancel children, then the scheduler decides on nodes, in one transaction.
 
 Durable state is in the tables before it takes effect: a job is Preparing before its runner exists,
 a stop order is stored before it is sent. After kill -9 `recover` reads the tables: it ends
@@ -47,6 +47,7 @@ from localazure.machinelearning.rank_group import kill_marked
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, parse_report
 from localazure.machinelearning.scheduler import Cluster, Node, WaitingJob, advance
 from localazure.machinelearning.scheduler import Outcome as Schedule
+from localazure.machinelearning.schedules import start_due_jobs
 from localazure.machinelearning.states import (
     ACTIVE,
     JOB_TRANSITIONS,
@@ -139,9 +140,11 @@ class Compute:
         """
         store = tracking_store(self._workspace.environment)
         metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
-        parents, schedule = await self._database.write(
+        topic = self._workspace.run_topic
+        scheduled_at, parents, schedule = await self._database.write(
             lambda connection: (
-                advance_parents(connection, self._workspace.run_topic, metrics, self._clock()),
+                start_due_jobs(connection, topic, self._clock()),
+                advance_parents(connection, topic, metrics, self._clock()),
                 self._advance(connection),
             )
         )
@@ -155,9 +158,8 @@ class Compute:
             self._preempt_on_purpose(name)
         if parents.has_changed:
             self.wake()
-        return min(
-            (at for at in (schedule.wake_at, parents.wake_at) if at is not None), default=None
-        )
+        times = (scheduled_at, schedule.wake_at, parents.wake_at)
+        return min((at for at in times if at is not None), default=None)
 
     def _advance(self, connection: sqlite3.Connection) -> Schedule:
         query = querying(connection)

@@ -43,6 +43,7 @@ from localazure.machinelearning.resources import (
     online_deployments,
     online_endpoints,
     run_history,
+    schedules,
     workspace,
 )
 from localazure.machinelearning.resources.online_endpoints import ONLINE, Online
@@ -141,6 +142,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             codes,
             computes,
             jobs,
+            schedules,
             online_endpoints,
             online_deployments,
             run_history,

@@ -53,6 +53,10 @@ MIGRATIONS = (
     CREATE INDEX job_by_parent ON job (parent, number);
     CREATE INDEX job_by_fingerprint ON job (fingerprint, number);
     """,
+    """
+    CREATE TABLE schedule (name TEXT PRIMARY KEY, next_at REAL) WITHOUT ROWID;
+    CREATE INDEX schedule_by_time ON schedule (next_at);
+    """,
 )
 
 Query = Callable[[str, Sequence[Any]], list[sqlite3.Row]]

@@ -299,12 +299,8 @@ def test_a_job_without_compute_runs(local: Local, compute: str | None) -> None:
 
 
 def test_what_the_workspace_does_not_have_is_named(local: Local) -> None:
-    for ask in (
-        lambda: list(local.ml.schedules.list()),
-        lambda: list(local.ml.batch_endpoints.list()),
-    ):
-        with pytest.raises(HttpResponseError, match="not covered by the local workspace"):
-            ask()
+    with pytest.raises(HttpResponseError, match="feature stores are not covered"):
+        list(local.ml.feature_sets.list(name="any"))
 
 
 def test_a_job_that_cannot_run_is_refused(local: Local) -> None:

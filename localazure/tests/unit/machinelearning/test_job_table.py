@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,21 +20,11 @@ from localazure.machinelearning.job_table import (
     set_status,
 )
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import MIGRATIONS, get_resource, put_resource, querying
+from localazure.machinelearning.store import get_resource, put_resource, querying
 
 NOW = 1000.0
 STRICT = RunTopic("/workspace", RunEvents.AS_AZURE)
 UNTIL_RUNNING = (JobStatus.PREPARING, JobStatus.RUNNING)
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    for migration in MIGRATIONS:
-        connection.executescript(migration)
-    yield connection
-    connection.close()
 
 
 def submit(connection: sqlite3.Connection, topic: RunTopic, name: str, parent: str | None) -> None:

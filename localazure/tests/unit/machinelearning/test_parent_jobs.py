@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ from localazure.machinelearning.pipeline_steps import COMPONENTS
 from localazure.machinelearning.resources.datastores import put_configured
 from localazure.machinelearning.runner_protocol import Outcome, StopOrder
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import MIGRATIONS, get_resource, put_resource, querying
+from localazure.machinelearning.store import get_resource, put_resource, querying
 
 TOPIC = RunTopic("/workspace", RunEvents.AS_AZURE)
 WORKSPACE = (
@@ -98,14 +97,9 @@ class Tables:
 
 
 @pytest.fixture
-def tables() -> Iterator[Tables]:
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    for migration in MIGRATIONS:
-        connection.executescript(migration)
+def tables(connection: sqlite3.Connection) -> Tables:
     put_configured(connection, Configuration(), 0)
-    yield Tables(connection)
-    connection.close()
+    return Tables(connection)
 
 
 def sweep(**changes: Any) -> dict[str, Any]:

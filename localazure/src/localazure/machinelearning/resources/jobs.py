@@ -35,6 +35,7 @@ from localazure.machinelearning.job_table import (
     request_cancel,
 )
 from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.schedules import SCHEDULE_NAME
 from localazure.machinelearning.store import (
     Resource,
     get_resource,
@@ -57,7 +58,11 @@ FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
 
 @routes.get(_PATH)
 async def list_all_jobs(request: web.Request) -> web.Response:
-    """Jobs, newest first, without children; `tag` asks for those that have a tag of that name."""
+    """Jobs, newest first, without children.
+
+    `tag` asks for those that have a tag of that name, `scheduled` for those of schedules or for the
+    others, and `scheduleId` for those of one schedule.
+    """
     workspace = request.app[WORKSPACE]
     tag = request.query.get("tag")
     resources = list_resources(workspace.database.read, JOBS)
@@ -68,6 +73,7 @@ async def list_all_jobs(request: web.Request) -> web.Response:
         if resource.name not in children
         and is_listed(request, resource.properties)
         and (tag is None or tag in (resource.properties.get("tags") or {}))
+        and _is_of_schedule(request, resource)
     ]
     return listing(request, shown)
 
@@ -134,6 +140,15 @@ async def remove_job(request: web.Request) -> web.Response:
         lambda connection: delete_job(connection, name)
     )
     return web.Response(status=200 if was_there else 204)
+
+
+def _is_of_schedule(request: web.Request, resource: Resource) -> bool:
+    """Whether the job passes the filters by schedule."""
+    schedule = (resource.properties.get("properties") or {}).get(SCHEDULE_NAME)
+    scheduled, wanted = request.query.get("scheduled"), request.query.get("scheduleId")
+    return scheduled in (None, str(schedule is not None).lower()) and (
+        wanted is None or wanted.rpartition("/")[2] == schedule
+    )
 
 
 def _find(request: web.Request) -> Resource:

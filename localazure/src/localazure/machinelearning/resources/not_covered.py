@@ -17,7 +17,6 @@ _FAMILIES: Final = {
     "batchEndpoints": "batch endpoints",
     "featurestoreEntities": "feature stores",
     "featuresets": "feature stores",
-    "schedules": "schedules",
     "serverlessEndpoints": "serverless endpoints",
 }
 
@@ -30,5 +29,5 @@ async def refuse(request: web.Request) -> web.Response:
         501,
         "NotImplemented",
         f"{family} are not covered by the local workspace; it has jobs, computes, data, models, "
-        "environments, components, datastores and online endpoints",
+        "environments, components, schedules, datastores and online endpoints",
     )

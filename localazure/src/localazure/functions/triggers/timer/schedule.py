@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from localazure.functions.configuration.timespan import parse_timespan
-from localazure.functions.triggers.timer.ncrontab import NCrontab
+from localazure.ncrontab import NCrontab
 
 # "Never" in the status of a timer that has not run: .NET's DateTime.MinValue.
 NEVER: Final = datetime.min.replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.triggers.timer.ncrontab import NCrontab
+from localazure.ncrontab import NCrontab
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""NCRONTAB expressions, the schedules of timer triggers.
+"""NCRONTAB expressions, of timer triggers and of Azure ML's schedules.
 
 Six fields, `{second} {minute} {hour} {day} {month} {day-of-week}`, or the five of crontab (then the
 second is 0). A field is `*`, a value, a range `a-b`, a step `x/n`, or a list of these; months and

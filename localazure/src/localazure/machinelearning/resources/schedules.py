@@ -1,0 +1,138 @@
+"""Schedules of jobs.
+
+https://learn.microsoft.com/rest/api/azureml/schedules
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.arm import (
+    COMPUTE,
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    listing,
+    path_name,
+    read_body,
+)
+from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.resources.workspace import LOCATION_PATH
+from localazure.machinelearning.schedules import (
+    SCHEDULES,
+    delete_schedule,
+    put_schedule,
+    start_job,
+)
+from localazure.machinelearning.store import Resource, get_resource, list_resources
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+_PATH = f"{WORKSPACE_PATH}/{SCHEDULES}"
+_VIEWS = {"EnabledOnly": (True,), "DisabledOnly": (False,), "All": (True, False)}
+
+
+@routes.get(_PATH)
+async def list_all_schedules(request: web.Request) -> web.Response:
+    """Schedules, newest first; by default those that are enabled."""
+    workspace = request.app[WORKSPACE]
+    view = request.query.get("listViewType", "EnabledOnly")
+    if view not in _VIEWS:
+        raise invalid(f"listViewType is {view!r}; use {', '.join(_VIEWS)}")
+    shown = [
+        _document(workspace, resource)
+        for resource in list_resources(workspace.database.read, SCHEDULES)
+        if resource.properties["isEnabled"] in _VIEWS[view]
+    ]
+    return listing(request, shown)
+
+
+@routes.get(f"{_PATH}/{{name}}")
+async def get_one_schedule(request: web.Request) -> web.Response:
+    """One schedule."""
+    return web.json_response(_document(request.app[WORKSPACE], _find(request)))
+
+
+@routes.put(f"{_PATH}/{{name}}")
+async def put_one_schedule(request: web.Request) -> web.Response:
+    """Create, change, enable or disable a schedule: a long-running operation, as on Azure.
+
+    It is durable when this answers, so the operation has succeeded by the first poll.
+    """
+    workspace = request.app[WORKSPACE]
+    name, body = path_name(request), await read_body(request)
+    resource, is_new = await workspace.database.write(
+        lambda connection: put_schedule(connection, name, body, workspace.clock())
+    )
+    request.app[COMPUTE].wake()
+    document = _document(workspace, resource)
+    document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
+    return web.json_response(
+        document, status=201 if is_new else 200, headers=_operation(workspace, f"put-{name}")
+    )
+
+
+@routes.post(f"{_PATH}/{{name}}/trigger")
+async def trigger_schedule(request: web.Request) -> web.Response:
+    """Start the job of a schedule once, whatever its times are."""
+    workspace = request.app[WORKSPACE]
+    resource = _find(request)
+    body: dict[str, Any] = await request.json() if request.can_read_body else {}
+    now = workspace.clock()
+    try:
+        at = datetime.fromisoformat(body["scheduleTime"]).timestamp()
+    except KeyError:
+        at = now
+    except (TypeError, ValueError) as error:
+        raise invalid(f"scheduleTime {body['scheduleTime']!r} is not a time") from error
+    job = await workspace.database.write(
+        lambda connection: start_job(connection, workspace.run_topic, resource, at, now)
+    )
+    request.app[COMPUTE].wake()
+    return web.json_response({"scheduleActionType": "CreateJob", "submissionId": job})
+
+
+@routes.delete(f"{_PATH}/{{name}}")
+async def delete_one_schedule(request: web.Request) -> web.Response:
+    """Delete a schedule that is disabled."""
+    workspace = request.app[WORKSPACE]
+    name = path_name(request)
+    if not await workspace.database.write(lambda connection: delete_schedule(connection, name)):
+        return web.Response(status=204)
+    return web.Response(status=202, headers=_operation(workspace, f"delete-{name}"))
+
+
+@routes.get(f"{LOCATION_PATH}/mfeOperationsStatus/{{operation}}")
+async def get_operation(request: web.Request) -> web.Response:
+    """State of a PUT or DELETE of a schedule: both are done when they are answered."""
+    operation = request.match_info["operation"]
+    return web.json_response({"id": request.path, "name": operation, "status": "Succeeded"})
+
+
+def _find(request: web.Request) -> Resource:
+    name = path_name(request)
+    resource = get_resource(request.app[WORKSPACE].database.read, SCHEDULES, name)
+    if resource is None:
+        raise not_found("schedule", name)
+    return resource
+
+
+def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    properties = {"tags": {}, "properties": {}, **resource.properties}
+    return envelope(workspace, resource, {**properties, "provisioningState": "Succeeded"})
+
+
+def _operation(workspace: Workspace, operation: str) -> dict[str, str]:
+    """The headers of an answer whose operation goes on."""
+    environment = workspace.environment
+    url = (
+        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
+        f"/providers/{PROVIDER}/locations/{environment.location}"
+        f"/mfeOperationsStatus/{operation}?api-version=2023-06-01-preview"
+    )
+    return {"Azure-AsyncOperation": url, "Location": url, "Retry-After": "1"}

@@ -1,0 +1,208 @@
+"""Schedules: documents, their next times, and the jobs that they start.
+
+A job is inserted in the transaction that moves the schedule to its next time, under a name derived
+from the schedule and the time: kill -9 neither doubles nor loses it. A time that passed while
+localazure was down is not made up, except within `RESTART_SECONDS`.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-schedule-pipeline-job
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from datetime import UTC, datetime
+from typing import Any
+
+from localazure.machinelearning.addresses import child_of_workspace
+from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.events import RunTopic
+from localazure.machinelearning.job_placement import check_job
+from localazure.machinelearning.job_table import (
+    JOBS,
+    JobKind,
+    NewJob,
+    get_job,
+    insert_job,
+    set_error,
+)
+from localazure.machinelearning.schedule_triggers import parse_trigger
+from localazure.machinelearning.states import JobStatus
+from localazure.machinelearning.store import (
+    Query,
+    Resource,
+    delete_resource,
+    get_resource,
+    put_resource,
+    querying,
+)
+
+SCHEDULES = "schedules"
+SCHEDULE_NAME = "azureml.scheduleName"
+"""The property of a job that names its schedule."""
+RESTART_SECONDS = 60.0
+"""How late a job may be started: about what a restart of localazure takes."""
+
+_CREATE_JOB = "CreateJob"
+
+logger = logging.getLogger(__name__)
+
+
+def put_schedule(
+    connection: sqlite3.Connection, name: str, document: dict[str, Any], now: float
+) -> tuple[Resource, bool]:
+    """Create or replace a schedule. Returns it, and whether it is new.
+
+    A new schedule without a start time starts its first job at once, as on Azure. A schedule whose
+    start time has passed starts at its next time.
+
+    Raises:
+        ArmError: 400, a field is wrong or the job could not be run; 404, a reference is missing.
+    """
+    query = querying(connection)
+    existing = get_resource(query, SCHEDULES, name)
+    created_at = now if existing is None else existing.created_at
+    properties: dict[str, Any] = document["properties"]
+    trigger_document: dict[str, Any] = properties.get("trigger") or {}
+    trigger = parse_trigger(trigger_document, _moment(created_at))
+    if existing is None and trigger.end is not None and trigger.end <= _moment(now):
+        raise invalid(f"endTime {trigger_document['endTime']!r} has passed")
+    action = {**(properties.get("action") or {})}
+    if action.get("actionType") != _CREATE_JOB:
+        raise invalid(f"actionType {action.get('actionType')!r} is not covered; use {_CREATE_JOB}")
+    action["jobDefinition"] = _definition(query, action.get("jobDefinition") or {})
+    check_job(query, name, _job_properties(name, action, now))
+    is_enabled = properties.get("isEnabled") is not False
+    stored = {
+        **document,
+        "properties": {**properties, "action": action, "isEnabled": is_enabled},
+    }
+    resource = put_resource(connection, SCHEDULES, name, "", stored, now=now)
+    next_at = None
+    if is_enabled:
+        is_immediate = existing is None and trigger.start is None
+        next_at = now if is_immediate else _timestamp(trigger.next_after(_moment(now)))
+    connection.execute(
+        "INSERT INTO schedule (name, next_at) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at",
+        (name, next_at),
+    )
+    return resource, existing is None
+
+
+def delete_schedule(connection: sqlite3.Connection, name: str) -> bool:
+    """Delete a schedule; whether it was there. Its jobs stay.
+
+    Raises:
+        ArmError: 400, it is enabled.
+    """
+    resource = get_resource(querying(connection), SCHEDULES, name)
+    if resource is None:
+        return False
+    if resource.properties["isEnabled"]:
+        raise invalid(f"schedule {name!r} is enabled; disable it, then delete it")
+    connection.execute("DELETE FROM schedule WHERE name = ?", (name,))
+    return delete_resource(connection, SCHEDULES, name)
+
+
+def start_due_jobs(connection: sqlite3.Connection, topic: RunTopic, now: float) -> float | None:
+    """Start the jobs whose time has come, within a transaction. Returns the next time of all."""
+    query = querying(connection)
+    for row in query("SELECT * FROM schedule WHERE next_at <= ? ORDER BY next_at", (now,)):
+        resource = get_resource(query, SCHEDULES, row["name"])
+        if resource is None:
+            raise RuntimeError(f"schedule {row['name']} has a time and no document")
+        if now - row["next_at"] <= RESTART_SECONDS:
+            start_job(connection, topic, resource, row["next_at"], now)
+        else:
+            logger.warning("schedule %s: a time passed while localazure was down", row["name"])
+        trigger = parse_trigger(resource.properties["trigger"], _moment(resource.created_at))
+        connection.execute(
+            "UPDATE schedule SET next_at = ? WHERE name = ?",
+            (_timestamp(trigger.next_after(_moment(now))), row["name"]),
+        )
+    return query("SELECT min(next_at) AS next_at FROM schedule", ())[0]["next_at"]
+
+
+def start_job(
+    connection: sqlite3.Connection, topic: RunTopic, schedule: Resource, at: float, now: float
+) -> str:
+    """Insert the job of a schedule for one time; one that exists is left alone. Returns its name.
+
+    A job that cannot be run any more, because its cluster was deleted, say, is inserted as Failed.
+    """
+    query = querying(connection)
+    name = job_name(schedule.name, at)
+    if get_job(query, name) is not None:
+        return name
+    properties = _job_properties(schedule.name, schedule.properties["action"], at)
+    put_resource(connection, JOBS, name, "", {"properties": properties}, now=now)
+    try:
+        placement = check_job(query, name, properties)
+    except ArmError as error:
+        logger.warning("schedule %s: %s", schedule.name, error.message)
+        job = NewJob(name=name, kind=JobKind(properties["jobType"]))
+        insert_job(connection, topic, job, now, status=JobStatus.FAILED)
+        set_error(connection, name, error.code, error.message)
+        return name
+    job = NewJob(
+        name=name, kind=placement.kind, cluster=placement.cluster, node_count=placement.node_count
+    )
+    insert_job(connection, topic, job, now)
+    return name
+
+
+def job_name(schedule: str, at: float) -> str:
+    """The name of a schedule's job, with which Azure displays it: `<schedule>-20210101T060000Z`."""
+    return f"{schedule.replace('.', '_')}-{_moment(at):%Y%m%dT%H%M%SZ}"
+
+
+def _definition(query: Query, definition: dict[str, Any]) -> dict[str, Any]:
+    """A job's definition, what it does not have from the job that it names as its source.
+
+    Raises:
+        ArmError: 400 or 404, that is no job, or it does not exist.
+    """
+    source = definition.get("sourceJobId")
+    if not source:
+        return definition
+    job = child_of_workspace(source).removeprefix(f"/{JOBS}/")
+    resource = get_resource(query, JOBS, job)
+    if resource is None:
+        raise not_found("job", job)
+    given = {key: value for key, value in definition.items() if value not in (None, "", {})}
+    merged = {**resource.properties, **given}
+    # The paths that the outputs of the source were given are not those of the next job.
+    outputs = {
+        key: {field: value for field, value in entry.items() if field != "uri" or job not in value}
+        for key, entry in (merged.get("outputs") or {}).items()
+    }
+    return {**merged, "outputs": outputs}
+
+
+def _job_properties(schedule: str, action: dict[str, Any], at: float) -> dict[str, Any]:
+    """The document of the job that a schedule starts at a time."""
+    name = job_name(schedule, at)
+    definition = {
+        key: value for key, value in action["jobDefinition"].items() if key != "sourceJobId"
+    }
+    names = {"${{name}}": name, "${{create_context.trigger_time}}": _moment(at).isoformat()}
+    inputs = json.dumps(definition.get("inputs") or {})
+    for expression, value in names.items():
+        inputs = inputs.replace(expression, value)
+    return {
+        **definition,
+        "inputs": json.loads(inputs),
+        "displayName": name,
+        "isArchived": False,
+        "properties": {**(definition.get("properties") or {}), SCHEDULE_NAME: schedule},
+    }
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)
+
+
+def _timestamp(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()

@@ -1,0 +1,167 @@
+"""Schedules in the tables, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from localazure.machinelearning.configuration import Configuration, RunEvents
+from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.events import RunTopic
+from localazure.machinelearning.job_table import JOBS, get_job
+from localazure.machinelearning.resources.datastores import put_configured
+from localazure.machinelearning.schedules import (
+    RESTART_SECONDS,
+    delete_schedule,
+    put_schedule,
+    start_due_jobs,
+    start_job,
+)
+from localazure.machinelearning.states import JobStatus
+from localazure.machinelearning.store import get_resource, querying
+
+TOPIC = RunTopic("/workspace", RunEvents.AS_AZURE)
+WORKSPACE = (
+    "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
+)
+NINE = datetime(2026, 8, 7, 9, tzinfo=UTC).timestamp()
+HOUR = 3600.0
+
+
+class Schedules:
+    """The tables, at a time that the test sets."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.query = querying(connection)
+        self.now = NINE
+
+    def put(
+        self, *, is_enabled: bool = True, job: dict[str, Any] | None = None, **trigger: Any
+    ) -> None:
+        definition = job or {
+            "jobType": "Command",
+            "command": "echo ${{inputs.at}}",
+            "environmentId": "azureml:torch:1",
+            "inputs": {
+                "at": {"jobInputType": "literal", "value": "${{create_context.trigger_time}}"}
+            },
+        }
+        properties = {
+            "action": {"actionType": "CreateJob", "jobDefinition": definition},
+            "trigger": {"triggerType": "Cron", "expression": "0 * * * *", **trigger},
+            "isEnabled": is_enabled,
+        }
+        put_schedule(self.connection, "hourly", {"properties": properties}, self.now)
+
+    def at(self, seconds: float) -> float | None:
+        """Run the loop at so many seconds after nine. Returns its next time, likewise."""
+        self.now = NINE + seconds
+        wake_at = start_due_jobs(self.connection, TOPIC, self.now)
+        return None if wake_at is None else wake_at - NINE
+
+    @property
+    def jobs(self) -> list[str]:
+        rows = self.query("SELECT name FROM job ORDER BY number", ())
+        return [row["name"].removeprefix("hourly-20260807T") for row in rows]
+
+
+@pytest.fixture
+def schedules(connection: sqlite3.Connection) -> Schedules:
+    put_configured(connection, Configuration(), 0)
+    return Schedules(connection)
+
+
+def test_without_a_start_time_the_first_job_starts_at_once_and_the_next_at_its_time(
+    schedules: Schedules,
+) -> None:
+    schedules.now += 5
+    schedules.put()
+    assert schedules.at(5) == HOUR
+    assert schedules.at(5) == HOUR
+    assert schedules.at(HOUR) == 2 * HOUR
+    assert schedules.jobs == ["090005Z", "100000Z"]
+    job = get_resource(schedules.query, JOBS, "hourly-20260807T100000Z")
+    assert job is not None
+    assert job.properties["displayName"] == "hourly-20260807T100000Z"
+    assert job.properties["properties"] == {"azureml.scheduleName": "hourly"}
+    assert job.properties["inputs"]["at"]["value"] == "2026-08-07T10:00:00+00:00"
+
+
+def test_a_time_that_passed_while_nothing_ran_is_made_up_only_after_a_restart(
+    schedules: Schedules,
+) -> None:
+    schedules.put(startTime="2022-07-10T10:00:00")
+    assert schedules.at(HOUR + RESTART_SECONDS) == 2 * HOUR
+    assert schedules.at(5 * HOUR + RESTART_SECONDS + 1) == 6 * HOUR
+    assert schedules.jobs == ["100000Z"]
+
+
+def test_a_disabled_schedule_starts_nothing_and_goes_on_when_it_is_enabled(
+    schedules: Schedules,
+) -> None:
+    schedules.put(startTime="2022-07-10T10:00:00")
+    schedules.put(is_enabled=False, startTime="2022-07-10T10:00:00")
+    assert schedules.at(2.5 * HOUR) is None
+    schedules.put()  # it is not new, and so starts nothing at once
+    assert schedules.at(2.5 * HOUR) == 3 * HOUR
+    assert schedules.jobs == []
+
+
+def test_a_schedule_ends(schedules: Schedules) -> None:
+    schedules.put(startTime="2026-08-07T09:30:00", endTime="2026-08-07T10:30:00")
+    assert schedules.at(0) == HOUR
+    assert schedules.at(HOUR) is None
+    assert schedules.jobs == ["100000Z"]
+
+
+def test_only_a_disabled_schedule_is_deleted(schedules: Schedules) -> None:
+    schedules.put()
+    with pytest.raises(ArmError, match="is enabled"):
+        delete_schedule(schedules.connection, "hourly")
+    schedules.put(is_enabled=False)
+    assert delete_schedule(schedules.connection, "hourly")
+    assert not delete_schedule(schedules.connection, "hourly")
+    assert schedules.at(HOUR) is None
+
+
+def test_a_source_job_gives_what_the_definition_lacks(schedules: Schedules) -> None:
+    schedules.put()
+    schedules.at(0)
+    source = f"{WORKSPACE}/jobs/hourly-20260807T090000Z"
+    schedules.put(job={"jobType": "Command", "sourceJobId": source, "experimentName": ""})
+    schedules.at(HOUR)
+    job = get_resource(schedules.query, JOBS, "hourly-20260807T100000Z")
+    assert job is not None
+    assert job.properties["command"] == "echo ${{inputs.at}}"
+    with pytest.raises(ArmError, match="absent"):
+        schedules.put(job={"jobType": "Command", "sourceJobId": f"{WORKSPACE}/jobs/absent"})
+
+
+def test_a_job_that_can_no_longer_run_is_there_as_failed(schedules: Schedules) -> None:
+    schedules.put()
+    resource = get_resource(schedules.query, "schedules", "hourly")
+    assert resource is not None
+    resource.properties["action"]["jobDefinition"]["computeId"] = f"{WORKSPACE}/computes/deleted"
+    name = start_job(schedules.connection, TOPIC, resource, NINE, NINE)
+    job = get_job(schedules.query, name)
+    assert job is not None
+    assert (job.status, job.error_code) == (JobStatus.FAILED, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"endTime": "2026-08-07T08:00:00"}, "has passed"),
+        ({"job": {"jobType": "Spark"}}, "not covered"),
+        ({"triggerType": "Event"}, "not covered"),
+    ],
+)
+def test_what_is_wrong_is_refused(
+    schedules: Schedules, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArmError, match=message):
+        schedules.put(**fields)
