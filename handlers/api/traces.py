@@ -115,7 +115,7 @@ def _span(span: Mapping[str, Any], service: str) -> TraceSpan:
         began_at=_moment(span["startTimeUnixNano"]),
         ended_at=_moment(span["endTimeUnixNano"]),
         attributes=_attributes(span),
-        links=[link["traceId"] for link in span.get("links", ())],
+        links=list(dict.fromkeys(link["traceId"] for link in span.get("links", ()))),
         error=str(status.get("message") or "error") if failed else None,
     )
 

@@ -55,6 +55,11 @@ class Clients:
         return BackgroundThread()
 
     @cached_property
+    def rollout_steps(self) -> set[str]:
+        """Records of steps of rollouts that are there, as this process has seen."""
+        return set()
+
+    @cached_property
     def credential(self) -> DefaultAzureCredential:
         """The function app's managed identity."""
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - see the module

@@ -1,6 +1,7 @@
 """When the steps of a rollout began: records that its activities leave, for the spans of its trace.
 
-Each is written once; a repeated activity changes nothing.
+Each is written once; a repeated activity changes nothing. A process asks the records once for each
+step, however often it observes it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ def record_step(clients: Clients, rollout: str, step: str | int, began_at: datet
         step: `deploying`, `testing`, or the number of a step of `deploy.steps`, from 0.
         began_at: counts when nothing was kept before.
     """
-    if clients.telemetry.is_on:
-        name = f"{_folder(rollout)}{step}.json"
+    name = f"{_folder(rollout)}{step}.json"
+    if clients.telemetry.is_on and name not in clients.rollout_steps:
         record_store.create(clients.records, name, began_at.isoformat())
+        clients.rollout_steps.add(name)
 
 
 def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:

@@ -80,7 +80,8 @@ def accepted_events(
     Args:
         pipeline: whose zone they are in.
         landing: the instance that they opened or joined.
-        events: at least one. Those that came with a trace are linked.
+        events: at least one. Those that came with a trace are linked: once for each of their
+            senders' spans, so that an upload of many files does not push others out.
         batch: header of the batch's span that they joined; None when they opened it.
         began_at: when the trigger was called.
         ended_at: when the landing was under way.
@@ -90,7 +91,7 @@ def accepted_events(
     # In the opener's trace: the process died after it had opened the batch, and before this.
     if joined is not None and joined.trace_id != context.trace_id:
         context, parent = joined.child("event", landing, first.id), joined
-    linked = [TraceContext.parse(event.traceparent) for event in events]
+    linked = dict.fromkeys(TraceContext.parse(event.traceparent) for event in events)
     return Span(
         context=context,
         parent=parent,

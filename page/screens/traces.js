@@ -62,7 +62,7 @@ function Span({ span, first, whole }) {
         ${run && html`<dt>Run</dt><dd><${RunLink} id=${run} /></dd>`}
         ${span.count && html`<dt>Spans</dt><dd>${span.count}: the first begins and the last ends at these times. The rest is of the first.</dd>`}
         ${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
-        ${span.links.map((link) => html`<dt>Belongs to it</dt><dd><a class="mono" href=${href(`traces/${link}`)}>${link}</a></dd>`)}
+        ${span.links.map((link) => html`<dt>Linked trace</dt><dd><a class="mono" href=${href(`traces/${link}`)}>${link}</a></dd>`)}
       </dl>
     </details>
   </li>`;

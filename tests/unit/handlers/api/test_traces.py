@@ -49,7 +49,7 @@ def test_a_span_is_described_with_its_service_attributes_links_and_error() -> No
             {"key": "attempt", "value": {"intValue": "2"}},
             {"key": "gpu", "value": {"boolValue": True}},
         ],
-        links=[{"traceId": "b" * 32, "spanId": "c" * 16}],
+        links=[{"traceId": "b" * 32, "spanId": each * 16} for each in "cd"],
         status={"code": "STATUS_CODE_ERROR", "message": "JobFailed"},
     )
     (found,) = describe_trace(TRACE, answer(written, service="trainer")).spans

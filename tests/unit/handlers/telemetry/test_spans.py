@@ -81,6 +81,13 @@ def test_a_burst_has_no_more_links_than_a_span_may_have() -> None:
     assert len(span.links) == LINKS_LIMIT
 
 
+def test_events_of_one_upload_are_one_link() -> None:
+    other = TraceContext.root("another upload")
+    many = [event(number, UPLOAD.header) for number in range(1, 2 * LINKS_LIMIT)]
+    span = accepted([event(0), *many, event(900, other.header)])
+    assert span.links == [UPLOAD, other]
+
+
 def batch_record(trace: BatchTrace | None) -> RecordBatch:
     return RecordBatch(
         batch="landing-digits@now",
