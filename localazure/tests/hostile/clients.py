@@ -135,6 +135,8 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             "azurite_table": asks(
                 "GET", f"{local}:{ports.azurite_table}/{STORAGE_ACCOUNT}/Tables", 403
             ),
+            # Without a signature no account is named.
+            "blob_by_host": asks("GET", f"{local}:{ports.blob_by_host}/landing", 400),
             "blob_tls": await blob_client("https", ports.blob_tls),
             "queue_tls": await queue_client("https", ports.queue_tls),
             "table_tls": asks(

@@ -57,6 +57,7 @@ class Ports:
     blob_tls: int
     queue_tls: int
     table_tls: int
+    blob_by_host: int
     service_bus: int
     event_grid: int
     event_grid_tls: int
@@ -75,6 +76,7 @@ class Ports:
         "blob_tls": 16,
         "queue_tls": 17,
         "table_tls": 18,
+        "blob_by_host": 19,
         "service_bus": 20,
         "event_grid": 30,
         "event_grid_tls": 31,

@@ -64,6 +64,7 @@ PART_OF_PORT = {
     "blob_tls": "storage",
     "queue_tls": "storage",
     "table_tls": "storage",
+    "blob_by_host": "storage",
     "service_bus": "servicebus",
     "event_grid": "eventgrid",
     "event_grid_tls": "eventgrid",

@@ -21,6 +21,7 @@ from localazure.runtime.roles import RoleAssignments
 from localazure.storage import account_kinds, batch, request_times
 from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
+from localazure.storage.host_style import PathStyle, to_path_style
 from localazure.storage.operations import account_of
 from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
 from localazure.storage.targets import Targets
@@ -131,6 +132,12 @@ class Gate:
             )
         is_permitted = all(self._assignments.permit(principal, *each) for each in needed)
         return None if is_permitted else _NOT_PERMITTED
+
+    def to_path_style(
+        self, method: str, target: str, headers: CIMultiDict[str]
+    ) -> PathStyle | Refusal:
+        """A request whose path begins with the container, as `admit` takes it; see `host_style`."""
+        return to_path_style(method, target, headers, self._key_of)
 
     def emits_events(self, target: str) -> bool:
         """Whether blob events of a request's account go anywhere."""

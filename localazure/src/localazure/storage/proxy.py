@@ -28,6 +28,7 @@ from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProces
 from localazure.storage.blob_service import BlobServiceError
 from localazure.storage.dfs_endpoint import DfsEndpoint
 from localazure.storage.gate import Gate
+from localazure.storage.host_style import names_account
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Operation
 from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, Refusal
@@ -109,10 +110,26 @@ class Proxy:
         self._ledger = ledger
         self._faults = faults
 
-    def runner(self) -> web.ServerRunner:
-        """Of its HTTP server."""
+    def runner(self, *, is_host_style: bool = False) -> web.ServerRunner:
+        """Of its HTTP server.
+
+        Args:
+            is_host_style: whether paths begin with the container, whatever the header `Host` is.
+        """
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            if is_host_style or names_account(request.host):
+                translated = self._gate.to_path_style(
+                    request.method, request.raw_path, CIMultiDict(request.headers)
+                )
+                if isinstance(translated, Refusal):
+                    return self._refuse(translated)
+                url = URL(translated.target, encoded=True)
+                request = request.clone(rel_url=url, headers=translated.headers)
+            return await self._handle(request)
+
         server = web.Server(
-            self._handle,
+            handle,
             auto_decompress=False,
             access_log=None,
             max_line_size=MAX_HEADER_BYTES,

@@ -108,6 +108,9 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 dfs=DfsEndpoint(gate, hierarchy, ledger) if service is Service.BLOB else None,
             )
             await stack.enter_async_context(listening(proxy.runner(), {port: None, tls_port: tls}))
+            if service is Service.BLOB:
+                by_host = proxy.runner(is_host_style=True)
+                await stack.enter_async_context(listening(by_host, {ports.blob_by_host: None}))
         yield
 
 

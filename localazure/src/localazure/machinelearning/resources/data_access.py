@@ -1,0 +1,93 @@
+"""Datastores and data assets as azureml-fsspec and mltable ask for them.
+
+Their native library (azureml-dataprep-rslex) resolves `azureml://` URIs with two services of the
+workspace that have no published specification; the fields are those that it reads.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import DatastorePath, parse_uri
+from localazure.machinelearning.arm import (
+    PRINCIPAL,
+    ROLE_ASSIGNMENTS,
+    WORKSPACE,
+    WORKSPACE_PATH,
+    path_name,
+)
+from localazure.machinelearning.authorization import SCOPE, action_of, authorize
+from localazure.machinelearning.errors import not_found
+from localazure.machinelearning.resources.datastores import DATASTORES
+from localazure.machinelearning.store import get_resource
+from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import LOOPBACK
+from localazure.runtime.identity import APP
+
+routes = web.RouteTableDef()
+
+_DATA_TYPES = {"uri_file": "UriFile", "uri_folder": "UriFolder", "mltable": "MLTable"}
+
+
+@routes.get(f"/datastore/v1.0{WORKSPACE_PATH}/{DATASTORES}/{{name}}")
+async def get_datastore(request: web.Request) -> web.Response:
+    """One datastore with its account's key, so the caller needs the right to list secrets.
+
+    The library makes `PROTOCOL://ACCOUNT.blob.ENDPOINT/CONTAINER` of the fields. A laptop has no
+    DNS for that host: the endpoint makes a user name of it (RFC 3986, section 3.2.1).
+    """
+    workspace, name = request.app[WORKSPACE], path_name(request)
+    principal = request.get(PRINCIPAL, APP)
+    authorize(
+        principal,
+        request.app[ROLE_ASSIGNMENTS].roles(principal, SCOPE),
+        action_of("POST", (DATASTORES, name, "listSecrets")),
+        workspace.id,
+    )
+    datastore = get_resource(workspace.database.read, DATASTORES, name)
+    if datastore is None:
+        raise not_found("datastore", name)
+    account = datastore.properties["accountName"]
+    section = {
+        "accountName": account,
+        "containerName": datastore.properties["containerName"],
+        "endpoint": f"localhost@{LOOPBACK}:{workspace.environment.ports.blob_by_host}",
+        "protocol": "http",
+        "credentialType": "AccountKey",
+        "credential": workspace.environment.storage_key(account),
+    }
+    return web.json_response(
+        {"name": name, "dataStoreType": "AzureBlob", "azureStorageSection": section}
+    )
+
+
+@routes.get(f"/data/v1.0{WORKSPACE_PATH}/dataversion/{{name}}/versions/{{version}}")
+async def get_data_version(request: web.Request) -> web.Response:
+    """The URI and the type of a data asset."""
+    workspace = request.app[WORKSPACE]
+    name, version = path_name(request), path_name(request, "version")
+    asset = get_resource(workspace.database.read, "data", name, version)
+    if asset is None:
+        raise not_found("data version", f"{name}:{version}")
+    kind = asset.properties.get("dataType", "uri_folder")
+    described = {
+        "assetId": f"{workspace.id}/data/{name}/versions/{version}",
+        "dataContainerName": name,
+        "versionId": version,
+        "dataType": _DATA_TYPES.get(kind, kind),
+        "dataUri": _long_form(workspace, asset.properties["dataUri"]),
+    }
+    return web.json_response({"dataVersion": described, "isV2": True})
+
+
+def _long_form(workspace: Workspace, uri: str) -> str:
+    """The URI with subscription, resource group and workspace, as the library needs it."""
+    where = parse_uri(uri)
+    if not isinstance(where, DatastorePath):
+        return uri
+    environment = workspace.environment
+    return (
+        f"azureml://subscriptions/{environment.subscription_id}"
+        f"/resourcegroups/{environment.resource_group}/workspaces/{environment.workspace}"
+        f"/datastores/{where.datastore}/paths/{where.path}{'/' if uri.endswith('/') else ''}"
+    )

@@ -1,0 +1,81 @@
+"""Requests whose account is not in the path, translated to those of emulators. Pure: no I/O.
+
+On Azure the host names the account (`ACCOUNT.blob.core.windows.net/CONTAINER/BLOB`), and some
+clients know no other form. On a laptop such a name need not resolve: then the key that signs the
+request names the account. The rest of the proxy knows one form, `/ACCOUNT/CONTAINER/BLOB`. The path
+is a part of the signature, so the signature is checked here and made anew.
+
+Source: "Canonicalized resource string" of
+https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
+from localazure.storage_client.service import Service
+from localazure.storage_client.signature import sign_request
+
+_HOST: Final = re.compile(r"^(?P<account>[a-z0-9]{3,24})\.blob\.")
+_KEY: Final = re.compile(r"^SharedKey (?P<account>[a-z0-9]{3,24}):")
+_NO_ACCOUNT: Final = Refusal(
+    HTTPStatus.BAD_REQUEST,
+    "InvalidUri",
+    "The request names no account: send it to http://ACCOUNT.blob.localhost, sign it with the "
+    "account's key, or put the account first in the path of the other port.",
+)
+
+
+class PathStyle(NamedTuple):
+    """A request in the form of emulators."""
+
+    target: str
+    """Path and query, the account first."""
+    headers: CIMultiDict[str]
+
+
+def names_account(host: str) -> bool:
+    """Whether the header `Host` names an account."""
+    return _HOST.match(host) is not None
+
+
+def to_path_style(
+    method: str, target: str, headers: CIMultiDict[str], key_of: Callable[[str], str]
+) -> PathStyle | Refusal:
+    """Translate a request to the Blob service, or refuse it.
+
+    Args:
+        method: in upper case.
+        target: path and query as sent, the container first.
+        headers: as sent; they are changed.
+        key_of: the key of an account, base64.
+    """
+    authorization = headers.get("Authorization", "")
+    signed = _KEY.match(authorization)
+    named = _HOST.match(headers.get("Host", "")) or signed
+    if named is None:
+        return _NO_ACCOUNT
+    account = named["account"]
+    # Azurite, too, would take the account of a name.
+    headers["Host"] = "localhost"
+    translated = f"/{account}{target}"
+    if signed is not None:
+
+        def signature(of: str) -> str:
+            url = URL(f"http://localhost{of}", encoded=True)
+            lowered = {name.lower(): value for name, value in headers.items()}
+            key = key_of(account)
+            return sign_request(Service.BLOB, method, url, lowered, account=account, key=key)
+
+        if not hmac.compare_digest(signature(target).encode(), authorization.encode()):
+            return NOT_AUTHENTIC
+        headers["Authorization"] = signature(translated)
+    return PathStyle(translated, headers)

@@ -1,0 +1,64 @@
+"""Runs a job that uses azureml-fsspec and mltable over `azureml://` URIs: `make conformance-data`.
+
+The packages and what they need take about 400 MB, so they are no requirement of the tests: they come
+from PyPI into an environment of their own. The job is `job.py`.
+
+In localazure/tests: `python -m conformance.data_access`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from harness.waiting import until
+from harness.wheel import Installed
+from published_examples.__main__ import ENDED, workspace
+
+PACKAGES: Final = ("azureml-fsspec==1.4.0", "mltable==1.7.0", "azure-ai-ml", "pandas")
+# Those of which they need versions of their own.
+WITHOUT_PINS: Final = ("azure-identity", "cloudpickle", "fsspec", "pyarrow", "python-dateutil")
+JOB: Final = Path(__file__).with_name("job.py")
+FILES: Final = {
+    "MLTable": b"paths: [{pattern: ./*.csv}]\n"
+    b"transformations: [{read_delimited: {delimiter: ',', header: all_files_same_headers}}]\n",
+    "a.csv": b"x,y\n1,2\n",
+    "below/b c%20d.csv": b"x,y\n3,4\n",
+}
+
+
+def main() -> int:
+    """Exit status 1 if the job fails."""
+    with tempfile.TemporaryDirectory() as scratch, workspace() as (ml, blobs):
+        installed = Installed(Path(scratch) / "venv")
+        installed.install(*PACKAGES, without_pins=WITHOUT_PINS)
+        from azure.ai.ml import command  # noqa: PLC0415 - asks for the cloud's metadata
+        from azure.ai.ml.entities import Data  # noqa: PLC0415
+
+        store: Any = ml.datastores.get("workspaceblobstore")
+        container = blobs.get_container_client(store.container_name)
+        container.create_container()
+        for name, content in FILES.items():
+            container.upload_blob(f"table/{name}", content)
+        path = "azureml://datastores/workspaceblobstore/paths/table/"
+        ml.data.create_or_update(Data(name="table", version="1", type="mltable", path=path))
+        text = f"{installed.python} -W ignore {JOB}"
+        job = ml.jobs.create_or_update(
+            command(name="data-access", command=text, environment="azureml:any:1")
+        )
+        status = until(
+            lambda: found if (found := ml.jobs.get(job.name).status) in ENDED else None,
+            what="the end of the job",
+            seconds=300,
+        )
+        log = blobs.get_blob_client(
+            "azureml", f"ExperimentRun/dcid.{job.name}/user_logs/std_log.txt"
+        )
+        print(log.download_blob().readall().decode(), f"the job is {status!s}", sep="\n")
+    return int(status != "Completed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

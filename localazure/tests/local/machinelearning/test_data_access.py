@@ -1,0 +1,71 @@
+"""What azureml-fsspec and mltable ask of the workspace; `make conformance-data` runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from azure.ai.ml.entities import Data
+from azure.storage.blob import BlobServiceClient
+from yarl import URL
+
+from harness.local_workspace import SDK_WARNINGS, Local
+from harness.role_table import TABLE
+from localazure.machinelearning.addresses import workspace_id
+
+pytestmark = SDK_WARNINGS
+
+
+def ask(local: Local, path: str, status: int = 200) -> dict[str, Any]:
+    service, _, rest = path.partition("/")
+    answer = local.ask("GET", f"/{service}/v1.0{workspace_id(local.environment)}/{rest}")
+    assert answer.status_code == status
+    return answer.json()
+
+
+def test_a_datastore_leads_to_its_container(local: Local) -> None:
+    section = ask(local, "datastore/datastores/landing")["azureStorageSection"]
+    account = section["accountName"]
+    # As the library makes it.
+    url = URL(f"{section['protocol']}://{account}.blob.{section['endpoint']}")
+    assert url.user == f"{account}.blob.localhost"
+    key = {"account_name": account, "account_key": section["credential"]}
+    local.blobs.get_blob_client("landing", "data-access/a").upload_blob(b"content")
+    with BlobServiceClient(str(url.with_user(None)), credential=key) as service:
+        container = service.get_container_client(section["containerName"])
+        assert list(container.list_blob_names(name_starts_with="data-access/")) == ["data-access/a"]
+    missing = ask(local, "datastore/datastores/missing", 404)
+    assert "missing" in missing["error"]["message"]
+
+
+def test_a_data_asset_has_a_uri_with_its_workspace(local: Local) -> None:
+    path = "azureml://datastores/landing/paths/data-access/"
+    local.ml.data.create_or_update(Data(name="access", version="1", type="uri_folder", path=path))
+    found = ask(local, "data/dataversion/access/versions/1")
+    assert found["isV2"]
+    environment = local.environment
+    assert found["dataVersion"]["dataType"] == "UriFolder"
+    assert found["dataVersion"]["dataUri"] == (
+        f"azureml://subscriptions/{environment.subscription_id}/resourcegroups/local"
+        "/workspaces/local/datastores/landing/paths/data-access/"
+    )
+
+
+@pytest.fixture
+def reader(local: Local) -> Iterator[None]:
+    """The app may read the workspace, and nothing more."""
+    path = local.environment.app / "infra" / "roles.json"
+    path.parent.mkdir(exist_ok=True)
+    rows = [row for row in TABLE["assignments"] if row["role"] == "Monitoring Reader"]
+    path.write_text(json.dumps({**TABLE, "assignments": rows}))
+    yield
+    path.unlink()
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_reader_does_not_get_the_key(local: Local) -> None:
+    ask(local, "data/dataversion/access/versions/1")
+    refused = ask(local, "datastore/datastores/landing", 403)
+    assert "datastores/listsecrets/action" in refused["error"]["message"]
