@@ -1,7 +1,7 @@
 """Runs a job that uses azureml-fsspec and mltable over `azureml://` URIs: `make conformance-data`.
 
-The packages and what they need take about 400 MB, so they are no requirement of the tests: they come
-from PyPI into an environment of their own. The job is `job.py`.
+The packages and what they need take about 400 MB, so they are no requirement of the tests: they
+come from PyPI into an environment of their own. The job is `job.py`.
 
 In localazure/tests: `python -m conformance.data_access`.
 """
