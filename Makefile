@@ -22,7 +22,7 @@ help:
 python-version:
 	@$(PYTHON) installation/python_version.py $(VENV) $(if $(filter file,$(origin PYTHON)),,--asked-for)
 
-$(INSTALLED): $(REQUIREMENTS) constraints.txt localazure/pyproject.toml $(AZURITE) | python-version
+$(INSTALLED): $(REQUIREMENTS) constraints.txt localazure/pyproject.toml trainers/pyproject.toml $(AZURITE) | python-version
 	@TORCH_INDEX="$(TORCH_INDEX)" $(or $(wildcard $(BIN)/python),$(PYTHON)) -m installation $(VENV)
 	@touch $@
 
@@ -78,7 +78,7 @@ bench: setup $(PEERS)/installed
 # What only a GPU can show: needs torch and no set-up of ours. JSON=FILE for a document.
 GPU_PYTHON = $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(BIN)/python)
 gpu:
-	@$(GPU_PYTHON) -m tests.gpu $(if $(JSON),--json $(JSON))
+	@PYTHONPATH=trainers $(GPU_PYTHON) -m tests.gpu $(if $(JSON),--json $(JSON))
 
 # The wheel and the source distribution of localazure, in build/dist.
 dist: setup

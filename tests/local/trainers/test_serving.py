@@ -77,7 +77,7 @@ def run(program: str, *arguments: str | Path, given: str, cwd: Path, **variables
 def test_the_endpoints_server_gets_labels_and_typed_errors(
     model: Path, images: list[Path], tmp_path: Path
 ) -> None:
-    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app" / "trainers")
+    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app")
     requests: list[Any] = [
         {"images": [as_base64(image) for image in images]},
         {"images": ["bm8gaW1hZ2U="]},
@@ -103,7 +103,7 @@ def test_the_endpoints_server_gets_labels_and_typed_errors(
 
 
 def test_the_endpoint_tells_what_a_detector_finds(tmp_path: Path) -> None:
-    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app" / "trainers")
+    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app")
     drawn_boxes.save_finder(tmp_path / "model", *drawn_boxes.COLOURS)
     image = tmp_path / "image.bmp"
     image.write_bytes(drawn_boxes.image_with({"green": (2, 3, 7, 9)}))

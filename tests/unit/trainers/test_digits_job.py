@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -60,10 +57,10 @@ def test_inputs_and_outputs_can_be_replaced() -> None:
 
 def test_the_command_is_one_that_the_trainer_takes() -> None:
     command: str = rest_object([])["command"]
-    program, *arguments = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"/mnt/\2", command).split("-m ")
-    assert program.endswith("python ")
-    module, *options = arguments[0].split()
-    assert module == "trainers.train"
+    program, flag, module, *options = re.sub(
+        r"\$\{\{(in|out)puts\.(\w+)\}\}", r"/mnt/\2", command
+    ).split()
+    assert (program, flag, module) == ("python", "-m", "trainers.train")
     settings = parse_settings("", options)
     assert settings.checkpoint_dir == Path("/mnt/checkpoints")
     assert settings.checkpoint_every == 100
@@ -72,7 +69,10 @@ def test_the_command_is_one_that_the_trainer_takes() -> None:
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
     """A small copy of the code's shape, with the real .amlignore."""
-    for name in ("train.py", "sub/deep.py", "__pycache__/train.pyc"):
+    for name in (
+        *("trainers/train.py", "mine/trees.py", "mine/__pycache__/trees.pyc"),
+        *("pyproject.toml", "requirements.txt"),
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     ignore = REPOSITORY / "trainers" / ".amlignore"
@@ -85,10 +85,10 @@ def test_the_trainers_are_the_jobs_code() -> None:
     assert (PIPELINE / job["code"]).resolve() == REPOSITORY / "trainers"
 
 
-def test_what_python_left_behind_is_not_uploaded(code: Path) -> None:
+def test_packages_are_uploaded_and_nothing_else(code: Path) -> None:
     uploaded = get_upload_files_from_folder(code, ignore_file=get_ignore_file(code))
-    names = {Path(path).name for _, path in uploaded}
-    assert names == {"train.py", "deep.py", ".amlignore"}
+    paths = {Path(path).relative_to(code.name).as_posix() for _, path in uploaded}
+    assert paths == {"trainers/train.py", "mine/trees.py", ".amlignore"}
 
 
 @pytest.mark.parametrize("hash_of", [get_content_hash, get_object_hash])
@@ -97,31 +97,10 @@ def test_the_codes_hash_follows_the_code_only(hash_of: Any, code: Path) -> None:
         return hash_of(code, get_ignore_file(code))
 
     before = now()
-    (code / "__pycache__" / "train.pyc").write_text("changed")
+    (code / "mine" / "__pycache__" / "trees.pyc").write_text("changed")
     assert now() == before
-    (code / "sub" / "deep.py").write_text("changed")
+    (code / "mine" / "trees.py").write_text("changed")
     assert now() != before
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_the_uploaded_folder_runs_as_the_package(tmp_path: Path, ranks: int) -> None:
-    shutil.copytree(REPOSITORY / "trainers", tmp_path / "wd")
-    job = yaml.safe_load((PIPELINE / "job.yml").read_text())
-    prepare = job["command"].split("python -m")[0]
-    started = [
-        subprocess.Popen(
-            # The programs' shared package: trainers.train would import torch, for seconds.
-            ["/bin/sh", "-c", f"{prepare} {sys.executable} -m trainers.pack --help"],
-            cwd=tmp_path / "wd",
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(ranks)
-    ]
-    for process in started:
-        printed, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        assert "--shard-images" in printed
 
 
 def test_the_image_installs_the_versions_that_are_tested() -> None:

@@ -1,10 +1,11 @@
-"""The examples beside pipelines/digits: a sweep, and a pipeline of steps, end to end."""
+"""A sweep, a pipeline of steps, and the plug-ins of docs/trainers.md, end to end."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -180,3 +181,28 @@ def test_the_best_trial_of_a_sweep_is_judged_and_registered(cloud: Cloud) -> Non
     assert set(results.metrics) == {"accuracy"}
     assert f"/jobs/{job.name}_0/" in model.path, "the first learning rate is the better one"
     assert "model.json" in files_of(cloud, model)
+
+
+def test_a_module_beside_the_trainers_brings_network_and_dataset(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    """`mine.trees` of docs/trainers.md, word for word, in the folder that the page names."""
+    section = (TRAINERS.parent / "docs" / "trainers.md").read_text().split("## Your own model")[1]
+    example = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert example is not None
+    shutil.copytree(TRAINERS, tmp_path / "trainers")
+    (tmp_path / "trainers" / "mine").mkdir()
+    (tmp_path / "trainers" / "mine" / "trees.py").write_text(example[1])
+    changes = {
+        "code: ../../trainers": f"code: {tmp_path / 'trainers'}",
+        "trainers.train": "trainers.train --model mine.trees:network --dataset mine.trees:dataset",
+        "--epochs 20": "--epochs 4",
+        "--batch-size 64": "--batch-size 16",
+    }
+    pipeline = deploy(cloud, "digits", changes)
+    dataset = land(cloud, pipeline, 150)
+    job = run(cloud, pipeline, dataset, 1)
+    results, model = conclude(cloud, pipeline, dataset, job)
+    assert results.metrics["accuracy"] > 0.3
+    assert "model.json" in files_of(cloud, model)
+    assert log_of(cloud, job.name) == ""

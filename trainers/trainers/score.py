@@ -1,7 +1,7 @@
 """Scoring script of an Azure ML online endpoint.
 
-In the deployment, `code_configuration: {code: <the folder above trainers>, scoring_script:
-trainers/score.py}`. The server calls `init` once and `run` for each request.
+In the deployment, `code_configuration: {code: <the project folder trainers>,
+scoring_script: trainers/score.py}`. The server calls `init` once and `run` for each request.
 
 | request body | answer |
 |---|---|
