@@ -54,6 +54,12 @@ def _reasons(settings: Settings, ranks: int) -> Iterator[str]:  # noqa: C901  # 
         )
     if settings.keep_gathered and settings.parallel != "fsdp":
         yield ("--keep-gathered is about shards, which ddp has none of: add --parallel fsdp")
+    has_stages = settings.pipeline_parallel > 1
+    if not has_stages and (settings.microbatches or settings.pipeline_schedule):
+        yield (
+            "--microbatches and --pipeline-schedule are of pipelines: add --pipeline-parallel, or "
+            "leave them out"
+        )
     reads_shards = settings.dataset == "shards" or is_dotted(settings.dataset)
     if settings.decode_threads > 1 and not reads_shards:
         yield (

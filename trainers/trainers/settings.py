@@ -34,6 +34,9 @@ _WEIGHT_DECAYS = {SGD: 5e-4, ADAMW: 1e-2}
 _MOMENTUM = 0.9
 _NO_MODEL = "none"
 _STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
+PipelineSchedule = Literal["gpipe", "1f1b"]
+_PIPELINE_SCHEDULE: PipelineSchedule = "1f1b"
+_MICROBATCHES = 4
 
 # Settings that decide the weights. A checkpoint of others is not resumed from.
 _DECISIVE = (
@@ -126,9 +129,12 @@ class Settings(DataOptions):
     pipeline_parallel: PositiveInteger = option(
         1, "cut the network into so many stages", metavar="STAGES"
     )
-    pipeline_schedule: Literal["gpipe", "1f1b"] = option("1f1b", "of --pipeline-parallel")
-    microbatches: PositiveInteger = option(
-        4, "of --pipeline-parallel: parts of each rank's share of a batch"
+    pipeline_schedule: PipelineSchedule | None = option(
+        None, f"of --pipeline-parallel; default {_PIPELINE_SCHEDULE}"
+    )
+    microbatches: PositiveInteger | None = option(
+        None,
+        f"of --pipeline-parallel: parts of each rank's share of a batch; default {_MICROBATCHES}",
     )
     accumulate: PositiveInteger = option(
         1, "do each batch in so many passes, to save memory", metavar="PASSES"
@@ -201,6 +207,16 @@ class Settings(DataOptions):
         if decay is not None:
             return decay
         return _WEIGHT_DECAYS.get(self.optimizer, _WEIGHT_DECAYS[ADAMW])
+
+    @property
+    def chosen_microbatches(self) -> int:
+        """The parts of a share in a pipeline: the option, or the default."""
+        return self.microbatches or _MICROBATCHES
+
+    @property
+    def chosen_pipeline_schedule(self) -> PipelineSchedule:
+        """The schedule of a pipeline: the option, or the default."""
+        return self.pipeline_schedule or _PIPELINE_SCHEDULE
 
     def fingerprint(self) -> str:
         """A hash of the settings that decide the weights."""

@@ -22,6 +22,8 @@ REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
         ("--decay-epochs 3", "give both or neither"),
         ("--decay-epochs 30 --schedule step --epochs 30", "lower it"),
         ("--compile magic", "inductor"),
+        ("--microbatches 4", "add --pipeline-parallel"),
+        ("--pipeline-schedule 1f1b", "add --pipeline-parallel"),
     ],
 )
 def test_options_that_make_no_sense_together_say_what_to_change(
@@ -46,6 +48,7 @@ def test_options_that_make_no_sense_together_say_what_to_change(
         "--optimizer mine.trees:optimizer --schedule constant --label-smoothing 0.1",
         "--schedule step --decay-epochs 30,60,80 --epochs 90 --momentum 0",
         "--compile aot_eager",
+        "--microbatches 4 --pipeline-schedule 1f1b --pipeline-parallel 2",
     ],
 )
 def test_others_do(options: str) -> None:

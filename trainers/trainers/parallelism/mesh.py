@@ -139,7 +139,7 @@ def _check_pipeline(settings: Settings, coordinates: RankCoordinates) -> None:
         )
     if settings.compile is not None:
         raise LaunchInvalid("--compile does not work with --pipeline-parallel: leave one out")
-    microbatches = settings.microbatches
+    microbatches = settings.chosen_microbatches
     if microbatches < coordinates.stages:
         raise LaunchInvalid(
             f"--microbatches {microbatches} keep {coordinates.stages} stages waiting: give "

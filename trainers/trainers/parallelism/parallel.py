@@ -96,8 +96,8 @@ class Parallel:
             group = self._mesh_of(PIPELINE).get_group()
             self._pipeline = Pipeline(
                 self.module,
-                schedule=settings.pipeline_schedule,
-                microbatches=settings.microbatches,
+                schedule=settings.chosen_pipeline_schedule,
+                microbatches=settings.chosen_microbatches,
                 device=world.device,
                 group=group,
             )

@@ -79,7 +79,6 @@ class Classification(Task):
             scores={"accuracy": confusion.diagonal().sum().item() / len(held_out)},
             loss=loss.item() / len(held_out),
             details=confusions(confusion[:, :-1], classes),
-            confusion=confusion[:, :-1],
         )
 
 

@@ -40,8 +40,6 @@ class Evaluation:
     """Infinite if the model lacks a class of the data."""
     details: Mapping[str, Any] = field(default_factory=_no_details)
     """For report.json."""
-    confusion: Tensor | None = None
-    """Of a classifier, for the picture: counts of shape (classes, classes), true by predicted."""
 
     @property
     def headline(self) -> float:
