@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import re
 import runpy
@@ -92,21 +91,10 @@ class Dataset:
         """scikit-learn's digits, frozen as Landfall freezes what landed."""
         images = folder / "images"
         program = REPOSITORY / "pipelines" / "digits" / "make_dataset.py"
-        runpy.run_path(str(program))["make_dataset"](images, limit=None)
-        lines = [
-            json.dumps(
-                {
-                    "path": file.relative_to(images).as_posix(),
-                    "size": file.stat().st_size,
-                    "md5": hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest(),
-                    "etag": "0x1",
-                }
-            )
-            for file in sorted(images.glob("*/*.png"))
-        ]
-        manifest = folder / "manifest.jsonl"
-        manifest.write_text("\n".join(lines) + "\n")
-        return cls(images, manifest)
+        make = runpy.run_path(str(program))
+        make["make_dataset"](images, limit=None)
+        make["write_manifest"](images, folder)
+        return cls(images, folder / "manifest.jsonl")
 
 
 def _trainer(

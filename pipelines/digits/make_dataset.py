@@ -1,10 +1,11 @@
 # ruff: noqa: INP001, T201  # a program beside its pipeline's data, no package; it prints
 """Write scikit-learn's 1,797 handwritten digits as PNG files under labelled folders.
 
-    python pipelines/digits/make_dataset.py DIR [--only 0,1,2] [--limit N]
+    python pipelines/digits/make_dataset.py DIR [--only 0,1,2] [--limit N] [--manifest DIR]
 
 Writes DIR/<label>/<number>.png: 8x8 pixels, grey; the number is the image's place in
 scikit-learn's order, four digits, so names are the same each time. `--limit` takes the first N.
+`--manifest` names the folder for a manifest.jsonl of the files, for a training without Landfall.
 
 Source: scikit-learn's `load_digits`, the test part of "Optical Recognition of Handwritten Digits"
 (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998). Grey levels 0 to 16.
@@ -13,6 +14,8 @@ Source: scikit-learn's `load_digits`, the test part of "Optical Recognition of H
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 from pathlib import Path
 from typing import cast
 
@@ -45,6 +48,21 @@ def make_dataset(folder: Path, *, labels: frozenset[str] | None = None, limit: i
     return written
 
 
+def write_manifest(folder: Path, manifest: Path) -> None:
+    """Write manifest.jsonl of the images in `folder` to the folder `manifest`, sorted by path.
+
+    Source: docs/architecture.md, "What a dataset version is".
+    """
+    lines: list[str] = []
+    for path in sorted(folder.glob("*/*.png")):
+        content = path.read_bytes()
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        entry = {"path": path.relative_to(folder).as_posix(), "size": len(content), "md5": md5}
+        lines.append(json.dumps({**entry, "etag": None}) + "\n")
+    manifest.mkdir(parents=True, exist_ok=True)
+    (manifest / "manifest.jsonl").write_text("".join(lines))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -52,7 +70,10 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", metavar="LABELS", help="comma-separated digits")
     parser.add_argument("--limit", type=int, metavar="N")
+    parser.add_argument("--manifest", type=Path, metavar="DIR")
     options = parser.parse_args()
     only = frozenset(options.only.split(",")) if options.only else None
     count = make_dataset(options.folder, labels=only, limit=options.limit)
+    if options.manifest is not None:
+        write_manifest(options.folder, options.manifest)
     print(f"{count} images in {options.folder}")
