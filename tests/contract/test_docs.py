@@ -16,6 +16,7 @@ PAGES = [
 ]
 # The pages also name files of other repositories.
 ELSEWHERE = {"tests/orchestrator", "tests/endtoend", "tests/extension_tests"}
+PACKAGES_IN = {"localazure": "localazure/src", "trainers": "trainers"}
 
 
 def prose(page: Path) -> str:
@@ -39,7 +40,7 @@ def folders() -> set[str]:
 def missing_module(dotted: str) -> bool:
     """Whether neither a module nor something that a module holds goes by the name."""
     parts = dotted.split(".")
-    root = APP_FOLDER / "localazure" / "src" if parts[0] == "localazure" else APP_FOLDER
+    root = APP_FOLDER / PACKAGES_IN.get(parts[0], "")
     for length in range(len(parts), 0, -1):
         place = root.joinpath(*parts[:length])
         file = place.with_suffix(".py") if not place.is_dir() else place / "__init__.py"
