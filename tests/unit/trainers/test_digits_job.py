@@ -87,7 +87,7 @@ def test_the_trainers_are_the_jobs_code() -> None:
 
 def test_packages_are_uploaded_and_nothing_else(code: Path) -> None:
     uploaded = get_upload_files_from_folder(code, ignore_file=get_ignore_file(code))
-    paths = {Path(path).relative_to(code.name).as_posix() for _, path in uploaded}
+    paths = {Path(path).as_posix() for _, path in uploaded}
     assert paths == {"trainers/train.py", "mine/trees.py", ".amlignore"}
 
 
