@@ -23,7 +23,7 @@ from typing import Any
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.states import TERMINAL, JobStatus
 
-STEP_TYPES = frozenset({"command", "sweep", "pipeline"})
+STEP_TYPES = frozenset({"command", "parallel", "sweep", "pipeline"})
 
 _BINDING = re.compile(
     r"^\s*\$\{\{\s*parent\.(?:"

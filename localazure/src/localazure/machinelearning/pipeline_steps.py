@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from localazure.machinelearning import parallel_steps
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.errors import ArmError, invalid, not_found
 from localazure.machinelearning.job_resolution import output_uri
@@ -29,7 +30,12 @@ from localazure.machinelearning.store import Query, get_resource
 from localazure.machinelearning.sweep_steps import sweep_properties
 
 COMPONENTS = "components"
-_KINDS = {"command": JobKind.COMMAND, "sweep": JobKind.SWEEP, "pipeline": JobKind.PIPELINE}
+_KINDS = {
+    "command": JobKind.COMMAND,
+    "parallel": JobKind.COMMAND,
+    "sweep": JobKind.SWEEP,
+    "pipeline": JobKind.PIPELINE,
+}
 _DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
 
 
@@ -90,6 +96,8 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> dict[str, frozenset[str]
         if node["type"] == "pipeline":
             inner = {"jobs": spec.get("jobs"), "inputs": {}, "outputs": {}}
             check_pipeline(query, Pipeline(name=step, properties=inner))
+        if node["type"] == "parallel":
+            parallel_steps.command_spec(step, node, spec)
         given: dict[str, Any] = node.get("inputs") or {}
         for key, declared in (spec.get("inputs") or {}).items():
             if key not in given and not declared.get("optional") and "default" not in declared:
@@ -120,13 +128,18 @@ def build_step_job(
     node = pipeline.nodes[step]
     spec = _component(query, step, node)
     kind = _KINDS[node["type"]]
+    inputs = _inputs(query, pipeline, step, spec, children)
+    if node["type"] == "parallel":
+        # The driver reads files, also where the step's script would have got a URI.
+        inputs[parallel_steps.input_name(step, node, spec)]["mode"] = "ReadOnlyMount"
+        spec = parallel_steps.command_spec(step, node, spec)
     shared = {
         "displayName": node.get("display_name") or step,
         "experimentName": pipeline.properties.get("experimentName"),
         "computeId": node.get("computeId")
         or pipeline.settings.get("default_compute")
         or pipeline.properties.get("computeId"),
-        "inputs": _inputs(query, pipeline, step, spec, children),
+        "inputs": inputs,
         "outputs": _outputs(pipeline, step, spec),
         "tags": node.get("tags") or {},
         "properties": {

@@ -130,6 +130,54 @@ def test_a_step_is_reused_when_its_inputs_did_not_change(local: Local) -> None:
     assert copy == b"same times 3\n"
 
 
+PARALLEL_SCRIPT = """
+import argparse, pathlib
+def init():
+    global scale
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--scale", type=int)
+    scale = parser.parse_args().scale
+def run(mini_batch):
+    assert len(mini_batch) <= 2
+    return [f"{int(pathlib.Path(file).read_text()) * scale}" for file in mini_batch]
+"""
+
+
+def test_a_parallel_step_runs_its_script_over_mini_batches(local: Local, tmp_path: Path) -> None:
+    for folder in ("data", "src"):
+        (tmp_path / folder).mkdir()
+    for number in range(5):
+        (tmp_path / "data" / f"{number}.txt").write_text(str(number))
+    (tmp_path / "src" / "scale.py").write_text(PARALLEL_SCRIPT)
+    score = {
+        "type": "parallel",
+        "inputs": {"files": {"type": "uri_folder", "path": str(tmp_path / "data")}, "scale": "10"},
+        "outputs": {"rows": {"type": "uri_file"}},
+        "input_data": "${{inputs.files}}",
+        "mini_batch_size": "2",
+        "max_concurrency_per_instance": 1,
+        "resources": {"instance_count": 2},
+        "retry_settings": {"max_retries": 0, "timeout": 60},
+        "mini_batch_error_threshold": 0,
+        "task": {
+            "type": "run_function",
+            "code": str(tmp_path / "src"),
+            "entry_script": "scale.py",
+            "environment": ENVIRONMENT,
+            "program_arguments": "--scale ${{inputs.scale}}",
+            "append_row_to": "${{outputs.rows}}",
+        },
+    }
+    sum_up = step(
+        "grep -c . ${{inputs.rows}} && sort -n ${{inputs.rows}} | paste -sd,",
+        inputs={"rows": "${{parent.jobs.score.outputs.rows}}"},
+    )
+    submit(local, "parallel", {"score": score, "sum": sum_up})
+    local.wait_for("parallel", "Completed")
+    assert "3 mini-batches, 0 of them failed" in local.log("parallel_score")
+    assert local.log("parallel_sum") == "5\n0,10,20,30,40\n"
+
+
 def test_force_rerun_reuses_nothing(local: Local) -> None:
     for name in ("forced-1", "forced-2"):
         submit(local, name, force_rerun=True, **pack_and_train("forced"))

@@ -1,0 +1,109 @@
+"""Parallel steps of pipelines: a command that runs the driver over mini-batches of files.
+
+A parallel step is one command job. Its nodes are slots of this machine, so that one driver has the
+workers of all of them.
+
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-parallel
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.minibatches import IGNORE_ALL, Settings, shell_command
+
+# Defaults that the SDK documents.
+_MINI_BATCH_FILES = 10
+_RETRIES = 2
+_TIMEOUT_SECONDS = 60
+
+_REFERENCE = re.compile(
+    r"^\s*\$\{\{\s*(?P<kind>inputs|outputs)\.(?P<name>[A-Za-z0-9_]+)\s*\}\}\s*$"
+)
+
+
+def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification of a command component that does what a parallel component says.
+
+    Args:
+        step: its name, for errors.
+        node: the step's document, whose fields come before those of the component.
+        spec: of the component.
+
+    Raises:
+        ArmError: 400, a field is missing, wrong or not covered.
+    """
+    merged = {**spec, **{key: value for key, value in node.items() if value is not None}}
+    task = {**(spec.get("task") or {}), **(node.get("task") or {})}
+    if task.get("type") != "run_function" or not task.get("entry_script"):
+        raise invalid(f"step {step!r}: task must be a run_function with an entry_script")
+    if merged.get("partition_keys"):
+        raise invalid(f"step {step!r}: partition_keys are not covered; use mini_batch_size")
+    rows = task.get("append_row_to") or ""
+    if rows and _declared(step, "append_row_to", rows, "outputs", spec) != "uri_file":
+        raise invalid(f"step {step!r}: append_row_to must be an output of type uri_file")
+    retries: dict[str, Any] = merged.get("retry_settings") or {}
+    resources: dict[str, Any] = merged.get("resources") or {}
+    concurrency = _number(step, merged, "max_concurrency_per_instance", os.cpu_count() or 1)
+    settings = Settings(
+        entry_script=Path(task["entry_script"]),
+        inputs=(),
+        # The SDK sends 0 for a component without it.
+        mini_batch_size=_number(step, merged, "mini_batch_size", 0) or _MINI_BATCH_FILES,
+        workers=concurrency * _number(step, resources, "instance_count", 1),
+        error_threshold=_number(step, merged, "error_threshold", IGNORE_ALL),
+        mini_batch_error_threshold=_number(step, merged, "mini_batch_error_threshold", IGNORE_ALL),
+        max_retries=_number(step, retries, "max_retries", _RETRIES),
+        timeout_seconds=_number(step, retries, "timeout", _TIMEOUT_SECONDS),
+    )
+    command = shell_command(
+        settings,
+        inputs=[f"${{{{inputs.{input_name(step, node, spec)}}}}}"],
+        arguments=str(task.get("program_arguments") or "").replace("\n", " "),
+        rows=rows,
+    )
+    return {
+        **spec,
+        "command": command,
+        "code": task.get("code"),
+        "environment": task.get("environment"),
+    }
+
+
+def input_name(step: str, node: dict[str, Any], spec: dict[str, Any]) -> str:
+    """The input whose files are cut into mini-batches.
+
+    Raises:
+        ArmError: 400, `input_data` names no folder of files.
+    """
+    reference = str(node.get("input_data") or spec.get("input_data"))
+    if _declared(step, "input_data", reference, "inputs", spec) == "mltable":
+        raise invalid(
+            f"step {step!r}: input_data of type mltable is not covered; use uri_folder: its files "
+            "make the mini-batches"
+        )
+    match = _REFERENCE.match(reference)
+    return "" if match is None else match["name"]
+
+
+def _declared(step: str, field: str, reference: str, kind: str, spec: dict[str, Any]) -> str:
+    """The type of the input or output that a field of the step refers to."""
+    match = _REFERENCE.match(reference)
+    declared: dict[str, Any] = spec.get(kind) or {}
+    if match is None or match["kind"] != kind or match["name"] not in declared:
+        raise invalid(f"step {step!r}: {field} is {reference!r}; use ${{{{{kind}.name}}}}")
+    return str(declared[match["name"]].get("type"))
+
+
+def _number(step: str, document: dict[str, Any], field: str, default: int) -> int:
+    value = document.get(field)
+    if value in (None, ""):
+        return default
+    try:
+        return int(value)
+    except ValueError as error:
+        raise invalid(f"step {step!r}: {field} is {value!r}; it must be a number") from error
