@@ -17,6 +17,8 @@ from localazure.faults.plan import moderate
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import (
+    COLD_START_SECONDS,
+    LEASE_SECONDS,
     LOOPBACK,
     PLAN,
     RUN_ACTIVITIES_TWICE,
@@ -34,10 +36,18 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     parsed = _parser().parse_args(arguments)
     parsed.arguments = arguments
+    if getattr(parsed, "hosts", 1) < 1:
+        sys.stderr.write("localazure: --hosts must be 1 or more\n")
+        return 2
     if getattr(parsed, "run_activities_twice", False):
         os.environ[RUN_ACTIVITIES_TWICE] = "true"  # the host reads it, be it a process of its own
-    if getattr(parsed, "plan", None):
-        os.environ[PLAN] = parsed.plan
+    for name, value in (
+        (PLAN, getattr(parsed, "plan", None)),
+        (COLD_START_SECONDS, getattr(parsed, "cold_start_seconds", None)),
+        (LEASE_SECONDS, getattr(parsed, "lease_seconds", None)),
+    ):
+        if value is not None:
+            os.environ[name] = str(value)
     try:
         with shown_without_traceback("localazure: "):
             return asyncio.run(parsed.run(parsed))
@@ -139,6 +149,29 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
         f"setting {PLAN}; default: those that all plans have)",
     )
     command.add_argument(
+        "--hosts",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run so many hosts on one task hub and one port, as Azure does when it scales out "
+        "(default: one, which has the task hub to itself)",
+    )
+    command.add_argument(
+        "--lease-seconds",
+        type=float,
+        metavar="S",
+        help="how long one of several hosts keeps its partitions and activities when it does not "
+        f"answer (the same as the app setting {LEASE_SECONDS}; default: 30, as Azure's)",
+    )
+    command.add_argument(
+        "--cold-start-seconds",
+        type=float,
+        metavar="S",
+        help="with --plan flex or consumption: the first invocations after 20 idle minutes, and at "
+        f"first, wait for so long (the same as the app setting {COLD_START_SECONDS}; default: they "
+        "do not)",
+    )
+    command.add_argument(
         "--run-activities-twice",
         action="store_true",
         help="run each activity that succeeded once more and take the second result, as Azure may "
@@ -159,6 +192,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         port_base=parsed.port_base,
         config=config,
         app_settings=parsed.app_settings or config / "app-settings.json",
+        hosts=parsed.hosts,
     )
 
 
@@ -254,6 +288,10 @@ async def _start(parsed: argparse.Namespace) -> int:
 
         arguments = [one for one in parsed.arguments if one != "--watch"]
         return await keep_running([sys.executable, "-m", "localazure", *arguments], app)
+    if parsed.hosts > 1:
+        from localazure.functions.several_processes import run_hosts  # noqa: PLC0415 - the same
+
+        return await run_hosts(parsed.arguments, parsed.hosts, state, _notify)
     cors = None
     if parsed.cors is not None:
         try:

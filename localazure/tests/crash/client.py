@@ -43,9 +43,14 @@ class Started:
 
 
 class Client:
-    """One client of a sequence of hosts."""
+    """One client of a sequence of hosts.
 
-    def __init__(self) -> None:
+    Args:
+        prefix: of its instances' numbers, where other clients use the same task hub.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
         self.started: list[Started] = []
         self.signals_sent = 0
         self.signals_answered = 0
@@ -85,7 +90,10 @@ class Client:
 
     async def _start_one_of_each(self, http: aiohttp.ClientSession) -> None:
         number = len(self.started) // len(SCENARIOS)
-        new = [Started(f"{name}-{number}", scenario) for name, scenario in SCENARIOS.items()]
+        new = [
+            Started(f"{name}-{self._prefix}{number}", scenario)
+            for name, scenario in SCENARIOS.items()
+        ]
         self.started += new
         await self._start(new, http)
 

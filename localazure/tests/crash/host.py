@@ -13,10 +13,12 @@ import os
 import random
 import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from localazure.functions.app_process import run_app
@@ -83,13 +85,21 @@ class HostProcess:
         folder: not used by another host.
         label: the crash point at which it ends itself; None for no such point.
         passes: the number of passes of the point at which it ends.
+        settings: app settings besides the folder's.
     """
 
-    def __init__(self, folder: Folder, label: str | None = None, passes: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        label: str | None = None,
+        passes: int = 1,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._port = _free_port()
         self._ready, theirs = _processes.Pipe(duplex=False)
         self._process: BaseProcess = _processes.Process(
-            target=_run_host, args=(folder, self._port, label, passes, theirs)
+            target=_run_host,
+            args=(folder, self._port, label, passes, folder.settings() | dict(settings), theirs),
         )
         self._process.start()
         theirs.close()
@@ -110,6 +120,11 @@ class HostProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
+
+    def send(self, signum: signal.Signals) -> None:
+        """Another signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signum)
 
     def end(self) -> None:
         """SIGTERM: it drains."""
@@ -143,23 +158,28 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-def _run_host(folder: Folder, port: int, label: str | None, passes: int, ready: Connection) -> None:
+def _run_host(
+    folder: Folder,
+    port: int,
+    label: str | None,
+    passes: int,
+    settings: dict[str, str],
+    ready: Connection,
+) -> None:
     log = os.open(folder.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
     if label is not None:
         crash_points.arm(label, passes)
-    asyncio.run(_serve(folder, port, ready))
+    asyncio.run(_serve(folder.state, port, settings, ready))
 
 
-async def _serve(folder: Folder, port: int, ready: Connection) -> None:
+async def _serve(state: Path, port: int, settings: dict[str, str], ready: Connection) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     # The other end is closed only by the death of the process that holds it.
     loop.add_reader(ready.fileno(), os._exit, 1)
-    async with run_app(
-        APP, port=port, state=folder.state, keys=KEYS, app_settings=folder.settings()
-    ):
+    async with run_app(APP, port=port, state=state, keys=KEYS, app_settings=settings):
         ready.send_bytes(b"ready")
         await stop.wait()

@@ -25,6 +25,7 @@ from localazure.functions.durable.extension import (
     DurableOptions,
     FunctionFailed,
 )
+from localazure.functions.durable.store.shared_store import Sharing
 
 SYSTEM_KEY = "system key/with+odd=characters"
 DEADLINE_SECONDS = 20.0
@@ -116,7 +117,12 @@ class RunningHub:
 
 @asynccontextmanager
 async def running(
-    app: TinyApp, folder: Path, *, drain_seconds: float = 5.0, **options: Any
+    app: TinyApp,
+    folder: Path,
+    *,
+    drain_seconds: float = 5.0,
+    sharing: Sharing | None = None,
+    **options: Any,
 ) -> AsyncGenerator[RunningHub]:
     """Serve an app's task hub on a free port, with its state in `folder`."""
     server = web.Application()
@@ -131,6 +137,7 @@ async def running(
         system_key=SYSTEM_KEY,
         invoke=app.invoke,
         options=DurableOptions(**options),
+        sharing=sharing,
         clock=clock,
     )
     server.add_routes(extension.routes())

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ from localazure.functions.configuration.app_settings import (
     process_environment,
 )
 from localazure.functions.configuration.host_json import HostOptions
+from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.functions.errors import AppLoadError
 from localazure.functions.host import Host
 from localazure.functions.http.access_keys import KeyRing, OpenDoor
@@ -84,9 +86,10 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
         "AZURE_FUNCTIONS_ENVIRONMENT": "Development",
         "WEBSITE_HOSTNAME": f"{LOOPBACK}:{port}",
     }
+    own = {INSTANCE_ID: uuid.uuid4().hex}  # wins: it must be no other process's
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(
-            process_environment({**platform, **local.values, **os.environ, **app_settings})
+            process_environment({**platform, **local.values, **os.environ, **app_settings, **own})
         )
         options = HostOptions.read(app)
         state.mkdir(parents=True, exist_ok=True)

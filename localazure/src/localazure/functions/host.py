@@ -25,6 +25,7 @@ from localazure.functions.configuration.app_settings import (
 )
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
+from localazure.functions.configuration.several_hosts import SeveralHosts
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
@@ -34,6 +35,8 @@ from localazure.functions.triggers.durable import sdk_version
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.listeners import Surroundings
 from localazure.functions.triggers.timer import trigger as timer_trigger
+from localazure.functions.triggers.timer.one_host import DatabaseInTurn
+from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.invocation import Invoker
 from localazure.runtime.environment import LOOPBACK
 from localazure.sqlite.database import Database
@@ -93,7 +96,11 @@ class Host:
         self._max_request_bytes = max_request_bytes(settings)
         self._storage = StorageClients(settings)
         self._outputs = OutputBindings(settings, StorageOutputs(self._storage, options.queues))
-        self._database = Database(state / "timers.db", timer_trigger.MIGRATIONS)
+        self._several = SeveralHosts.of(settings)
+        timers = state / "timers.db"
+        self._database = (
+            DatabaseInTurn(timers) if self._several else Database(timers, timer_trigger.MIGRATIONS)
+        )
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(
@@ -104,6 +111,7 @@ class Host:
             chance=random.Random(),  # noqa: S311 - jitter is no secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
             on_timeout=self._recycle,
+            cold_start=ColdStart.of(plan, settings),
         )
         self.on_recycle: Callable[[], None] | None = None
         """Called when the process is to be started anew: a function exceeded functionTimeout."""
@@ -175,7 +183,9 @@ class Host:
         """
         await host_storage.make_ready(self._settings, self._task_hub())
         await self._runner.setup()
-        await web.TCPSite(self._runner, LOOPBACK, self._port).start()
+        # The kernel spreads connections among the hosts that listen on one port.
+        reuse_port = True if self._several else None
+        await web.TCPSite(self._runner, LOOPBACK, self._port, reuse_port=reuse_port).start()
         # The engine may resume activities that call this very server; requests from outside
         # wait until the engine can take what they start.
         if self._durable is not None:

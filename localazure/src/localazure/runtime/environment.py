@@ -39,6 +39,15 @@ RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
 PLAN = "LOCALAZURE_PLAN"
 """App setting: the hosting plan whose rules the Functions host follows."""
 
+COLD_START_SECONDS = "LOCALAZURE_COLD_START_SECONDS"
+"""App setting: how long the first invocations after an idle time wait (consumption, flex)."""
+
+HOSTS = "LOCALAZURE_HOSTS"
+"""App setting: how many Functions hosts run the app, on one task hub and one port."""
+
+LEASE_SECONDS = "LOCALAZURE_LEASE_SECONDS"
+"""App setting: how long one of several hosts keeps its share when it does not answer."""
+
 STORAGE_TOPIC = "storage"
 AZURE_ML_TOPIC = "azure-ml"
 

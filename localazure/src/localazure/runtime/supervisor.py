@@ -37,7 +37,14 @@ from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.endpoints import describe_endpoints
-from localazure.runtime.environment import AMQPS_PORT, LOOPBACK, Environment, Ports, has_app
+from localazure.runtime.environment import (
+    AMQPS_PORT,
+    HOSTS,
+    LOOPBACK,
+    Environment,
+    Ports,
+    has_app,
+)
 from localazure.runtime.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
@@ -85,6 +92,8 @@ class Options:
     config: Path
     """The folder of the parts' files; a missing file declares nothing."""
     app_settings: Path
+    hosts: int = 1
+    """Functions hosts, on one port and one task hub."""
 
 
 def find_config(app: Path) -> Path:
@@ -186,7 +195,7 @@ class PartProcess:
     """The process of one part.
 
     Args:
-        name: of the part.
+        name: of the part; one of several of a kind has a number behind it (`functions-2`).
         state: the state folder.
         lock: the descriptor that holds its lock.
         variables: of the process environment, beside the supervisor's own.
@@ -219,7 +228,7 @@ class PartProcess:
             self._log_start_bytes = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "localazure.runtime.part", self.name, str(self.state)),
+                *("-m", "localazure.runtime.part", self.name.partition("-")[0], str(self.state)),
                 stdin=asyncio.subprocess.PIPE,  # its end notifies the part of our death
                 stdout=log,
                 stderr=log,
@@ -305,7 +314,10 @@ async def running(
         # aiohttp reads the roots when it is imported, which is before the app's settings.
         roots = {"SSL_CERT_FILE": str(environment.ca_bundle)}
         services = [PartProcess(name, options.state, lock) for name in SERVICES]
-        hosts = [PartProcess(FUNCTIONS, options.state, lock, roots)] if has_app(options.app) else []
+        hosts = [
+            PartProcess(name, options.state, lock, roots | {HOSTS: str(options.hosts)})
+            for name in _names_of_hosts(options.hosts if has_app(options.app) else 0)
+        ]
         parts = [*services, *hosts]
         try:
             # The host's triggers need the services.
@@ -326,6 +338,10 @@ async def running(
             for group in (hosts, services):
                 await asyncio.gather(*(part.stop() for part in group))
             endpoints.unlink(missing_ok=True)
+
+
+def _names_of_hosts(count: int) -> list[str]:
+    return [FUNCTIONS if number == 1 else f"{FUNCTIONS}-{number}" for number in range(1, count + 1)]
 
 
 async def _start(part: PartProcess, notify: Callable[[str], None]) -> None:

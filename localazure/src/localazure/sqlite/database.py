@@ -5,12 +5,13 @@ savepoint of its own (unless it is alone), commits them together, and then notif
 transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
 kill -9).
 
-A file has one owner at a time, since its users keep its contents in memory.
+A file has one owner at a time, since its users keep its contents in memory; unless they share it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -41,10 +42,10 @@ def connect(path: Path, *, is_fsynced: bool = True) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     try:
+        connection.execute("PRAGMA busy_timeout=10000")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if is_fsynced else 'NORMAL'}")
         connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute("PRAGMA busy_timeout=10000")
     except BaseException:
         connection.close()
         raise
@@ -103,25 +104,39 @@ class Database:
         migrations: see `migrate`.
         is_fsynced: whether a commit survives the death of the machine, too, and not only of the
             process; an fsync takes a millisecond or two.
+        is_shared: whether other processes may write it at the same time, if they say so, too. Each
+            transaction reads what it builds upon; SQLite's lock keeps them apart.
 
     Raises:
         DatabaseInUse: it has another owner; names it and says what to do.
         DatabaseUnusable: it cannot be read by this version, or at all.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[str], *, is_fsynced: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        migrations: Sequence[str],
+        *,
+        is_fsynced: bool = True,
+        is_shared: bool = False,
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._lock = owner_lock.acquire(path.with_name(f"{path.name}.lock"))
+            self._lock = owner_lock.acquire(
+                path.with_name(f"{path.name}.lock"), is_shared=is_shared
+            )
         except OwnedElsewhere as error:
             raise DatabaseInUse(
                 f"{path} is {error}: stop that one, or give this one a state folder of its own"
             ) from None
         opened: list[sqlite3.Connection] = []
         try:
-            opened.append(connect(path, is_fsynced=is_fsynced))
-            migrate(opened[0], migrations)
-            opened.append(connect(path))
+            # Of several that share it, one makes it.
+            opening = path.with_name(f"{path.name}.opening")
+            with owner_lock.wait_for(opening) if is_shared else contextlib.nullcontext():
+                opened.append(connect(path, is_fsynced=is_fsynced))
+                migrate(opened[0], migrations)
+                opened.append(connect(path))
         except BaseException as error:
             for connection in opened:
                 connection.close()

@@ -17,6 +17,7 @@ import pytest
 from harness.tiny_app import TinyApp, eventually, running
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.runtime import instance_cache
+from localazure.functions.durable.runtime.activities import ActivityRunner
 
 Context = df.DurableOrchestrationContext
 
@@ -75,17 +76,19 @@ async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.Monke
         ends = Counter([(await hub.until(one)).runtime_status.value for one in ids])
         assert ends == {"Completed": 10, "Failed": 5, "Terminated": 5}
         dispatcher = hub.extension._dispatcher
+        activities = dispatcher.activities
+        assert isinstance(activities, ActivityRunner)
         queues = [
             dispatcher._orchestrations,
             dispatcher._entity_queue,
-            dispatcher._activities._queue,
+            activities._queue,
         ]
         await eventually(lambda: not any(queue._running for queue in queues))
         for queue in queues:
             assert not any((queue._ready, queue._queued, queue._again, queue._later))
         assert not dispatcher._mail._waiting
-        assert not dispatcher._activities._scheduled
-        assert not dispatcher._activities._ended
+        assert not activities._scheduled
+        assert not activities._ended
         assert len(dispatcher._timers) == 0
         assert not dispatcher._live._cached
         assert dispatcher._live._characters == 0

@@ -6,6 +6,7 @@ Source: https://learn.microsoft.com/azure/azure-functions/functions-develop-loca
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping
@@ -175,3 +176,19 @@ def time_zone(settings: Mapping[str, str]) -> tzinfo:
             f"the app setting {TIME_ZONE_SETTING} is {name!r}, which is no time zone known here; "
             "use a name such as Europe/Berlin"
         ) from None
+
+
+def number_above_zero(settings: Mapping[str, str], name: str, default: float) -> float:
+    """A number in the app settings, or what it is without one.
+
+    Raises:
+        AppLoadError: it is none, or not above 0.
+    """
+    text = settings.get(name) or str(default)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise AppLoadError(f"the app setting {name} is {text!r}, not a number above 0")
+    return number

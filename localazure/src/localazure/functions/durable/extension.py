@@ -14,8 +14,10 @@ from localazure.functions.durable.api.links import Links
 from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.runtime.hub_share import HubShare
 from localazure.functions.durable.runtime.payloads import PayloadLimits
 from localazure.functions.durable.runtime.task_hub import TaskHub
+from localazure.functions.durable.store.shared_store import SharedStore, Sharing
 from localazure.functions.durable.store.store import Store
 
 __all__ = ["DurableExtension", "DurableOptions", "FunctionFailed", "Invoke"]
@@ -39,6 +41,7 @@ class DurableExtension:
         opens_webhook: whether a key opens the management API; None for that key only.
         invoke: runs a function of the app.
         options: settings of host.json.
+        sharing: how this host shares the task hub with others; None: it has it alone.
         clock: the current time, UTC.
     """
 
@@ -51,10 +54,12 @@ class DurableExtension:
         opens_webhook: OpensWebhook | None = None,
         invoke: Invoke,
         options: DurableOptions,
+        sharing: Sharing | None = None,
         clock: Clock = _utc_now,
     ) -> None:
         self._known = KnownFunctions()
-        self._store = Store(database_path)
+        shared = None if sharing is None else SharedStore(database_path, sharing, clock)
+        self._store = shared or Store(database_path)
         payloads = PayloadLimits(options.payload_limit_bytes)
         self._dispatcher = Dispatcher(
             store=self._store,
@@ -64,6 +69,7 @@ class DurableExtension:
             clock=clock,
             payloads=payloads,
         )
+        self._share = shared and HubShare(shared, self._dispatcher)
         self._links = Links(base_url=base_url, hub_name=options.hub_name, system_key=system_key)
         self._api = HttpApi(
             hub=TaskHub(
@@ -101,12 +107,15 @@ class DurableExtension:
         self._known.register("orchestrator", tuple(orchestrators))
         self._known.register("activity", tuple(activities))
         self._known.register("entity", tuple(entities))
-        self._dispatcher.start()
+        if self._share is None:
+            self._dispatcher.start()
+        else:
+            await self._share.start()
 
     async def stop(self, drain_seconds: float) -> None:
         """Begin nothing more, wait so long for running functions, close the store.
 
         What was cancelled runs again after the next start.
         """
-        await self._dispatcher.stop(drain_seconds)
+        await (self._share or self._dispatcher).stop(drain_seconds)
         self._store.close()

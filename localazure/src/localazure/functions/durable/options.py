@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from localazure import limits
+from localazure.functions.durable.engine.partitions import (
+    DEFAULT_PARTITION_COUNT,
+    MOST_PARTITIONS,
+)
 from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
 
 # "10X the number of processors on the current machine", the default of the real host for both.
@@ -52,6 +56,8 @@ class DurableOptions:
     """Whether an activity that succeeded is run again, as after a lost worker."""
     signals_twice: Callable[[str], bool] = lambda _entity: False
     """Whether a signal to an entity is delivered again, as after a lost worker."""
+    partition_count: int = DEFAULT_PARTITION_COUNT
+    """Of a task hub that several hosts share."""
     has_racing_starts: bool = True
     """Whether starts of one id at the same time all succeed, and one input wins (Azure Storage)."""
 
@@ -73,6 +79,8 @@ class DurableOptions:
             elif key == "storageProvider" and isinstance(value, Mapping):
                 provider = str(value.get("type", "azureStorage")).casefold()  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - JSON
                 parsed["has_racing_starts"] = provider == "azurestorage"
+                count: Any = value.get("partitionCount", DEFAULT_PARTITION_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+                parsed["partition_count"] = _partitions("storageProvider.partitionCount", count)
                 if provider == "azuremanaged":
                     parsed["payload_limit_bytes"] = limits.DURABLE_SCHEDULER_PAYLOAD.value
             elif key in _SETTINGS:
@@ -93,6 +101,13 @@ def _positive(key: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"host.json: {key} must be a whole number above 0, not {value!r}")
     return value
+
+
+def _partitions(key: str, value: object) -> int:
+    count = _positive(key, value)
+    if count > MOST_PARTITIONS:
+        raise ValueError(f"host.json: {key} must be {MOST_PARTITIONS} at most, not {count}")
+    return count
 
 
 def _match_strategy(key: str, value: object) -> MatchStrategy:

@@ -21,6 +21,7 @@ from localazure.functions.triggers.queue import trigger as queue_trigger
 from localazure.functions.triggers.queue.trigger import QueueTrigger
 from localazure.functions.triggers.service_bus import message as service_bus_message
 from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
+from localazure.functions.triggers.timer.one_host import DatabaseInTurn, TimerInTurn
 from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.sqlite.database import Database
@@ -50,17 +51,20 @@ class Surroundings:
     options: HostOptions
     settings: Mapping[str, str]
     storage: StorageClients
-    database: Database
+    database: Database | DatabaseInTurn
     zone: tzinfo
     """Whose wall clock NCRONTAB expressions are read on."""
     plan: Plan | None
     """The hosting plan whose rules apply, None for no plan."""
 
 
+def _timer(function: LoadedFunction, host: Surroundings) -> Listener:
+    timer = TimerTrigger(function, host.invoker, host.database, zone=host.zone)
+    return timer if isinstance(host.database, Database) else TimerInTurn(timer, host.database)
+
+
 LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {
-    binding_kinds.TIMER_TRIGGER: lambda function, host: TimerTrigger(
-        function, host.invoker, host.database, zone=host.zone
-    ),
+    binding_kinds.TIMER_TRIGGER: _timer,
     binding_kinds.SERVICE_BUS_TRIGGER: lambda function, host: ServiceBusTrigger(
         function, host.invoker, host.options.service_bus, host.settings
     ),

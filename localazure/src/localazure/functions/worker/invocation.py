@@ -33,6 +33,7 @@ from localazure.functions.app.signature import RETURN, Binding
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.errors import FunctionExitError, FunctionTimeoutError, NotJsonError
 from localazure.functions.http.web_extension import NATIVE
+from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.context import (
     InvocationContext,
     Output,
@@ -94,6 +95,7 @@ class Invoker:
         chance: random.Random,
         threads: int | None = None,
         on_timeout: Callable[[], None] = lambda: None,
+        cold_start: ColdStart | None = None,
     ) -> None:
         """Ready to run.
 
@@ -105,6 +107,7 @@ class Invoker:
             chance: decides on the jitter of retries.
             threads: synchronous functions, orchestrators and entities at a time.
             on_timeout: called when an invocation exceeded the limit.
+            cold_start: delays invocations after an idle time, None for no delay.
         """
         self._timeout = timeout
         self._client_binding = client_binding
@@ -113,6 +116,7 @@ class Invoker:
         self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
         self._on_timeout = on_timeout
+        self._cold_start = cold_start
         self.in_flight = 0
         """Running invocations, without those that the durable engine waits for."""
         self._running: Counter[str] = Counter()
@@ -144,6 +148,8 @@ class Invoker:
             _LOG.log(level, "Executing '%s'", function.name)
         started = time.monotonic()
         try:
+            if self._cold_start is not None:
+                await self._cold_start.begin()
             outcome = await self._run(function, data, correlation, retry)
         except BaseException as error:
             # Reported by the engine, once: the failure of an orchestrator, and the result of an
@@ -164,6 +170,8 @@ class Invoker:
             return outcome
         finally:
             logs.invocation.reset(token)
+            if self._cold_start is not None:
+                self._cold_start.end()
             self._running[function.name] -= 1
             self._count(function, -1)
 

@@ -7,24 +7,14 @@ anew: another execution id) is dropped.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
-from localazure.functions import logs
-from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import NO_EVENT_ID, Event
-from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
-from localazure.functions.durable.engine.replay import HTTP_ACTIVITY
-from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime import http_activity
-from localazure.functions.durable.runtime.payloads import PayloadLimits, PayloadTooLarge
+from localazure.functions.durable.runtime.activity_call import ActivityCall
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.store.records import Activity, Message, microseconds
 from localazure.functions.durable.store.store import Store
-
-_logger = logging.getLogger(__name__)
 
 _Key = tuple[str, int]  # execution id and event id
 
@@ -34,10 +24,8 @@ class ActivityRunner:
 
     Args:
         store: where their end is recorded.
-        invoke: runs a function of the app.
-        known: the functions that the app registered.
-        options: limits, and whether activities run twice.
-        payloads: checks results.
+        call: runs one.
+        limit: how many run at once.
         deliver: takes the message that tells the orchestration.
         clock: the current time, UTC.
     """
@@ -46,25 +34,18 @@ class ActivityRunner:
         self,
         *,
         store: Store,
-        invoke: Invoke,
-        known: KnownFunctions,
-        options: DurableOptions,
-        payloads: PayloadLimits,
+        call: ActivityCall,
+        limit: int,
         deliver: Callable[[Message], None],
         clock: Callable[[], datetime],
     ) -> None:
         self._store = store
-        self._invoke = invoke
-        self._known = known
-        self._options = options
-        self._payloads = payloads
+        self._call = call
         self._deliver = deliver
         self._clock = clock
         self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
         self._ended: dict[str, dict[int, tuple[Activity, Event]]] = {}  # ends not durable yet
-        self._queue = WorkQueue[_Key](
-            "activity", options.max_concurrent_activity_functions, self._run
-        )
+        self._queue = WorkQueue[_Key]("activity", limit, self._run)
 
     async def stop(self, drain_seconds: float) -> None:
         """Begin nothing more, wait so long for what runs, then cancel it."""
@@ -116,10 +97,13 @@ class ActivityRunner:
         activity = self._find(key)
         if activity is None:
             return  # its orchestration ended before its turn came
-        if activity.name == HTTP_ACTIVITY:
-            event = await self._call_http(activity)
+        outcome = await self._call.run(activity)
+        event = None
+        if isinstance(outcome, Activity):  # it goes on later
+            if await self._store.postpone_activity(outcome):
+                asyncio.get_running_loop().call_soon(self.add, outcome)
         else:
-            event = await self._call(activity)
+            event = outcome
         # The store may have been read anew meanwhile. If it has the same activity then, this was
         # its run; if it has another one in its place, that is requested already.
         if self._find(key) != activity:
@@ -141,46 +125,3 @@ class ActivityRunner:
         self._deliver(
             Message(target=activity.instance_id, execution_id=activity.execution_id, event=event)
         )
-
-    async def _call(self, activity: Activity) -> Event:
-        name = self._known.resolve("activity", activity.name)
-        if name is None:
-            return self._failed(activity, self._known.missing("activity", activity.name))
-        try:
-            with logs.working_for(activity.instance_id):
-                result = await self._invoke(name, activity.input_json or "null")
-                if self._options.runs_twice(activity.name):
-                    result = await self._invoke(name, activity.input_json or "null")
-            self._payloads.check(f"the result of activity '{activity.name}'", result)
-        except FunctionFailed as failure:
-            return self._failed(activity, str(failure), failure.stack)
-        except PayloadTooLarge as error:
-            return self._failed(activity, str(error))
-        return history.task_completed(self._now(), activity.event_id, result)
-
-    async def _call_http(self, activity: Activity) -> Event | None:
-        """The answer of an HTTP call; None when it goes on later (202 and a Location)."""
-        try:
-            answer = await http_activity.call(
-                activity.input_json or "", self._options.http_polling_milliseconds / 1000
-            )
-        except http_activity.HttpCallFailed as failure:
-            return self._failed(activity, str(failure))
-        if isinstance(answer, http_activity.PollLater):
-            due_us = microseconds(self._clock()) + int(answer.delay_seconds * 1e6)
-            later = replace(activity, input_json=answer.request_json, not_before_us=due_us)
-            if await self._store.postpone_activity(later):
-                asyncio.get_running_loop().call_soon(self.add, later)
-            return None
-        return history.task_completed(self._now(), activity.event_id, answer)
-
-    def _failed(self, activity: Activity, error: str, stack: str = "") -> Event:
-        return history.task_failed(
-            self._now(),
-            activity.event_id,
-            reason=f"Activity function '{activity.name}' failed: {error}",
-            details=stack,
-        )
-
-    def _now(self) -> str:
-        return history.timestamp(self._clock())

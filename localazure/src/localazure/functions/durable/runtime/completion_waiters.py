@@ -23,6 +23,10 @@ class CompletionWaiters:
             if not waiting:
                 self._waiting.pop(instance_id, None)
 
+    def instance_ids(self) -> list[str]:
+        """The instances that are waited for."""
+        return list(self._waiting)
+
     def notify(self, instance_id: str) -> None:
         """Wake the waiters of an instance whose end is durable."""
         for future in self._waiting.pop(instance_id, ()):

@@ -31,15 +31,19 @@ from localazure.functions.durable.engine.invocation import Invoke, KnownFunction
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
+from localazure.functions.durable.runtime.activity_call import ActivityCall
 from localazure.functions.durable.runtime.completion_waiters import CompletionWaiters
 from localazure.functions.durable.runtime.entities import EntityRunner
 from localazure.functions.durable.runtime.episode_runner import EpisodeRunner
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
 from localazure.functions.durable.runtime.payloads import PayloadLimits
+from localazure.functions.durable.runtime.shared_activities import SharedActivities
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
+from localazure.functions.durable.store.leases import LeasesChanged
 from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
+from localazure.functions.durable.store.shared_store import SharedStore
 from localazure.functions.durable.store.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +72,7 @@ class Dispatcher:
 
     Attributes:
         completion_waiters: notified of every instance that has ended.
+        activities: those that this host runs.
     """
 
     def __init__(
@@ -95,14 +100,16 @@ class Dispatcher:
         self._orchestrations = WorkQueue[str](
             "orchestration", options.max_concurrent_orchestrator_functions, self._run_episode
         )
-        self._activities = ActivityRunner(
-            store=store,
-            invoke=invoke,
-            known=known,
-            options=options,
-            payloads=payloads,
-            deliver=self.deliver,
-            clock=clock,
+        call = ActivityCall(
+            invoke=invoke, known=known, options=options, payloads=payloads, clock=clock
+        )
+        limit = options.max_concurrent_activity_functions
+        self.activities = (
+            SharedActivities(store=store, call=call, limit=limit)
+            if isinstance(store, SharedStore)
+            else ActivityRunner(
+                store=store, call=call, limit=limit, deliver=self.deliver, clock=clock
+            )
         )
         self._entities = EntityRunner(
             store=store,
@@ -122,7 +129,7 @@ class Dispatcher:
         """Take up whatever the store says is not finished."""
         for timer in self._store.timers():
             self._timers.add(timer)
-        self._activities.take_up(self._store.activities())
+        self.activities.take_up(self._store.activities())
         for instance_id in self._store.to_start():
             self.wake(instance_id)
         for message in self._store.inbox():
@@ -132,7 +139,7 @@ class Dispatcher:
     async def stop(self, drain_seconds: float) -> None:
         """Let what runs finish for so long; whatever is left will be taken up by the next start."""
         self._store.on_failure = lambda _: None  # the next start reads the store anew anyway
-        parts = (self._orchestrations, self._activities, self._entity_queue)
+        parts = (self._orchestrations, self.activities, self._entity_queue)
         await asyncio.gather(*(part.stop(drain_seconds) for part in parts))
         for handle in (self._alarm, self._reload):
             if handle is not None:
@@ -141,9 +148,16 @@ class Dispatcher:
             self._record_ends(target)
 
     def begin(self, execution: Execution) -> None:
-        """Run an instance that was created; that is durable."""
+        """Run an instance that was created; that is durable. A shared hub brings it to its host."""
+        if self._store.is_shared:
+            return
         self._live.begin(Instance.created(execution))
         self.wake(execution.instance_id)
+
+    def posted(self, message: Message) -> None:
+        """Bring a message that was sent; that is durable. A shared hub brings it to its host."""
+        if not self._store.is_shared:
+            self.deliver(message)
 
     def deliver(self, message: Message) -> None:
         """Bring a message that is durable, or stands for a row that is, to its receiver."""
@@ -156,10 +170,15 @@ class Dispatcher:
         queue.request(target)
 
     def go_on(self, rewritten: Rewrite) -> None:
-        """Read an instance anew, and take up what is under way: its history was rewritten."""
+        """Read an instance anew, and take up what is under way: its history was rewritten.
+
+        The owners in a shared hub do so by themselves (`SharedStore.rewrite`).
+        """
+        if self._store.is_shared:
+            return
         self._live.drop(rewritten.instance_id)
         for activity in rewritten.activities:
-            self._activities.add(activity)
+            self.activities.add(activity)
         for timer in rewritten.timers:
             self._timers.add(timer)
         self.fire_timers()
@@ -169,7 +188,12 @@ class Dispatcher:
     # --- failures ------------------------------------------------------------------------------
 
     def _on_failure(self, error: BaseException) -> None:
-        if self._reload is None:
+        if self._reload is not None:
+            return
+        if isinstance(error, LeasesChanged):
+            _logger.info("%s", error)
+            self._read_anew()
+        else:
             _logger.error(
                 "the task hub cannot be written to: reading it anew in %g s",
                 work_queue.RETRY_SECONDS,
@@ -217,7 +241,7 @@ class Dispatcher:
     async def _run_episode(self, instance_id: str) -> None:
         if self._reload is not None:
             return  # which will wake it
-        live = self._live.load(instance_id)
+        live = self._live.load(instance_id) if self._store.owns(instance_id) else None
         if live is None:
             self._mail.clear(instance_id)
             return
@@ -242,7 +266,7 @@ class Dispatcher:
             return True  # `_on_durable` wakes it
         execution = live.instance.execution
         left_seconds = live.replay_again_at - time.monotonic()
-        if left_seconds <= 0 or not self._activities.has_scheduled(execution.execution_id):
+        if left_seconds <= 0 or not self.activities.has_scheduled(execution.execution_id):
             return False
         self._orchestrations.request_later(execution.instance_id, left_seconds)
         return True
@@ -282,7 +306,7 @@ class Dispatcher:
 
     def _on_recorded(self, message: Message, future: asyncio.Future[bool]) -> None:
         if not future.cancelled() and future.exception() is None:
-            self._activities.settle([message])
+            self.activities.settle([message])
 
     def _current_mail(self, live: CachedInstance) -> list[Message]:
         """Messages of the current execution; timers of an earlier one are dropped on the way."""
@@ -310,7 +334,7 @@ class Dispatcher:
         self._mail.remove(execution.instance_id, consumed)
         if turn.ended:
             self._timers.forget(execution.execution_id)
-            self._activities.drop(execution.execution_id)
+            self.activities.drop(execution.execution_id)
         if turn.next_execution is None:
             self._live.extend(live, after, turn.events, effects.events)
         else:
@@ -322,7 +346,7 @@ class Dispatcher:
             with logs.working_for(execution.instance_id):
                 _logger.error("%s", effects.failure)
         for activity in turn.activities:
-            self._activities.add(activity)
+            self.activities.add(activity)
         for timer in turn.timers:
             self._timers.add(timer)
         if turn.timers:
@@ -338,9 +362,9 @@ class Dispatcher:
         if future.cancelled() or future.exception() is not None:
             return  # `_on_failure` is called too
         delivery = future.result()
-        self._activities.settle(turn.consumed)
+        self.activities.settle(turn.consumed)
         if turn.ended:
-            self._activities.forget(turn.execution.execution_id)
+            self.activities.forget(turn.execution.execution_id)
             if turn.next_execution is None:
                 self.completion_waiters.notify(turn.execution.instance_id)
         if generation == self._store.generation:

@@ -13,8 +13,10 @@ from localazure.functions import logs
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
 from localazure.functions.durable.runtime.inboxes import Inboxes
+from localazure.functions.durable.store.leases import LeasesChanged
 from localazure.functions.durable.store.records import EntityCommit, Message
 from localazure.functions.durable.store.store import Store
+from localazure.sqlite.database import LaneBroken
 
 _logger = logging.getLogger(__name__)
 
@@ -138,7 +140,12 @@ class EntityRunner:
             turn = EntityCommit(
                 entity_id=identifier, at=at, state_json=after, consumed=messages, messages=replies
             )
-            delivered = await self._store.commit_entity(turn)
+            try:
+                delivered = await self._store.commit_entity(turn)
+            except (LeasesChanged, LaneBroken):
+                if generation != self._store.generation:
+                    continue  # another host owns it, or it is read again
+                raise
             self._mail.remove(identifier, messages)
             for message in delivered:
                 self._deliver(message)

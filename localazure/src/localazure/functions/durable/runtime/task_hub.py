@@ -230,7 +230,7 @@ class TaskHub:
     async def _send(self, target: str, event: Event) -> None:
         message = self.store.message(target, event)
         await self.store.post(message)
-        self._dispatcher.deliver(message)
+        self._dispatcher.posted(message)
 
     def _now(self) -> str:
         return history.timestamp(self._clock())

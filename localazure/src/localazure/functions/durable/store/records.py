@@ -76,6 +76,10 @@ class InstanceQuery:
     prefix: str = ""
 
 
+UNNUMBERED = 0
+"""The sequence number of a message that gets one from the transaction that writes it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """An event on its way to an instance or an entity.

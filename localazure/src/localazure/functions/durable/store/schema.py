@@ -67,4 +67,20 @@ MIGRATIONS = (
     CREATE INDEX instances_unfinished ON instances (created_at_us, instance_id)
         WHERE status IN ('Pending', 'Running', 'Suspended');
     """,
+    """
+    -- Used by several hosts on one task hub only; a single host leaves all of it as it is.
+    CREATE TABLE leases (
+        partition INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,                     -- id of a host
+        epoch INTEGER NOT NULL,                  -- a writer with another one is refused
+        expires_at_us INTEGER NOT NULL
+    );
+    CREATE TABLE arrivals (                      -- numbers messages and instances as they commit
+        last INTEGER NOT NULL
+    );
+    INSERT INTO arrivals VALUES (0);
+    ALTER TABLE instances ADD COLUMN arrival INTEGER;
+    CREATE INDEX instances_arrived ON instances (arrival)
+        WHERE started = 0 AND arrival IS NOT NULL;
+    """,
 )

@@ -1,9 +1,10 @@
 """The task hub on SQLite: what one episode changes is one transaction.
 
-Only one process writes the store (`localazure.sqlite.database.Database`), so sequence numbers are
-drawn in memory, in the order in which transactions are submitted. A transaction that was awaited is
-durable. A submitted transaction is never durable without all those submitted before it
-(`localazure.sqlite.database.Lane`). Reads return durable rows only.
+Only one process writes this store (`localazure.sqlite.database.Database`; `shared_store` has the
+one for several), so sequence numbers are drawn in memory, in the order in which transactions are
+submitted. A transaction that was awaited is durable. A submitted transaction is never durable
+without all those submitted before it (`localazure.sqlite.database.Lane`). Reads return durable rows
+only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,15 +52,19 @@ _ALL = InstanceQuery()
 class Store:
     """The task hub in one SQLite file."""
 
+    is_shared = False
+    """Whether other hosts write it, too. Then what is sent comes back by `SharedStore.arrived`."""
+
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, MIGRATIONS)
+        self._database = Database(path, MIGRATIONS, is_shared=self.is_shared)
         ((last,),) = self._database.read("SELECT coalesce(max(sequence), 0) FROM inbox")
         self._sequences = itertools.count(last + 1)
         self._lane = Lane()
         self.generation = 0
         """Counts `renew`: what was read in an earlier generation must not be written back."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
-        """Called for every transaction that failed, and for every later one; not for `Refused`."""
+        """Called for every transaction that failed, and for every later one of its generation;
+        not for `Refused`."""
 
     def renew(self) -> None:
         """Begin the next generation after a transaction failed; it builds on durable rows only."""
@@ -112,16 +118,22 @@ class Store:
     def _submit(
         self, transaction: Transaction[T], *, is_patient: bool = False
     ) -> asyncio.Future[T]:
-        future = self._database.submit(transaction, self._lane, is_patient=is_patient)
-        future.add_done_callback(self._look)
+        lane = self._lane
+        future = self._database.submit(transaction, lane, is_patient=is_patient)
+        future.add_done_callback(partial(self._on_done, lane))
         return future
 
-    def _look(self, future: asyncio.Future[Any]) -> None:
+    def _on_done(self, lane: Lane, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
-        if error is not None and not isinstance(error, Refused):
+        if error is not None and not isinstance(error, Refused) and lane is self._lane:
             self.on_failure(error)
 
     # --- reading -------------------------------------------------------------------------------
+
+    def owns(self, target: str) -> bool:
+        """Whether an instance or entity is run by this host."""
+        del target
+        return True
 
     def instance(self, instance_id: str) -> Instance | None:
         """One instance, if there is one of that id."""

@@ -245,7 +245,7 @@ def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:
 def _post(connection: sqlite3.Connection, message: Message) -> bool:
     """Insert a message, unless its receiver is an instance that does not wait for it any more."""
     values = (
-        message.sequence,
+        message.sequence or _next_arrival(connection),
         message.target,
         message.execution_id,
         json.dumps(message.event, separators=(",", ":")),
@@ -259,6 +259,11 @@ def _post(connection: sqlite3.Connection, message: Message) -> bool:
         (*values, message.target, message.execution_id, *_LIVE),
     )
     return inserted.rowcount == 1
+
+
+def _next_arrival(connection: sqlite3.Connection) -> int:
+    (last,) = connection.execute("UPDATE arrivals SET last = last + 1 RETURNING last").fetchone()
+    return last
 
 
 def _consume(connection: sqlite3.Connection, messages: Sequence[Message]) -> None:

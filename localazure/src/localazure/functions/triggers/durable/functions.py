@@ -18,10 +18,12 @@ from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.configuration.app_settings import resolve_references
+from localazure.functions.configuration.several_hosts import SeveralHosts
 from localazure.functions.durable.engine.invocation import FunctionFailed, Trigger
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.store.shared_store import Sharing
 from localazure.functions.errors import AppLoadError, NotJsonError
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.worker import orchestrators
@@ -95,6 +97,7 @@ class DurableFunctions:
 
         options = replace(options, runs_twice=runs_twice, signals_twice=signals_twice)
         self.hub_name = options.hub_name
+        several = SeveralHosts.of(app_settings)
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,
@@ -102,6 +105,10 @@ class DurableFunctions:
             opens_webhook=keys.opens_webhook,
             invoke=self._invoke,
             options=options,
+            sharing=several
+            and Sharing(
+                host=several.host, partition_count=options.partition_count, lease=several.lease
+            ),
         )
 
     async def start(self) -> None:

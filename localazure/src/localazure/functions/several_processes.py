@@ -1,0 +1,72 @@
+"""`start --hosts N`: several hosts of one app, each a process of its own, on one port and task hub.
+
+A host that ends by itself is replaced, as Azure does. SIGTERM or SIGINT ends them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from localazure.functions.http.access_keys import KeyRing
+from localazure.processes.interruption import end_on_signals
+from localazure.processes.lifetime import die_with_parent, end
+from localazure.processes.state_folder import make_state_folder
+from localazure.runtime.environment import HOSTS
+
+# The host itself takes 8 s at most to drain.
+STOP_SECONDS: Final = 15.0
+PAUSE_SECONDS: Final = 1.0
+
+
+async def run_hosts(
+    arguments: Sequence[str], count: int, state: Path, notify: Callable[[str], None]
+) -> int:
+    """Run so many hosts until SIGTERM or SIGINT; the exit status is 0.
+
+    Args:
+        arguments: of this command line, `start` first.
+        count: how many.
+        state: the folder that they share; its keys are made before any of them looks for them.
+        notify: logs a line.
+    """
+    make_state_folder(state)
+    KeyRing.kept_in(state)
+    stop = asyncio.Event()
+    end_on_signals(stop.set)
+    # The last one counts: the hosts themselves are one each.
+    command = [sys.executable, "-m", "localazure", *arguments, "--hosts", "1"]
+    async with asyncio.TaskGroup() as group:
+        for number in range(1, count + 1):
+            group.create_task(_keep_running(command, count, stop, number, notify))
+    return 0
+
+
+async def _keep_running(
+    command: Sequence[str],
+    count: int,
+    stop: asyncio.Event,
+    number: int,
+    notify: Callable[[str], None],
+) -> None:
+    stopping = asyncio.create_task(stop.wait())
+    while not stop.is_set():
+        host = await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, HOSTS: str(count)},
+            start_new_session=True,  # Ctrl-C is for this process, which then ends the hosts
+            preexec_fn=die_with_parent(),
+        )
+        notify(f"host {number} is process {host.pid}")
+        try:
+            ended = asyncio.create_task(host.wait())
+            await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(host, within_seconds=STOP_SECONDS)
+        if not stop.is_set():
+            notify(f"host {number} ended ({host.returncode}): starting it again")
+            await asyncio.wait({stopping}, timeout=PAUSE_SECONDS)
