@@ -51,12 +51,14 @@ class Client:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
+        self.is_enough = False
+        """Set it to have `use` return, with no request under way."""
         self.started: list[Started] = []
         self.signals_sent = 0
         self.signals_answered = 0
 
     async def use(self, base_url: str) -> None:
-        """Send work to the host until it stops responding.
+        """Send work to the host until it stops responding, or it is enough.
 
         Raises:
             Refused: it gave a wrong response.
@@ -64,7 +66,7 @@ class Client:
         try:
             async with aiohttp.ClientSession(base_url) as http:
                 await self._take_up(http)
-                while True:
+                while not self.is_enough:
                     if len(await self._under_way(http)) < MIN_UNDER_WAY:
                         await self._start_one_of_each(http)
                     await asyncio.gather(self._signal(http), *self._steps(http))
