@@ -1,7 +1,8 @@
 """Runs Azure's published azureml-examples, unmodified: `make examples SOURCES=…/azureml-examples`.
 
 A workspace with the clusters that the examples' set-up makes, and nothing else. Each job file of
-`cli/jobs` is submitted by the SDK, as `az ml job create` does. The result is
+`cli/jobs` is submitted by the SDK, as `az ml job create` does; each batch deployment is made and
+invoked (`batch_deployments`). The result is
 localazure/docs/published-examples.md (`WRITE=1`).
 
 In localazure/tests: `python -m published_examples SOURCES [--only FOLDER] [--write]`.
@@ -32,11 +33,13 @@ from harness.part_process import PartProcess
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
+from published_examples import batch_deployments
 
 PAGE: Final = REPOSITORY / "localazure" / "docs" / "published-examples.md"
-FOLDERS: Final = ("basics", "single-step", "pipelines", "pipelines-with-components")
+BATCH: Final = "batch"
+FOLDERS: Final = ("basics", "single-step", "pipelines", "pipelines-with-components", BATCH)
 # As the examples' infra/bootstrapping makes them.
-CLUSTERS: Final = ("cpu-cluster", "gpu-cluster")
+CLUSTERS: Final = ("cpu-cluster", "gpu-cluster", *batch_deployments.CLUSTERS)
 JOB_SCHEMA: Final = re.compile(
     r"^\$schema:.*/(command|sweep|pipeline|parallel|spark|autoML)Job", re.MULTILINE
 )
@@ -123,6 +126,8 @@ def submit(ml: Any, path: Path) -> str:
     from azure.ai.ml import load_job  # noqa: PLC0415 - see `workspace`
 
     with chdir(path.parent):
+        if path.name.startswith("deployment"):
+            return batch_deployments.invoke(ml, path)
         job: Any = load_job(path)
         return str(ml.jobs.create_or_update(job).name)
 
@@ -149,26 +154,42 @@ def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
 
 def to_page(results: Sequence[Result], commit: str) -> str:
     """The page of the documentation."""
-    completed = sum(each.state == "completed" for each in results)
-    rows = "\n".join(f"| {each.path} | {each.state} | {each.reason} |" for each in results)
+    deployments = [each for each in results if Path(each.path).name.startswith("deployment")]
+    jobs = [each for each in results if each not in deployments]
     return f"""# Azure's published examples
 
 [azureml-examples](https://github.com/Azure/azureml-examples) at {commit}: job files below
 `cli/jobs`, submitted unmodified to an empty workspace with the clusters `cpu-cluster` and
-`gpu-cluster`, by `make examples`. {completed} of {len(results)} complete.
+`gpu-cluster`, by `make examples`. {_completed(jobs)} complete.
 
 Environments are recorded, not built: a job runs in localazure's interpreter, so that a package that
 is not installed there is missing. Public data is downloaded from the internet, which the machine of
 this table does not reach.
 
-| file | ends | last line of its log, or the refusal |
-|---|---|---|
-{rows}
+{_table(jobs)}
+
+## Batch endpoints
+
+Deployments below `cli/endpoints`, made and invoked as their `deploy-and-run.sh` does, with the same
+limits. {_completed(deployments)} complete.
+
+{_table(deployments)}
 """
 
 
+def _completed(results: Sequence[Result]) -> str:
+    return f"{sum(each.state == 'completed' for each in results)} of {len(results)}"
+
+
+def _table(results: Sequence[Result]) -> str:
+    rows = [f"| {each.path} | {each.state} | {each.reason} |" for each in results]
+    head = ["| file | ends | last line of its log, or the refusal |", "|---|---|---|"]
+    return "\n".join([*head, *rows])
+
+
 def _name(sources: Path, path: Path) -> str:
-    return str(path.relative_to(sources / "cli" / "jobs"))
+    root = "endpoints" if path.name.startswith("deployment") else "jobs"
+    return str(path.relative_to(sources / "cli" / root))
 
 
 def _short(text: str) -> str:
@@ -180,14 +201,17 @@ def main() -> int:
     """Run the examples."""
     parser = argparse.ArgumentParser(prog="published_examples", description=__doc__)
     parser.add_argument("sources", type=Path, help="a clone of Azure/azureml-examples")
-    parser.add_argument("--only", action="append", help=f"folders of cli/jobs; {FOLDERS}")
+    parser.add_argument("--only", action="append", help=f"some of {FOLDERS}")
     parser.add_argument("--commit", default="an unknown commit", help="of the clone")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     given = parser.parse_args()
     sources: Path = given.sources.resolve()
     warnings.simplefilter("ignore")  # of the SDK: experimental classes, marshmallow
     logging.disable(logging.WARNING)
-    files = job_files(sources, given.only or FOLDERS)
+    folders: Sequence[str] = given.only or FOLDERS
+    files = job_files(sources, folders)
+    if BATCH in folders:
+        files += batch_deployments.deployment_files(sources)
     results: list[Result] = []
     with workspace() as (ml, blobs):
         for result in run_all(ml, blobs, sources, files):

@@ -40,7 +40,6 @@ def test_every_import_is_declared_and_every_declaration_is_imported() -> None:
         Requirement(line).name
         for extra in ("mlflow", "sobol")
         for line in project["optional-dependencies"][extra]
-        if line != "pandas"  # which mlflow.pyfunc imports, and mlflow-skinny does not bring
     }
     owners = {module: name for name in declared | optional for module in modules_of(name)}
     imported = {

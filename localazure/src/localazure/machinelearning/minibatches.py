@@ -20,9 +20,7 @@ https://learn.microsoft.com/azure/machine-learning/how-to-batch-scoring-script
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
-import io
 import multiprocessing
 import shlex
 import sys
@@ -103,7 +101,7 @@ def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, 
         shlex.quote(sys.executable),
         "-P",  # this file's folder is no place for the imports of the script
         shlex.quote(__file__),
-        *(f"{flag}={value:g}" for flag, value in flags.items()),
+        *(f"{flag}={value}" for flag, value in flags.items()),
         *(f'--input "{each}"' for each in inputs),
         *([f'--append-row-to "{rows}"'] if rows else []),
         shlex.quote(str(settings.entry_script)),
@@ -129,16 +127,15 @@ def list_mini_batches(inputs: Iterable[Path], size: int) -> list[tuple[str, ...]
 
 
 def format_rows(results: Any) -> str:
-    """The rows of what `run` returned: CSV without a header, one line for each element."""
+    """The rows of what `run` returned, as Azure writes them.
+
+    A DataFrame is CSV with spaces, without a header; an element of a list is written as Python
+    prints it. Azure's pages read the first by `read_csv(…, header=None, sep=" ")`, the second by
+    `ast.literal_eval`: https://learn.microsoft.com/azure/machine-learning/how-to-mlflow-batch
+    """
     if hasattr(results, "to_csv"):
-        return str(results.to_csv(header=False, index=False))
-    text = io.StringIO()
-    for element in results:
-        if isinstance(element, list | tuple):
-            csv.writer(text, lineterminator="\n").writerow(element)  # pyright: ignore[reportUnknownArgumentType] - the script's
-        else:
-            text.write(f"{element}\n")
-    return text.getvalue()
+        return str(results.to_csv(header=False, index=False, sep=" "))
+    return "".join(f"{element}\n" for element in results)
 
 
 @dataclass

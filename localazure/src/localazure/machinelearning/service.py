@@ -35,6 +35,8 @@ from localazure.machinelearning.request_limits import (
 )
 from localazure.machinelearning.resources import (
     assets,
+    batch_deployments,
+    batch_endpoints,
     codes,
     computes,
     data_access,
@@ -66,6 +68,8 @@ from localazure.sqlite.database import Database
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 # Audience of tokens for Azure ML's own services, which are behind the ARM endpoint here.
 ML_AUDIENCE = "https://ml.azure.com"
+# The SDK asks so for a batch request: it appends what follows "portal.azure." in a cloud's portal.
+SDK_ML_AUDIENCE = "https://ml.azure."
 
 
 @contextlib.asynccontextmanager
@@ -106,7 +110,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         stack.push_async_callback(_cancel, publishing)
         compute = await stack.enter_async_context(Compute(state))
         tokens = TokenIssuer(
-            environment.keys.identity_header, frozenset({environment.azure_ml_url, ML_AUDIENCE})
+            environment.keys.identity_header,
+            frozenset({environment.azure_ml_url, ML_AUDIENCE, SDK_ML_AUDIENCE}),
         )
         assignments = RoleAssignments.of_environment(environment)
         identity = _application(state, tokens, assignments, middlewares=[answer_errors])
@@ -147,6 +152,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             schedules,
             online_endpoints,
             online_deployments,
+            batch_endpoints,
+            batch_deployments,
             run_history,
             not_covered,
         )

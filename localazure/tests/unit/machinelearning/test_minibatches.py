@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from localazure.machinelearning.minibatches import (
@@ -70,17 +71,9 @@ def test_files_at_any_depth_are_cut_by_the_order_of_their_names(folder: Path) ->
         list_mini_batches([folder / "empty"], 2)
 
 
-def test_rows_are_csv_without_a_header() -> None:
-    class Frame:
-        """The method of a DataFrame that the driver calls."""
-
-        def to_csv(self, *, header: bool, index: bool) -> str:
-            assert not header
-            assert not index
-            return "1,2\n"
-
-    assert format_rows(Frame()) == "1,2\n"
-    assert format_rows(["a: 1", 2, ["x,y", 3]]) == 'a: 1\n2\n"x,y",3\n'
+def test_rows_are_written_as_azure_writes_them() -> None:
+    assert format_rows(pd.DataFrame({"file": ["a", "b c"], "class": [1, 2]})) == 'a 1\n"b c" 2\n'
+    assert format_rows(["a: 1", 2, ["x,y", 3]]) == "a: 1\n2\n['x,y', 3]\n"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +85,7 @@ def test_every_file_has_its_row_also_after_a_retry(
     summary = Driver(settings(folder, script, timeout_seconds=timeout)).run()
     assert summary == Summary(files=5, mini_batches=3)
     rows = (folder / "rows" / "predictions.csv").read_text().splitlines()
-    assert sorted(rows) == [f"text {number},{script}" for number in range(5)]
+    assert sorted(rows) == [str([f"text {number}", script]) for number in range(5)]
 
 
 def test_failures_within_the_thresholds_are_counted(folder: Path) -> None:
@@ -130,7 +123,7 @@ def test_the_command_passes_everything_on_and_reports_a_failing_init(folder: Pat
     done = run("--name with spaces")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("3 mini-batches, 0 of them failed; 5 files, 0 of them failed\n")
-    assert "text 4,--name with spaces" in (folder / "rows.csv").read_text()
+    assert "['text 4', '--name with spaces']" in (folder / "rows.csv").read_text()
     failed = run("init fails")
     assert failed.returncode == 1
     assert failed.stderr.endswith("init() failed: LookupError: no model\n")

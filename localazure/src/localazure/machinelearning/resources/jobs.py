@@ -89,8 +89,7 @@ async def put_job(request: web.Request) -> web.Response:
     """Submit a job; a name that exists is never run again, only its metadata changes."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
-    if not _JOB_NAME.match(name):
-        raise invalid(f"job name {name!r}: only letters, digits, '-' and '_' are allowed")
+    check_job_name(name)
     body = await read_body(request)
 
     def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
@@ -99,16 +98,7 @@ async def put_job(request: web.Request) -> web.Response:
         if existing is not None:
             kept = _with_changes(existing, body)
             return put_resource(connection, JOBS, name, "", kept, now=now), False
-        placement = check_job(query, name, body["properties"])
-        resource = put_resource(connection, JOBS, name, "", body, now=now)
-        job = NewJob(
-            name=name,
-            kind=placement.kind,
-            cluster=placement.cluster,
-            node_count=placement.node_count,
-        )
-        insert_job(connection, workspace.run_topic, job, now)
-        return resource, True
+        return submit(connection, workspace, name, body), True
 
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
@@ -149,6 +139,37 @@ def _is_of_schedule(request: web.Request, resource: Resource) -> bool:
     return scheduled in (None, str(schedule is not None).lower()) and (
         wanted is None or wanted.rpartition("/")[2] == schedule
     )
+
+
+def submit(
+    connection: sqlite3.Connection, workspace: Workspace, name: str, body: dict[str, Any]
+) -> Resource:
+    """Queue a new job, within a transaction.
+
+    Raises:
+        ArmError: it could not be run.
+    """
+    now = workspace.clock()
+    placement = check_job(querying(connection), name, body["properties"])
+    resource = put_resource(connection, JOBS, name, "", body, now=now)
+    job = NewJob(
+        name=name,
+        kind=placement.kind,
+        cluster=placement.cluster,
+        node_count=placement.node_count,
+    )
+    insert_job(connection, workspace.run_topic, job, now)
+    return resource
+
+
+def check_job_name(name: str) -> None:
+    """Refuse a name that a job cannot have.
+
+    Raises:
+        ArmError: 400.
+    """
+    if not _JOB_NAME.match(name):
+        raise invalid(f"job name {name!r}: only letters, digits, '-' and '_' are allowed")
 
 
 def _find(request: web.Request) -> Resource:

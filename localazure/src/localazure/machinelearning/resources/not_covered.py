@@ -14,7 +14,6 @@ routes = web.RouteTableDef()
 # By the part of the path that they have in ARM.
 # https://learn.microsoft.com/rest/api/azureml/operation-groups
 _FAMILIES: Final = {
-    "batchEndpoints": "batch endpoints",
     "featurestoreEntities": "feature stores",
     "featuresets": "feature stores",
     "serverlessEndpoints": "serverless endpoints",
@@ -29,5 +28,5 @@ async def refuse(request: web.Request) -> web.Response:
         501,
         "NotImplemented",
         f"{family} are not covered by the local workspace; it has jobs, computes, data, models, "
-        "environments, components, schedules, datastores and online endpoints",
+        "environments, components, schedules, datastores, online and batch endpoints",
     )

@@ -13,7 +13,7 @@ import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 from azure.core.exceptions import AzureError
@@ -186,7 +186,9 @@ class Deployments:
                     "Machine Learning capacity. Retry later. (A fault on purpose.)",
                 )
         try:
-            source = resolve_source(self._workspace.database.read, deployment)
+            source = resolve_source(
+                self._workspace.database.read, deployment.name, deployment.properties
+            )
         except ArmError as error:
             raise _Failed("BadArgument", error.message) from error
         await self._download(folder, source)
@@ -269,13 +271,17 @@ def deployed_models(deployment: Deployment) -> list[str]:
     return [f"{asset.name}:{asset.version}"]
 
 
-def resolve_source(query: Query, deployment: Deployment) -> Source:
-    """Where the code and the model of a deployment are.
+def resolve_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
+    """Where the code and the model of an online or batch deployment are.
+
+    Args:
+        query: reads the workspace.
+        name: the deployment's.
+        properties: of its document.
 
     Raises:
         ArmError: something is missing, not there, or not covered.
     """
-    properties = deployment.properties
     code, model = properties.get("codeConfiguration") or {}, properties.get("model")
     asset = None if model is None else parse_asset(model, kind="models")
     files = None if asset is None else locate(query, asset)
@@ -285,7 +291,7 @@ def resolve_source(query: Query, deployment: Deployment) -> Source:
     found = None if asset is None else get_resource(query, asset.kind, asset.name, asset.version)
     if found is None or found.properties.get("modelType") != MLFLOW_MODEL:
         raise invalid(
-            f"deployment {deployment.name!r} has no code_configuration: only a model of type "
+            f"deployment {name!r} has no code_configuration: only a model of type "
             "mlflow_model is served without one"
         )
     return Source(code=None, scoring_script=str(MLFLOW_SCRIPT), model=files)

@@ -1,0 +1,142 @@
+"""Model deployments of batch endpoints. They have no processes: each request starts a job.
+
+https://learn.microsoft.com/rest/api/azureml/batch-deployments
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER, parse_compute
+from localazure.machinelearning.arm import WORKSPACE, envelope, listing, read_body
+from localazure.machinelearning.clusters import COMPUTES
+from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.resources.batch_endpoints import (
+    ENDPOINT_PATH,
+    ENDPOINTS,
+    default_of,
+    deployments_of,
+    find_deployment,
+    find_endpoint,
+    find_source,
+)
+from localazure.machinelearning.resources.online_endpoints import online_name, operation
+from localazure.machinelearning.serving.batch_jobs import BatchSettings
+from localazure.machinelearning.store import (
+    Query,
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+    querying,
+)
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+_PATH = f"{ENDPOINT_PATH}/deployments"
+# https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
+_MOST_DEPLOYMENTS = 20
+
+
+@routes.get(_PATH)
+async def list_all(request: web.Request) -> web.Response:
+    """The deployments of an endpoint, newest first."""
+    workspace = request.app[WORKSPACE]
+    endpoint = find_endpoint(workspace.database.read, request.match_info["endpoint"]).name
+    found = list_resources(workspace.database.read, deployments_of(endpoint))
+    return listing(request, [_document(workspace, each) for each in found])
+
+
+@routes.get(f"{_PATH}/{{deployment}}")
+async def get(request: web.Request) -> web.Response:
+    """One deployment."""
+    workspace = request.app[WORKSPACE]
+    endpoint, name = request.match_info["endpoint"], request.match_info["deployment"]
+    found = find_deployment(workspace.database.read, endpoint, name)
+    return web.json_response(_document(workspace, found))
+
+
+@routes.put(f"{_PATH}/{{deployment}}")
+async def put(request: web.Request) -> web.Response:
+    """Create or replace a deployment: a long-running operation that has succeeded at once."""
+    workspace = request.app[WORKSPACE]
+    endpoint, name = request.match_info["endpoint"], online_name(request, "deployment")
+    body = await read_body(request)
+    collection = deployments_of(endpoint)
+
+    def write(connection: sqlite3.Connection) -> tuple[Resource, bool]:
+        query = querying(connection)
+        find_endpoint(query, endpoint)
+        is_new = get_resource(query, collection, name) is None
+        if is_new and len(list_resources(query, collection)) >= _MOST_DEPLOYMENTS:
+            raise invalid(f"endpoint {endpoint!r} has {_MOST_DEPLOYMENTS} deployments already")
+        _check(query, name, body["properties"])
+        return put_resource(connection, collection, name, "", body, now=workspace.clock()), is_new
+
+    deployment, is_new = await workspace.database.write(write)
+    return web.json_response(
+        _document(workspace, deployment),
+        status=201 if is_new else 200,
+        headers=operation(request, "put-batch-deployment", endpoint, name),
+    )
+
+
+@routes.delete(f"{_PATH}/{{deployment}}")
+async def delete(request: web.Request) -> web.Response:
+    """Delete a deployment that is not the default; its jobs go on."""
+    endpoint, name = request.match_info["endpoint"], request.match_info["deployment"]
+
+    def write(connection: sqlite3.Connection) -> bool:
+        if default_of(find_endpoint(querying(connection), endpoint).properties) == name:
+            raise invalid(
+                f"deployment {name!r} is the default of endpoint {endpoint!r}; make another one "
+                "the default first"
+            )
+        return delete_resource(connection, deployments_of(endpoint), name)
+
+    if not await request.app[WORKSPACE].database.write(write):
+        return web.Response(status=204)
+    headers = operation(request, "delete-batch-deployment", endpoint, name)
+    return web.Response(status=202, headers=headers)
+
+
+def _check(query: Query, name: str, properties: dict[str, Any]) -> None:
+    """Refuse a deployment whose jobs could not run.
+
+    Raises:
+        ArmError: 400, 404 or 501.
+    """
+    configuration: dict[str, Any] = properties.get("deploymentConfiguration") or {}
+    kind = configuration.get("deploymentConfigurationType", "Model")
+    if kind != "Model":
+        raise ArmError(
+            501,
+            "NotImplemented",
+            f"deployment {name!r}: {kind} deployments of batch endpoints are not covered by the "
+            "local workspace; it has model deployments",
+        )
+    if not properties.get("compute"):
+        raise invalid(f"deployment {name!r}: compute is missing; name a cluster")
+    cluster = parse_compute(properties["compute"])
+    if get_resource(query, COMPUTES, cluster) is None:
+        raise not_found("compute", cluster)
+    BatchSettings.of(properties)
+    find_source(query, name, properties)
+
+
+def _document(workspace: Workspace, deployment: Resource) -> dict[str, Any]:
+    properties = {
+        **deployment.properties,
+        "properties": deployment.properties.get("properties") or {},
+        "provisioningState": "Succeeded",
+    }
+    return {
+        **envelope(workspace, deployment, properties),
+        "type": f"{PROVIDER}/workspaces/{ENDPOINTS}/deployments",
+        "location": workspace.environment.location,
+    }

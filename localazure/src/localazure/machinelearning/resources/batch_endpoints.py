@@ -1,0 +1,287 @@
+"""Batch endpoints, and the scoring jobs that requests to them start.
+
+https://learn.microsoft.com/rest/api/azureml/batch-endpoints
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.arm import (
+    COMPUTE,
+    WORKSPACE,
+    WORKSPACE_PATH,
+    envelope,
+    listing,
+    read_body,
+)
+from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.job_table import JOBS, get_job
+from localazure.machinelearning.resources.jobs import check_job_name, submit
+from localazure.machinelearning.resources.online_endpoints import online_name, operation
+from localazure.machinelearning.serving.batch_jobs import (
+    COMPONENT,
+    DEPLOYMENT_PROPERTY,
+    ENDPOINT_PROPERTY,
+    BatchSettings,
+    component_spec,
+    component_version,
+    job_properties,
+    model_of,
+    requested_file_name,
+)
+from localazure.machinelearning.serving.deployments import resolve_source
+from localazure.machinelearning.serving.instances import Source
+from localazure.machinelearning.serving.scoring import DEPLOYMENT_HEADER
+from localazure.machinelearning.store import (
+    Query,
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+    querying,
+)
+from localazure.machinelearning.workspace import Workspace
+
+routes = web.RouteTableDef()
+
+ENDPOINTS = "batchEndpoints"
+ENDPOINT_PATH = f"{WORKSPACE_PATH}/{ENDPOINTS}/{{endpoint}}"
+# The data plane has this before ARM's path.
+JOBS_PREFIX = "/mferp/managementfrontend"
+REQUEST_ID_HEADER = "repeatability-request-id"
+
+
+@routes.get(f"{WORKSPACE_PATH}/{ENDPOINTS}")
+async def list_all(request: web.Request) -> web.Response:
+    """All endpoints, newest first."""
+    workspace = request.app[WORKSPACE]
+    found = list_resources(workspace.database.read, ENDPOINTS)
+    return listing(request, [_document(workspace, each) for each in found])
+
+
+@routes.get(ENDPOINT_PATH)
+async def get(request: web.Request) -> web.Response:
+    """One endpoint, with its default deployment."""
+    workspace = request.app[WORKSPACE]
+    endpoint = find_endpoint(workspace.database.read, request.match_info["endpoint"])
+    return web.json_response(_document(workspace, endpoint))
+
+
+@routes.put(ENDPOINT_PATH)
+async def put(request: web.Request) -> web.Response:
+    """Create an endpoint, or set its default deployment: a long-running operation, as on Azure.
+
+    It is durable when this answers, so the operation has succeeded by the first poll.
+    """
+    workspace = request.app[WORKSPACE]
+    name = online_name(request, "endpoint")
+    body = await read_body(request)
+    if str(body["properties"].get("authMode", "")).lower() != "aadtoken":
+        raise invalid("authMode of a batch endpoint is AADToken")
+
+    def write(connection: sqlite3.Connection) -> tuple[Resource, bool]:
+        query = querying(connection)
+        default = default_of(body["properties"])
+        if default and get_resource(query, deployments_of(name), default) is None:
+            raise invalid(
+                f"endpoint {name!r} has no deployment {default!r}; create it, then make it the "
+                "default"
+            )
+        is_new = get_resource(query, ENDPOINTS, name) is None
+        return put_resource(connection, ENDPOINTS, name, "", body, now=workspace.clock()), is_new
+
+    endpoint, is_new = await workspace.database.write(write)
+    return web.json_response(
+        _document(workspace, endpoint),
+        status=201 if is_new else 200,
+        headers=operation(request, "put-batch-endpoint", name),
+    )
+
+
+@routes.delete(ENDPOINT_PATH)
+async def delete(request: web.Request) -> web.Response:
+    """Delete an endpoint with its deployments; its jobs stay."""
+    name = request.match_info["endpoint"]
+
+    def write(connection: sqlite3.Connection) -> bool:
+        for deployment in list_resources(querying(connection), deployments_of(name)):
+            delete_resource(connection, deployments_of(name), deployment.name)
+        return delete_resource(connection, ENDPOINTS, name)
+
+    if not await request.app[WORKSPACE].database.write(write):
+        return web.Response(status=204)
+    return web.Response(status=202, headers=operation(request, "delete-batch-endpoint", name))
+
+
+@routes.post(f"{JOBS_PREFIX}{ENDPOINT_PATH}/jobs")
+async def invoke(request: web.Request) -> web.Response:
+    """Start a scoring job; a request that is sent again has the same job."""
+    workspace = request.app[WORKSPACE]
+    name = request.match_info["endpoint"]
+    body = await read_body(request)
+    asked: dict[str, Any] = body["properties"]
+    job = str(asked.get("name") or f"batchjob-{_request_id(request)}")
+    check_job_name(job)
+
+    def write(connection: sqlite3.Connection) -> Resource:
+        query = querying(connection)
+        existing = get_resource(query, JOBS, job)
+        if existing is not None:
+            if asked.get("name"):
+                raise ArmError(409, "Conflict", f"job {job!r} exists; use another name")
+            return existing
+        endpoint = find_endpoint(query, name)
+        deployment = request.headers.get(DEPLOYMENT_HEADER) or default_of(endpoint.properties)
+        if not deployment:
+            raise invalid(
+                f"endpoint {name!r} has no default deployment; set one, or name a deployment"
+            )
+        return _start(connection, workspace, endpoint, deployment, job, asked)
+
+    resource = await workspace.database.write(write)
+    request.app[COMPUTE].wake()
+    return web.json_response(_job_document(workspace, resource), status=201)
+
+
+@routes.get(f"{JOBS_PREFIX}{ENDPOINT_PATH}/jobs")
+async def list_jobs_of_endpoint(request: web.Request) -> web.Response:
+    """The scoring jobs of an endpoint, newest first."""
+    endpoint = find_endpoint(
+        request.app[WORKSPACE].database.read, request.match_info["endpoint"]
+    ).name
+    return _list_jobs(request, lambda own: own.get(ENDPOINT_PROPERTY) == endpoint)
+
+
+@routes.get(f"{JOBS_PREFIX}{ENDPOINT_PATH}/deployments/{{deployment}}/jobs")
+async def list_jobs_of_deployment(request: web.Request) -> web.Response:
+    """The scoring jobs of a deployment, newest first."""
+    query = request.app[WORKSPACE].database.read
+    endpoint, name = request.match_info["endpoint"], request.match_info["deployment"]
+    find_deployment(query, endpoint, name)
+    wanted = {ENDPOINT_PROPERTY: endpoint, DEPLOYMENT_PROPERTY: name}
+    return _list_jobs(request, lambda own: wanted.items() <= own.items())
+
+
+def deployments_of(endpoint: str) -> str:
+    """The collection of an endpoint's deployments."""
+    return f"{ENDPOINTS}/{endpoint}/deployments"
+
+
+def default_of(properties: dict[str, Any]) -> str | None:
+    """The name of the default deployment, as an endpoint's properties have it."""
+    return (properties.get("defaults") or {}).get("deploymentName") or None
+
+
+def find_endpoint(query: Query, name: str) -> Resource:
+    """One endpoint.
+
+    Raises:
+        ArmError: 404.
+    """
+    endpoint = get_resource(query, ENDPOINTS, name)
+    if endpoint is None:
+        raise not_found("batch endpoint", name)
+    return endpoint
+
+
+def find_deployment(query: Query, endpoint: str, name: str) -> Resource:
+    """One deployment of an endpoint.
+
+    Raises:
+        ArmError: 404.
+    """
+    find_endpoint(query, endpoint)
+    deployment = get_resource(query, deployments_of(endpoint), name)
+    if deployment is None:
+        raise not_found("batch deployment", f"{endpoint}/{name}")
+    return deployment
+
+
+def find_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
+    """Where the code and the model of a deployment are.
+
+    Raises:
+        ArmError: something is missing, not there, or not covered.
+    """
+    return resolve_source(query, name, {**properties, "model": model_of(properties)})
+
+
+def _start(
+    connection: sqlite3.Connection,
+    workspace: Workspace,
+    endpoint: Resource,
+    deployment: str,
+    job: str,
+    asked: dict[str, Any],
+) -> Resource:
+    query = querying(connection)
+    properties = find_deployment(query, endpoint.name, deployment).properties
+    settings = BatchSettings.of(properties).overridden(
+        {**asked, "outputFileName": asked.get("outputFileName") or requested_file_name(asked)}
+    )
+    spec = component_spec(find_source(query, deployment, properties), properties, settings)
+    version = component_version(spec)
+    put_resource(
+        connection,
+        "components",
+        COMPONENT,
+        version,
+        {"properties": {"componentSpec": spec, "isAnonymous": True, "isArchived": True}},
+        now=workspace.clock(),
+    )
+    document = job_properties(
+        endpoint=endpoint.name,
+        deployment=deployment,
+        properties=properties,
+        request=asked,
+        component=f"{workspace.id}/components/{COMPONENT}/versions/{version}",
+    )
+    return submit(connection, workspace, job, {"properties": document})
+
+
+def _request_id(request: web.Request) -> uuid.UUID:
+    given = request.headers.get(REQUEST_ID_HEADER)
+    try:
+        return uuid.UUID(given) if given else uuid.uuid4()
+    except ValueError as error:
+        raise invalid(f"{REQUEST_ID_HEADER} {given!r} is no UUID") from error
+
+
+def _list_jobs(request: web.Request, is_wanted: Callable[[dict[str, Any]], bool]) -> web.Response:
+    workspace = request.app[WORKSPACE]
+    found = [
+        _job_document(workspace, each)
+        for each in list_resources(workspace.database.read, JOBS)
+        if is_wanted(each.properties.get("properties") or {})
+    ]
+    return listing(request, found)
+
+
+def _job_document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    job = get_job(workspace.database.read, resource.name)
+    document = envelope(workspace, resource, {"status": None if job is None else job.status.value})
+    kind = f"{PROVIDER}/workspaces/{ENDPOINTS}/deployments/jobs"
+    return {**document, "type": kind}
+
+
+def _document(workspace: Workspace, endpoint: Resource) -> dict[str, Any]:
+    environment = workspace.environment
+    path = f"{ENDPOINTS}/{endpoint.name}"
+    properties = {
+        **endpoint.properties,
+        "authMode": "AADToken",
+        "properties": endpoint.properties.get("properties") or {},
+        "provisioningState": "Succeeded",
+        "scoringUri": f"{environment.azure_ml_url}{JOBS_PREFIX}{workspace.id}/{path}/jobs",
+        "swaggerUri": None,
+    }
+    document = envelope(workspace, endpoint, properties)
+    return {**document, "location": environment.location}

@@ -1,0 +1,270 @@
+"""The job of a batch scoring request: a pipeline with one step that runs the batch driver. Pure.
+
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-deployment-batch
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Self, cast
+
+from localazure.machinelearning import minibatches
+from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.processes import FOLDER_VARIABLE
+from localazure.machinelearning.serving.instances import Source
+
+STEP: Final = "batchscoring"
+OUTPUT: Final = "score"
+COMPONENT: Final = "batch_scoring"
+ENDPOINT_PROPERTY: Final = "azureml.endpointname"
+DEPLOYMENT_PROPERTY: Final = "azureml.deploymentname"
+APPEND_ROW: Final = "AppendRow"
+SUMMARY_ONLY: Final = "SummaryOnly"
+
+# Not imported: mlflow is needed by the jobs of such models only.
+MLFLOW_BATCH_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_batch.py"
+_FILE_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._ -]{0,254}$")
+_MAX_FILES = 2**31 - 1
+_INPUT_TYPES = {"UriFile": "uri_file", "UriFolder": "uri_folder", "Literal": "literal"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """How a deployment scores; the defaults are Azure's."""
+
+    mini_batch_size: int = 10
+    """Files of one call of `run`."""
+    max_concurrency_per_instance: int = 1
+    instance_count: int = 1
+    output_action: str = APPEND_ROW
+    output_file_name: str = "predictions.csv"
+    error_threshold: int = -1
+    """Files that may fail; -1: any number."""
+    max_retries: int = 3
+    timeout_seconds: float = 30.0
+    """Of one call of `run`."""
+    environment_variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, deployment: dict[str, Any]) -> Self:
+        """The settings of a deployment.
+
+        Raises:
+            ArmError: 400, a value is not valid.
+        """
+        variables = deployment.get("environmentVariables") or {}
+        return cls(
+            environment_variables={name: str(value) for name, value in variables.items()}
+        ).overridden(deployment)
+
+    def overridden(self, document: dict[str, Any]) -> Self:
+        """With what a deployment, or a request, says otherwise.
+
+        Raises:
+            ArmError: 400, a value is not valid.
+        """
+        retry: dict[str, Any] = document.get("retrySettings") or {}
+        # A deployment has resources, and the ARM id of its compute; a request has compute.
+        compute: Any = document.get("compute")
+        resources: dict[str, Any] = document.get("resources") or {}
+        if not resources and isinstance(compute, dict):
+            resources = cast("dict[str, Any]", compute)
+        given = {
+            "mini_batch_size": _count(document, "miniBatchSize", 1),
+            "max_concurrency_per_instance": _count(document, "maxConcurrencyPerInstance", 1),
+            "instance_count": _count(resources, "instanceCount", 1),
+            "error_threshold": _count(document, "errorThreshold", -1),
+            "max_retries": _count(retry, "maxRetries", 0),
+            "output_action": document.get("outputAction"),
+            "output_file_name": document.get("outputFileName"),
+            "timeout_seconds": _seconds(retry),
+        }
+        changed = replace(self, **{name: each for name, each in given.items() if each is not None})
+        if changed.output_action not in {APPEND_ROW, SUMMARY_ONLY}:
+            raise invalid(
+                f"outputAction is {changed.output_action!r}; use {APPEND_ROW} or {SUMMARY_ONLY}"
+            )
+        if not _FILE_NAME.match(changed.output_file_name):
+            raise invalid(f"outputFileName {changed.output_file_name!r} is not the name of a file")
+        return changed
+
+
+def component_spec(
+    source: Source, properties: dict[str, Any], settings: BatchSettings
+) -> dict[str, Any]:
+    """The component of a deployment's step, as `componentSpec` has it.
+
+    Args:
+        source: code and model of the deployment.
+        properties: of the deployment.
+        settings: those of the deployment, with what the request says otherwise.
+    """
+    code = (properties.get("codeConfiguration") or {}).get("codeId")
+    return {
+        "type": "command",
+        "is_deterministic": False,
+        "command": _command(source, settings),
+        "code": code if source.code is not None else None,
+        # MLflow models bring their environment.
+        "environment": properties.get("environmentId") or "azureml:mlflow-model:1",
+        "environment_variables": dict(settings.environment_variables),
+        "resources": {"instance_count": settings.instance_count},
+        "inputs": {
+            "data": {"type": "uri_folder"},
+            **({} if source.model is None else {"model": {"type": "custom_model"}}),
+        },
+        "outputs": {OUTPUT: {"type": "uri_folder"}},
+    }
+
+
+def _command(source: Source, settings: BatchSettings) -> str:
+    """The driver over the input's files, with what a scoring script finds in its environment."""
+    script = MLFLOW_BATCH_SCRIPT if source.code is None else Path(source.scoring_script)
+    rows = f"${{{{outputs.score}}}}/{settings.output_file_name}"
+    driver = minibatches.shell_command(
+        minibatches.Settings(
+            entry_script=script,
+            inputs=(),
+            mini_batch_size=settings.mini_batch_size,
+            workers=settings.instance_count * settings.max_concurrency_per_instance,
+            error_threshold=settings.error_threshold,
+            max_retries=settings.max_retries,
+            timeout_seconds=settings.timeout_seconds,
+        ),
+        inputs=["${{inputs.data}}"],
+        arguments="",
+        rows=rows if settings.output_action == APPEND_ROW else "",
+    )
+    lines = [
+        'export AZUREML_BI_OUTPUT_PATH="${{outputs.score}}"',
+        f'export AZUREML_MODEL_DIR="${FOLDER_VARIABLE}/azureml-models"',
+    ]
+    if source.model is not None:
+        # It contains the model's folder or file, under its own name.
+        name = shlex.quote(PurePosixPath(source.model.path).name or "model")
+        lines += [
+            'mkdir -p "$AZUREML_MODEL_DIR"',
+            f'ln -sfn "${{{{inputs.model}}}}" "$AZUREML_MODEL_DIR"/{name}',
+        ]
+    return "\n".join([*lines, driver])
+
+
+def component_version(spec: dict[str, Any]) -> str:
+    """The version of a component by its content: equal ones are one."""
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def job_properties(
+    *,
+    endpoint: str,
+    deployment: str,
+    properties: dict[str, Any],
+    request: dict[str, Any],
+    component: str,
+) -> dict[str, Any]:
+    """The pipeline job of a scoring request, without the driver's own settings.
+
+    Args:
+        endpoint: its name.
+        deployment: its name.
+        properties: of the deployment.
+        request: `properties` of the request's body.
+        component: ARM id of the step's component.
+
+    Raises:
+        ArmError: 400, the request has no input that is covered.
+    """
+    name, given = _input(request)
+    outputs: dict[str, Any] = request.get("outputData") or {}
+    if len(outputs) > 1:
+        raise invalid(f"a scoring job has one output; {sorted(outputs)} were given")
+    (output,) = outputs.values() if outputs else ({},)
+    own: dict[str, Any] = request.get("properties") or {}
+    model = model_of(properties)
+    step_inputs: dict[str, Any] = {"data": {"value": f"${{{{parent.inputs.{name}}}}}"}}
+    if model is not None:
+        step_inputs["model"] = {
+            "job_input_type": "custom_model",
+            "uri": model,
+            "mode": "ReadOnlyMount",
+        }
+    return {
+        "jobType": "Pipeline",
+        "displayName": endpoint,
+        "experimentName": own.get("experimentName") or endpoint,
+        "tags": {DEPLOYMENT_PROPERTY: deployment},
+        "properties": {ENDPOINT_PROPERTY: endpoint, DEPLOYMENT_PROPERTY: deployment},
+        "computeId": properties["compute"],
+        "inputs": {name: given},
+        "outputs": {OUTPUT: {"jobOutputType": "uri_folder", **_folder(output)}},
+        "jobs": {
+            STEP: {
+                "type": "command",
+                "componentId": component,
+                "inputs": step_inputs,
+                "outputs": {OUTPUT: {"value": "${{parent.outputs.score}}"}},
+            }
+        },
+    }
+
+
+def model_of(properties: dict[str, Any]) -> str | None:
+    """The ARM id of a deployment's model."""
+    return (properties.get("model") or {}).get("assetId")
+
+
+def requested_file_name(request: dict[str, Any]) -> str | None:
+    """The name of the output file, where the request names the file instead of a folder."""
+    for output in (request.get("outputData") or {}).values():
+        if output.get("jobOutputType") == "UriFile" and output.get("uri"):
+            return PurePosixPath(output["uri"]).name
+    return None
+
+
+def _folder(output: dict[str, Any]) -> dict[str, str]:
+    uri = str(output.get("uri") or "")
+    if not uri:
+        return {}
+    is_file = output.get("jobOutputType") == "UriFile"
+    return {"uri": uri.rpartition("/")[0] + "/" if is_file else uri}
+
+
+def _input(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    inputs: dict[str, Any] = request.get("inputData") or {}
+    if len(inputs) != 1:
+        raise invalid(
+            f"the request has {len(inputs)} inputs; a model deployment scores one folder or file"
+        )
+    ((name, entry),) = inputs.items()
+    kind = _INPUT_TYPES.get(str(entry.get("jobInputType")))
+    if kind not in {"uri_file", "uri_folder"} or not entry.get("uri"):
+        raise invalid(
+            f"input {name!r}: jobInputType {entry.get('jobInputType')!r} is not covered; "
+            "a model deployment scores a UriFolder or a UriFile"
+        )
+    return name, {"jobInputType": kind, "uri": entry["uri"], "mode": "ReadOnlyMount"}
+
+
+def _count(document: dict[str, Any], key: str, least: int) -> int | None:
+    value = document.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or not least <= value <= _MAX_FILES:
+        raise invalid(f"{key} is {value!r}; it must be a number from {least}")
+    return value
+
+
+def _seconds(retry: dict[str, Any]) -> float | None:
+    if not retry.get("timeout"):
+        return None
+    try:
+        return parse_seconds(retry["timeout"])
+    except ValueError as error:
+        raise invalid(f"retrySettings.timeout: {error}") from error

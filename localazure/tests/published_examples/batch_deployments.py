@@ -1,0 +1,84 @@
+"""The batch deployments of azureml-examples, each deployed and invoked as its `deploy-and-run.sh`.
+
+The model is the folder `model` beside the deployment, or one step above. The input is the folder
+`data` there, or the public URL that the script names.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path("cli", "endpoints", "batch")
+# As the scripts make them.
+CLUSTERS: Final = ("batch-cluster", "batch-cluster-lp")
+_MODEL: Final = re.compile(r"azureml:(?P<name>[^@:]+)@latest")
+_PUBLIC_INPUT: Final = re.compile(r"https://azuremlexampledata\S+")
+_COMPONENT: Final = "pipelineComponentBatchDeployment"
+
+
+def deployment_files(sources: Path) -> list[Path]:
+    """Every deployment file below `cli/endpoints/batch`."""
+    return sorted((sources / FOLDER).rglob("deployment*.y*ml"))
+
+
+def invoke(ml: Any, file: Path) -> str:
+    """Create endpoint, model and deployment, and start the scoring job: its name."""
+    # The package asks the cloud for its metadata when it is imported.
+    from azure.ai.ml import Input, load_batch_endpoint  # noqa: PLC0415
+    from azure.ai.ml.entities import Model  # noqa: PLC0415
+    from azure.ai.ml.entities._load_functions import (  # noqa: PLC0415
+        load_model_batch_deployment,
+        load_pipeline_component_batch_deployment,
+    )
+
+    name = f"e{uuid.uuid4().hex[:12]}"
+    named = [{"name": name}]
+    endpoint = load_batch_endpoint(_find(file, "endpoint.yml"), params_override=named)
+    ml.batch_endpoints.begin_create_or_update(endpoint).result()
+    of_endpoint = [{"endpoint_name": name}]
+    text = file.read_text()
+    if _COMPONENT in text:
+        deployment = load_pipeline_component_batch_deployment(file, params_override=of_endpoint)
+    else:
+        match = _MODEL.search(text)
+        assert match is not None, f"{file} names no model"
+        folder = _find(file, "model")
+        kind = "mlflow_model" if (folder / "MLmodel").is_file() else "custom_model"
+        with tempfile.TemporaryDirectory() as scratch:
+            # A copy, since the SDK leaves a file beside what it uploads.
+            copy = shutil.copytree(folder, Path(scratch) / "model")
+            ml.models.create_or_update(Model(name=match["name"], path=str(copy), type=kind))
+        deployment = load_model_batch_deployment(file, params_override=of_endpoint)
+    ml.batch_deployments.begin_create_or_update(deployment).result()
+    given = Input(type="uri_folder", path=_data(file))
+    started = ml.batch_endpoints.invoke(
+        endpoint_name=name, deployment_name=deployment.name, inputs={"data": given}
+    )
+    return str(started.name)
+
+
+def _find(file: Path, name: str) -> Path:
+    """A file or folder beside a deployment, or one step above.
+
+    Raises:
+        FileNotFoundError: it is in neither.
+    """
+    for folder in (file.parent, file.parent.parent):
+        if (folder / name).exists():
+            return folder / name
+    raise FileNotFoundError(f"there is no {name}: deploy-and-run.sh fetches it")
+
+
+def _data(file: Path) -> str:
+    try:
+        return str(_find(file, "data"))
+    except FileNotFoundError:
+        found = _PUBLIC_INPUT.search(_find(file, "deploy-and-run.sh").read_text())
+        if found is None:
+            raise
+        return found[0].strip("'\"")
