@@ -47,6 +47,11 @@ def run_id(pipeline: str, version: str, attempt: int) -> str:
     return f"{pipeline}-{version}-{attempt}"
 
 
+def smoke_job(endpoint: str, deployment: str) -> str:
+    """The scoring job that tests a new deployment of a batch endpoint."""
+    return f"smoke-{endpoint}-{deployment}"
+
+
 def rollout_id(endpoint: str, version: str) -> str:
     """The `rollout` instance of one model version at one endpoint."""
     return f"rollout-{endpoint}-{version}"

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     StringConstraints,
+    Tag,
     field_validator,
     model_validator,
 )
@@ -31,6 +33,7 @@ Prefix = Annotated[
 ]
 # https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
 ClusterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
+DataUri = Annotated[str, StringConstraints(pattern=r"^(azureml://datastores/|https://).")]
 # A webhook's retries end after 75 h: long enough for a long week-end's outage.
 DELIVERY_DELAYS_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 86400.0, 118800.0)
 
@@ -273,14 +276,20 @@ class Guards(Section):
     without a request."""
 
 
-class Deploy(Section):
-    """Where a registered model goes live, and how."""
+EndpointKind = Literal["online", "batch"]
+# https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
+EndpointName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}[a-z0-9]$")]
+InstanceCount = Annotated[int, Field(ge=1, le=50)]
+Hours = Annotated[float, Field(ge=0, le=30 * 24)]
 
-    # https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
-    endpoint: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}[a-z0-9]$")]
+
+class OnlineDeploy(Section):
+    """A managed online endpoint where a registered model goes live, and how."""
+
+    endpoint: EndpointName
     kind: Literal["online"] = "online"
     instance_type: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
-    instance_count: int = Field(default=1, ge=1, le=50)
+    instance_count: InstanceCount = 1
     deployment: str = "deployment.yml"
     """Azure ML CLI v2 managed online deployment, relative to the pipeline's folder: the scoring
     code and its environment. Landfall sets name, endpoint, model and instances."""
@@ -288,17 +297,67 @@ class Deploy(Section):
     """A file, relative to the pipeline's folder: a request that a new deployment must answer."""
     steps: list[RolloutStep] = Field(min_length=1, max_length=20)
     guards: Guards = Guards()
-    keep_previous_hours: float = Field(default=24, ge=0, le=30 * 24)
+    keep_previous_hours: Hours = 24
     """How long the previous deployment stays when the new one has all traffic."""
 
     @model_validator(mode="after")
-    def _ends_with_all_traffic(self) -> Deploy:
+    def _ends_with_all_traffic(self) -> OnlineDeploy:
         shares = [step.traffic or 0 for step in self.steps]
         if shares != sorted(shares) or shares[-1] != 100:  # noqa: PLR2004 - percent
             raise ValueError(
                 "steps must be mirror steps first, then growing traffic, and end with traffic: 100"
             )
         return self
+
+
+class BatchGuards(Section):
+    """When a new batch deployment is taken back, after its smoke job."""
+
+    failed_files: int = Field(default=0, ge=0)
+    """More of the smoke job's files than this fail."""
+    smoke_minutes: float = Field(default=60, gt=0, le=24 * 60)
+    """The smoke job takes longer, its wait for nodes included."""
+
+
+class BatchDeploy(Section):
+    """A batch endpoint whose default deployment a registered model becomes."""
+
+    endpoint: EndpointName
+    kind: Literal["batch"]
+    compute: ClusterName
+    """The cluster on which the endpoint's jobs run."""
+    instance_count: InstanceCount = 1
+    deployment: str = "deployment.yml"
+    """Azure ML CLI v2 batch deployment of a model; else as that of an online endpoint."""
+    smoke_data: DataUri | None = None
+    """A folder (it ends with a slash) or a file that a new deployment must score. None: the first
+    file of the dataset that the model was trained on."""
+    guards: BatchGuards = BatchGuards()
+    keep_previous_hours: Hours = 24
+    """How long the previous deployment stays when the new one is the default."""
+
+    @property
+    def steps(self) -> list[RolloutStep]:
+        """The one step: the new deployment becomes the default."""
+        return [RolloutStep(traffic=100, bake_minutes=0)]
+
+
+def _kind_of(deploy: Any) -> str:
+    """The kind of what a file has, or of what is validated already."""
+    if isinstance(deploy, dict):
+        return cast("dict[str, Any]", deploy).get("kind", "online")
+    return getattr(deploy, "kind", "online")
+
+
+Deploy = Annotated[
+    Annotated[OnlineDeploy, Tag("online")] | Annotated[BatchDeploy, Tag("batch")],
+    Discriminator(
+        _kind_of,
+        custom_error_type="deploy_kind",
+        custom_error_message="kind must be 'online' or 'batch'",
+    ),
+]
+"""Where a registered model goes live, and how."""
 
 
 class Pipeline(Section):

@@ -36,7 +36,7 @@ from orchestrations.contracts.rollouts import (
 from orchestrations.errors import DeadlineExceeded, LandfallError, shorten
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.names import deployment_name, notification_id, rollout_id
-from orchestrations.pipeline import Deploy, RolloutStep
+from orchestrations.pipeline import BatchDeploy, Deploy, RolloutStep
 from orchestrations.replay_logger import ReplayLogger
 from orchestrations.rollout_decisions import (
     Broken,
@@ -53,6 +53,7 @@ POLLS_PER_GENERATION = 40
 PROVISIONING_POLL = timedelta(seconds=10)
 # An image is built and nodes are allocated in 10 to 20 minutes.
 PROVISIONING_LIMIT = timedelta(hours=1)
+SMOKE_POLL = timedelta(seconds=15)
 WAITING_POLL = timedelta(seconds=15)
 LIVE_POLL = timedelta(hours=1)
 REASON_LIMIT_CHARACTERS = 800
@@ -78,13 +79,15 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        one before it has begun.
     2. Ensure the endpoint, and remember its traffic: a rollback sets it again.
     3. Ensure the deployment, named after the model version, and wait until it is provisioned.
-    4. Send it the smoke request.
+    4. Send it the smoke request; on a batch endpoint start the smoke job, and wait for its end.
     5. For each step: set its traffic, and watch the deployment until the step has passed: its time
        is over and no guard is broken, or a person promotes it.
     6. Live: tag the model as in service, notify, keep the previous deployments for their time.
     7. Delete the previous deployments, and release the endpoint.
 
-    A failure (before 6), a broken guard, a person's rollback (in 5 and 6) or a newer model (before
+    A batch endpoint has one step: the new deployment becomes the default, which is its traffic.
+
+    A failure (before 6), a broken guard, a person's rollback (in 4 to 6) or a newer model (before
     6) restores the previous traffic, deletes the new deployment and releases the endpoint. This is
     tried until it succeeds. A newer model in 6 ends the time of the previous deployments.
 
@@ -187,7 +190,7 @@ class _Rollout:
 
     def set_traffic(self, traffic: EndpointTraffic) -> Generator[Any, Any, None]:
         """Set the endpoint's traffic."""
-        request = SetTraffic(endpoint=self.deploy.endpoint, traffic=traffic)
+        request = SetTraffic(endpoint=self.deploy.endpoint, kind=self.deploy.kind, traffic=traffic)
         yield from call(self.context, request)
         self.show(traffic=traffic.traffic, mirror=traffic.mirror)
 
@@ -198,6 +201,7 @@ class _Rollout:
             ObserveRollout(
                 rollout=self.id,
                 endpoint=self.deploy.endpoint,
+                kind=self.deploy.kind,
                 deployment=self.deployment,
                 step=self.progress.step,
                 since=self.progress.since,
@@ -219,7 +223,11 @@ def _roll_out(run: _Rollout) -> Generator[Any, Any, None]:
     """
     if run.progress.state == "waiting":
         yield from _claim(run)
-        request = EnsureEndpoint(endpoint=run.deploy.endpoint, pipeline=run.request.pipeline.name)
+        request = EnsureEndpoint(
+            endpoint=run.deploy.endpoint,
+            kind=run.deploy.kind,
+            pipeline=run.request.pipeline.name,
+        )
         found = yield from call(run.context, request)
         run.move("deploying", previous=without(found, run.deployment))
         yield from run.notify("deploying")
@@ -227,12 +235,7 @@ def _roll_out(run: _Rollout) -> Generator[Any, Any, None]:
         yield from _deploy(run)
         run.move("testing")
     if run.progress.state == "testing":
-        request = TestDeployment(
-            endpoint=run.deploy.endpoint,
-            deployment=run.deployment,
-            pipeline=run.request.pipeline,
-        )
-        yield from call(run.context, request)
+        yield from _test(run)
         yield from _begin_step(run, 0)
     while run.progress.state == "baking":
         yield from _bake(run, run.steps[run.progress.step])
@@ -244,7 +247,9 @@ def _roll_out(run: _Rollout) -> Generator[Any, Any, None]:
             yield from run.notify("deployed")
     yield from _keep_previous(run)
     request = DeleteDeployments(
-        endpoint=run.deploy.endpoint, deployments=list(run.previous.traffic)
+        endpoint=run.deploy.endpoint,
+        kind=run.deploy.kind,
+        deployments=list(run.previous.traffic),
     )
     with contextlib.suppress(LandfallError):  # the model is live all the same
         yield from call(run.context, request)
@@ -281,6 +286,41 @@ def _deploy(run: _Rollout) -> Generator[Any, Any, None]:
         yield from run.wait(PROVISIONING_POLL)
 
 
+def _test(run: _Rollout) -> Generator[Any, Any, None]:
+    """Wait until the new deployment has answered its smoke request, or scored its smoke data."""
+    request = TestDeployment(
+        endpoint=run.deploy.endpoint,
+        deployment=run.deployment,
+        pipeline=run.request.pipeline,
+    )
+    if isinstance(run.deploy, BatchDeploy):
+        limit = timedelta(minutes=run.deploy.guards.smoke_minutes)
+        changes = {"model": run.request.model, "deadline": run.progress.since + limit}
+        request = request.model_copy(update=changes)
+    while True:
+        tested = yield from call(run.context, request)
+        if tested.job is None:
+            return
+        run.show(reason=f"smoke job {tested.job} is not over")
+        if _is_promoted((yield from run.observe())):
+            return
+        yield from run.wait(SMOKE_POLL)
+
+
+def _is_promoted(observed: Observation) -> bool:
+    """Whether a person ends the step.
+
+    Raises:
+        _Ends: a newer model supersedes the rollout, or a person rolls it back.
+    """
+    if observed.superseded_by is not None:
+        raise _Ends("superseded", f"{observed.superseded_by} rolls a newer model out")
+    decision = observed.decision
+    if decision is not None and decision.verb == "rollback":
+        raise _Ends("rolled_back", f"rolled back by {decision.by}: {decision.reason}")
+    return decision is not None
+
+
 def _begin_step(run: _Rollout, number: int) -> Generator[Any, Any, None]:
     """Set the traffic of a step; its time begins when that is done."""
     yield from run.set_traffic(traffic_of(run.steps[number], run.deployment, run.previous))
@@ -291,15 +331,10 @@ def _bake(run: _Rollout, step: RolloutStep) -> Generator[Any, Any, None]:
     """Watch the deployment until the step has passed."""
     while True:
         observed = yield from run.observe()
-        if observed.superseded_by is not None:
-            raise _Ends("superseded", f"{observed.superseded_by} rolls a newer model out")
-        if observed.decision is not None:
-            decision = observed.decision
-            if decision.verb == "promote":
-                return
-            raise _Ends("rolled_back", f"rolled back by {decision.by}: {decision.reason}")
+        if _is_promoted(observed):
+            return
         elapsed = run.context.current_utc_datetime - run.progress.since
-        match judge_step(run.deploy.guards, step, observed, elapsed=elapsed):
+        match judge_step(run.deploy, step, observed, elapsed=elapsed):
             case Passed():
                 return
             case Broken(reason):
@@ -318,13 +353,8 @@ def _keep_previous(run: _Rollout) -> Generator[Any, Any, None]:
             observed = yield from run.observe()
         except LandfallError as error:
             run.log.warning("%s: is live, and cannot be observed: %s", run.id, error)
-        if observed.superseded_by is not None:
+        if observed.superseded_by is not None or _is_promoted(observed):
             return
-        if observed.decision is not None:
-            decision = observed.decision
-            if decision.verb == "promote":
-                return
-            raise _Ends("rolled_back", f"rolled back by {decision.by}: {decision.reason}")
         yield from run.wait(min(LIVE_POLL, until - run.context.current_utc_datetime))
 
 
@@ -333,7 +363,9 @@ def _restore(run: _Rollout, ending: RolloutEnding) -> Generator[Any, Any, None]:
     while run.progress.previous is not None:
         try:
             yield from run.set_traffic(run.previous)
-            request = DeleteDeployments(endpoint=run.deploy.endpoint, deployments=[run.deployment])
+            request = DeleteDeployments(
+                endpoint=run.deploy.endpoint, kind=run.deploy.kind, deployments=[run.deployment]
+            )
             yield from call(run.context, request)
         except LandfallError as error:
             run.log.warning("%s: not rolled back yet: %s", run.id, error)
@@ -353,6 +385,7 @@ def _record(run: _Rollout, outcome: Any) -> Generator[Any, Any, None]:
     request = RecordRollout(
         rollout=run.id,
         endpoint=run.deploy.endpoint,
+        kind=run.deploy.kind,
         model=run.request.model,
         outcome=outcome,
         serving=serving,

@@ -7,12 +7,14 @@ what it made before a crash, and deletes nothing that people made.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import Any
 
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
 from handlers.azure_ml import tags
 from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.smoke_jobs import cancel_smoke_job
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
@@ -26,9 +28,7 @@ from orchestrations.contracts.rollouts import (
     RecordRollout,
 )
 from orchestrations.errors import DeploymentRejected, TransientError, shorten
-
-if TYPE_CHECKING:
-    from azure.ai.ml.entities import ManagedOnlineDeployment
+from orchestrations.pipeline import BatchDeploy, Deploy, EndpointKind
 
 DELETE_WAIT_SECONDS = 90.0
 LOG_LINES = 20
@@ -46,7 +46,7 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
     """
     deploy = request.request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
-    found = _find(clients, deploy.endpoint, request.deployment)
+    found = _find(clients, deploy.kind, deploy.endpoint, request.deployment)
     if found is None:
         _create(clients, request)
         return DeploymentState(state="provisioning")
@@ -56,7 +56,7 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
             "did not make: delete it"
         )
     if found.provisioning_state in FAILED_STATES:
-        log = _log(clients, deploy.endpoint, request.deployment)
+        log = _log(clients, deploy.kind, deploy.endpoint, request.deployment)
         message = f"deployment {request.deployment} could not be provisioned: {log}"
         return DeploymentState(state="failed", message=message)
     if found.provisioning_state != "Succeeded":
@@ -69,10 +69,12 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
 def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
     """Delete the deployments that rollouts made; others stay, for the people who made them."""
     for name in request.deployments:
-        found = _find(clients, request.endpoint, name)
+        found = _find(clients, request.kind, request.endpoint, name)
         if found is None or tags.ROLLOUT not in tags_of(found):
             continue
-        operation = clients.ml.online_deployments.begin_delete(name, request.endpoint)
+        if request.kind == "batch":
+            cancel_smoke_job(clients, request.endpoint, name)
+        operation = _operations(clients, request.kind).begin_delete(name, request.endpoint)
         operation.wait(DELETE_WAIT_SECONDS / len(request.deployments))
         if not operation.done():
             raise TransientError(f"deployment {name} is still being deleted")
@@ -89,7 +91,7 @@ def record_rollout(clients: Clients, request: RecordRollout) -> Done:
     name = request.model.name
     serving = None
     if request.serving is not None:
-        found = _find(clients, request.endpoint, request.serving)
+        found = _find(clients, request.kind, request.endpoint, request.serving)
         # …/models/<name>/versions/<version>
         parts = str(found.model).split("/") if found is not None else []
         serving = parts[-1] if parts[-4:-1] == ["models", name, "versions"] else None
@@ -110,8 +112,6 @@ def record_rollout(clients: Clients, request: RecordRollout) -> Done:
 
 
 def _create(clients: Clients, request: EnsureDeployment) -> None:
-    from azure.ai.ml import load_online_deployment  # noqa: PLC0415 - see handlers.configuration.clients
-
     given = request.request
     deploy, model = given.pipeline.deploy, given.model
     assert deploy is not None, "see ensure_deployment"
@@ -120,8 +120,7 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
         {"name": request.deployment},
         {"endpoint_name": deploy.endpoint},
         {"model": f"azureml:{model.name}:{model.version}"},
-        {"instance_type": deploy.instance_type},
-        {"instance_count": deploy.instance_count},
+        *_nodes(deploy),
         {
             "tags": {
                 tags.ROLLOUT: request.rollout,
@@ -132,8 +131,8 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
         },
     ]
     try:
-        deployment = load_online_deployment(file, params_override=overrides)
-        clients.ml.online_deployments.begin_create_or_update(deployment)
+        deployment = _load(deploy.kind, file, overrides)
+        _operations(clients, deploy.kind).begin_create_or_update(deployment)
     except HttpResponseError as error:
         if error.status_code == 409:  # noqa: PLR2004 - another execution of this activity made it
             return
@@ -148,15 +147,50 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
         raise DeploymentRejected(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _find(clients: Clients, endpoint: str, name: str) -> ManagedOnlineDeployment | None:
+def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> Any:
+    """A deployment file with changes.
+
+    Raises:
+        DeploymentRejected: it is no such deployment.
+    """
+    from azure.ai.ml import load_online_deployment  # noqa: PLC0415 - see handlers.configuration.clients
+
+    # The SDK's public `load_batch_deployment` does not know `type: model` of CLI v2.
+    from azure.ai.ml.entities._load_functions import load_model_batch_deployment  # noqa: PLC0415
+
+    load = load_model_batch_deployment if kind == "batch" else load_online_deployment
     try:
-        found = clients.ml.online_deployments.get(name, endpoint)
+        return load(file, params_override=overrides)
+    except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
+        raise DeploymentRejected(
+            f"{file} is no {kind} deployment that Azure ML takes: {shorten(str(error))}"
+        ) from error
+
+
+def _nodes(deploy: Deploy) -> list[dict[str, Any]]:
+    """What a deployment runs on, as its file has it."""
+    if isinstance(deploy, BatchDeploy):
+        return [
+            {"compute": f"azureml:{deploy.compute}"},
+            {"resources.instance_count": deploy.instance_count},
+        ]
+    return [{"instance_type": deploy.instance_type}, {"instance_count": deploy.instance_count}]
+
+
+def _operations(clients: Clients, kind: EndpointKind) -> Any:
+    return clients.ml.batch_deployments if kind == "batch" else clients.ml.online_deployments
+
+
+def _find(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> Any | None:
+    try:
+        return _operations(clients, kind).get(name, endpoint)
     except ResourceNotFoundError:
         return None
-    return cast("ManagedOnlineDeployment", found)
 
 
-def _log(clients: Clients, endpoint: str, name: str) -> str:
+def _log(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> str:
+    if kind == "batch":
+        return "batch deployments have no log; the activity log of the endpoint says why"
     try:
         log = clients.ml.online_deployments.get_logs(name, endpoint, lines=LOG_LINES)
     except AzureError as error:

@@ -1,11 +1,14 @@
-"""Activities `ensure_endpoint`, `set_traffic` and `test_deployment`: a managed online endpoint.
+"""Activities `ensure_endpoint`, `set_traffic` and `test_deployment`: an online or batch endpoint.
+
+The traffic of a batch endpoint is its default deployment, with 100.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-safely-rollout-online-endpoints
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from datetime import UTC, datetime
+from typing import Any
 
 from azure.core import PipelineClient
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
@@ -13,6 +16,7 @@ from azure.core.rest import HttpRequest
 
 from handlers.azure_ml import tags
 from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.smoke_jobs import check_smoke_job
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
@@ -20,12 +24,12 @@ from orchestrations.contracts.rollouts import (
     EndpointTraffic,
     EnsureEndpoint,
     SetTraffic,
+    SmokeTest,
     TestDeployment,
 )
 from orchestrations.errors import DeploymentRejected, TransientError, shorten
-
-if TYPE_CHECKING:
-    from azure.ai.ml.entities import ManagedOnlineEndpoint
+from orchestrations.pipeline import BatchDeploy, EndpointKind
+from orchestrations.rollout_decisions import main_deployment
 
 CHANGE_WAIT_SECONDS = 90.0
 # https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints#http-status-codes
@@ -35,21 +39,26 @@ ERROR_LIMIT_CHARACTERS = 500
 
 @activity
 def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffic:
-    """The traffic of an endpoint, which is made, with keys, where there is none.
+    """The traffic of an endpoint, which is made, an online one with keys, where there is none.
 
     Raises:
         DeploymentRejected: Azure ML refuses the endpoint.
     """
-    endpoint = _find(clients, request.endpoint)
-    if endpoint is None:
-        from azure.ai.ml.entities import ManagedOnlineEndpoint  # noqa: PLC0415 - see handlers.configuration.clients
+    from azure.ai.ml.entities import (  # noqa: PLC0415 - see handlers.configuration.clients
+        BatchEndpoint,
+        ManagedOnlineEndpoint,
+    )
 
-        endpoint = ManagedOnlineEndpoint(
-            name=request.endpoint, auth_mode="key", tags={tags.PIPELINE: request.pipeline}
-        )
-        _put(clients, endpoint)
-        return EndpointTraffic()
-    return _traffic_of(endpoint)
+    endpoint = _find(clients, request.kind, request.endpoint)
+    if endpoint is not None:
+        return _traffic_of(request.kind, endpoint)
+    ours = {tags.PIPELINE: request.pipeline}
+    if request.kind == "batch":
+        endpoint = BatchEndpoint(name=request.endpoint, tags=ours)
+    else:
+        endpoint = ManagedOnlineEndpoint(name=request.endpoint, auth_mode="key", tags=ours)
+    _put(clients, request.kind, endpoint)
+    return EndpointTraffic()
 
 
 @activity
@@ -59,27 +68,35 @@ def set_traffic(clients: Clients, request: SetTraffic) -> Done:
     Raises:
         DeploymentRejected: the endpoint is gone, or Azure ML refuses the traffic.
     """
-    endpoint = _find(clients, request.endpoint)
+    endpoint = _find(clients, request.kind, request.endpoint)
     if endpoint is None:
         raise DeploymentRejected(f"endpoint {request.endpoint} was deleted")
-    if _traffic_of(endpoint) != request.traffic:
-        endpoint.traffic = dict(request.traffic.traffic)
-        endpoint.mirror_traffic = dict(request.traffic.mirror)
-        _put(clients, endpoint)
+    if _traffic_of(request.kind, endpoint) != request.traffic:
+        if request.kind == "batch":
+            default = main_deployment(request.traffic)
+            endpoint.defaults = None if default is None else {"deployment_name": default}
+        else:
+            endpoint.traffic = dict(request.traffic.traffic)
+            endpoint.mirror_traffic = dict(request.traffic.mirror)
+        _put(clients, request.kind, endpoint)
     return Done()
 
 
 @activity
-def test_deployment(clients: Clients, request: TestDeployment) -> Done:
+def test_deployment(clients: Clients, request: TestDeployment) -> SmokeTest:
     """Send the pipeline's smoke request to a deployment, past the endpoint's traffic.
+
+    A batch deployment has a smoke job instead, which is not waited for.
 
     Raises:
         DeploymentRejected: the model does not answer it, or the file is not there.
         TransientError: the endpoint is out of reach, or busy.
     """
     deploy = request.pipeline.deploy
+    if isinstance(deploy, BatchDeploy):
+        return check_smoke_job(clients, request, deploy, now=datetime.now(UTC))
     if deploy is None or deploy.smoke_request is None:
-        return Done()
+        return SmokeTest()
     file = clients.settings.pipelines_folder / request.pipeline.name / deploy.smoke_request
     try:
         body = file.read_bytes()
@@ -92,7 +109,7 @@ def test_deployment(clients: Clients, request: TestDeployment) -> Done:
         )
     if status >= 400:  # noqa: PLR2004 - HTTP
         raise TransientError(f"deployment {request.deployment} answered with {status}: {text}")
-    return Done()
+    return SmokeTest()
 
 
 test_deployment.__test__ = False  # pyright: ignore[reportFunctionMemberAccess] - pytest reads it
@@ -123,16 +140,20 @@ def score(clients: Clients, endpoint: str, deployment: str, body: bytes) -> tupl
         return response.status_code, shorten(response.text(), ERROR_LIMIT_CHARACTERS)
 
 
-def _find(clients: Clients, name: str) -> ManagedOnlineEndpoint | None:
+def _operations(clients: Clients, kind: EndpointKind) -> Any:
+    return clients.ml.batch_endpoints if kind == "batch" else clients.ml.online_endpoints
+
+
+def _find(clients: Clients, kind: EndpointKind, name: str) -> Any | None:
     try:
-        return cast("ManagedOnlineEndpoint", clients.ml.online_endpoints.get(name))
+        return _operations(clients, kind).get(name)
     except ResourceNotFoundError:
         return None
 
 
-def _put(clients: Clients, endpoint: ManagedOnlineEndpoint) -> None:
+def _put(clients: Clients, kind: EndpointKind, endpoint: Any) -> None:
     try:
-        operation = clients.ml.online_endpoints.begin_create_or_update(endpoint)
+        operation = _operations(clients, kind).begin_create_or_update(endpoint)
         operation.wait(CHANGE_WAIT_SECONDS)
     except HttpResponseError as error:
         if error.status_code != 409 and is_refusal(error):  # noqa: PLR2004 - 409: it is being changed
@@ -144,7 +165,11 @@ def _put(clients: Clients, endpoint: ManagedOnlineEndpoint) -> None:
         )
 
 
-def _traffic_of(endpoint: ManagedOnlineEndpoint) -> EndpointTraffic:
+def _traffic_of(kind: EndpointKind, endpoint: Any) -> EndpointTraffic:
+    if kind == "batch":
+        default = getattr(endpoint.defaults, "deployment_name", None)
+        return EndpointTraffic(traffic={default: 100} if default else {})
+
     def shares(traffic: dict[str, Any] | None) -> dict[str, int]:
         return {name: int(share) for name, share in (traffic or {}).items() if int(share)}
 

@@ -53,8 +53,20 @@ class LocatedYaml:
             line = named.start_mark.line + 1
         return line
 
-    def _describe(self, problem: Mapping[str, Any]) -> str:
+    def _without_tags(self, problem: Mapping[str, Any]) -> Location:
+        """The keys of a problem's location. The tag of a union, which is no key, is left out."""
         location = cast("Location", problem["loc"])
+        node, keys = self.node, list[int | str]()
+        for number, part in enumerate(location, start=1):
+            found = _child(node, part)
+            if found is not None:
+                node = found[1]
+            if found is not None or (number == len(location) and problem["type"] == "missing"):
+                keys.append(part)
+        return tuple(keys)
+
+    def _describe(self, problem: Mapping[str, Any]) -> str:
+        location = self._without_tags(problem)
         # A problem of the whole file has its value in front of the reader, and names it.
         unsaid = problem["type"] == "missing" or not location
         value = "" if unsaid else f" (value: {problem['input']!r})"

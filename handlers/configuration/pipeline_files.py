@@ -70,7 +70,7 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
     check_job_file(job_file, job_file.read_text("utf-8"))
     deploy = pipeline.deploy
     for key in ("deployment", "smoke_request") if deploy is not None else ():
-        name = getattr(deploy, key)
+        name = getattr(deploy, key, None)
         if name is not None and not (file.parent / name).is_file():
             raise InvalidPipeline(parsed.problem(("deploy", key), f"{name!r} is no file beside it"))
     for location, value, problem in _contradictions(pipeline, records_container):

@@ -19,15 +19,20 @@ from orchestrations.contracts.rollouts import Decision, Observation, ObserveRoll
 
 @activity
 def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
-    """The deployment's metrics since the step began, people's decisions, and newer rollouts."""
+    """The deployment's metrics since the step began, people's decisions, and newer rollouts.
+
+    A batch deployment has no metrics.
+    """
     record_step(clients, request.rollout, request.step, request.since)
-    measured = read_deployment_metrics(
-        clients,
-        request.endpoint,
-        request.deployment,
-        since=request.since,
-        now=datetime.now(UTC),
-    )
+    measured = Observation()
+    if request.kind == "online":
+        measured = read_deployment_metrics(
+            clients,
+            request.endpoint,
+            request.deployment,
+            since=request.since,
+            now=datetime.now(UTC),
+        )
     return measured.model_copy(
         update={
             "decision": _read_decision(clients, request.rollout, request.step),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.models import Model
-from orchestrations.pipeline import Pipeline
+from orchestrations.pipeline import EndpointKind, Pipeline
 
 RolloutState = Literal[
     "waiting",
@@ -29,6 +29,14 @@ Traffic = dict[str, int]
 """Percent of the live requests by deployment."""
 
 
+def _is_online(kind: EndpointKind) -> bool:
+    return kind == "online"
+
+
+Kind = Annotated[EndpointKind, Field(default="online", exclude_if=_is_online)]
+"""Left out for online endpoints, so that their histories do not change."""
+
+
 class RolloutRequest(Contract):
     """The model to roll out: the body of a message on the queue `rollouts`."""
 
@@ -42,7 +50,7 @@ class RolloutRequest(Contract):
 
 
 class EndpointTraffic(Contract):
-    """How an endpoint divides its requests."""
+    """How an endpoint divides its requests. A batch endpoint's default deployment has 100."""
 
     traffic: Traffic = Field(default_factory=dict[str, int])
     mirror: Traffic = Field(default_factory=dict[str, int])
@@ -133,6 +141,7 @@ class EnsureEndpoint(ActivityRequest[EndpointTraffic]):
     """Input of `ensure_endpoint`."""
 
     endpoint: str
+    kind: Kind = "online"
     pipeline: str
 
 
@@ -152,20 +161,33 @@ class EnsureDeployment(ActivityRequest[DeploymentState]):
     request: RolloutRequest
 
 
-class TestDeployment(ActivityRequest[Done]):
-    """Input of `test_deployment`: send the smoke request to the deployment itself."""
+class SmokeTest(Contract):
+    """How far the test of a new deployment is. It has passed when no job runs."""
+
+    job: str | None = None
+    """The smoke job that is not over yet."""
+
+
+class TestDeployment(ActivityRequest[SmokeTest]):
+    """Input of `test_deployment`: send a smoke request, or start a smoke job."""
 
     __test__ = False  # no test class, whatever pytest makes of its name
 
     endpoint: str
     deployment: str
     pipeline: Pipeline
+    # Left out for online endpoints, so that their histories do not change.
+    model: Model | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Of a batch deployment: a file of its dataset is scored."""
+    deadline: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
+    """When a smoke job must be over."""
 
 
 class SetTraffic(ActivityRequest[Done]):
     """Input of `set_traffic`."""
 
     endpoint: str
+    kind: Kind = "online"
     traffic: EndpointTraffic
 
 
@@ -187,6 +209,7 @@ class ObserveRollout(ActivityRequest[Observation]):
 
     rollout: str
     endpoint: str
+    kind: Kind = "online"
     deployment: str
     step: int
     since: datetime
@@ -197,6 +220,7 @@ class DeleteDeployments(ActivityRequest[Done]):
     """Input of `delete_deployments`."""
 
     endpoint: str
+    kind: Kind = "online"
     deployments: list[str]
 
 
@@ -205,6 +229,7 @@ class RecordRollout(ActivityRequest[Done]):
 
     rollout: str
     endpoint: str
+    kind: Kind = "online"
     model: Model
     outcome: RolloutOutcome
     serving: str | None

@@ -136,8 +136,10 @@ def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -
         folder.mkdir(parents=True)
         (folder / "pipeline.yml").write_text(yaml.safe_dump(pipeline_document(name)))
         shutil.copy(PARTS / "job.yml", folder)
-        if "deploy" in pipeline_document(name):
-            shutil.copytree(PARTS / "deploy", folder, dirs_exist_ok=True)
+        deploy = pipeline_document(name).get("deploy")
+        if deploy is not None:
+            parts = "deploy-batch" if deploy.get("kind") == "batch" else "deploy"
+            shutil.copytree(PARTS / parts, folder, dirs_exist_ok=True)
     (app / "pipelines" / "queues.yml").write_text(yaml.safe_dump(QUEUES))
     ours = json.loads((INFRA / "app-settings.json").read_text("utf-8"))
     paths = {"RECORDED_APP": str(ROOT), "PIPELINES_FOLDER": str(app / "pipelines")}

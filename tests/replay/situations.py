@@ -387,6 +387,14 @@ async def rolled_out(scene: Scene) -> None:
     await scene.until("rollout", ended_as("rolled_back"))
 
 
+async def rolled_out_for_batches(scene: Scene) -> None:
+    """A model is the default of a batch endpoint; the smoke job of a second one fails."""
+    await scene.land("1", accuracy=0.7)
+    await scene.until("rollout", ended_as("finished"))
+    await scene.land("0-damaged", accuracy=0.8)
+    await scene.until("rollout", ended_as("rolled_back"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kept:
     """Which generation of an orchestrator is recorded: the n-th of which something holds."""
@@ -546,6 +554,16 @@ SITUATIONS: Mapping[str, Situation] = {
                 ],
                 "guards": {"minimum_requests": 0},
             }
+        },
+    ),
+    "batch-rolled-out": Situation(
+        play=rolled_out_for_batches,
+        keep={
+            "batch-finished": _rollout("finished"),
+            "batch-rolled-back": _rollout("rolled_back"),
+        },
+        changes={
+            "deploy": {"kind": "batch", "endpoint": "batch-rolled-out", "compute": "cpu"},
         },
     ),
     "terminated": Situation(play=terminated, keep={"run-terminated": _landing()}),

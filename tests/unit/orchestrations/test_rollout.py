@@ -23,10 +23,12 @@ from orchestrations.contracts.rollouts import (
     RolloutInput,
     RolloutRequest,
     RolloutStatus,
+    SmokeTest,
+    TestDeployment,
 )
 from orchestrations.errors import DeploymentRejected
 from orchestrations.interruptible_timer import WAKE_UP
-from orchestrations.pipeline import Deploy
+from orchestrations.pipeline import BatchDeploy, OnlineDeploy
 from orchestrations.retrying import describe
 from orchestrations.rollout import rollout
 from tests.unit.orchestrations.driver import START, Driver, Instance
@@ -34,7 +36,7 @@ from tests.unit.orchestrations.examples import PIPELINE
 
 ID = "rollout-digits-live-2"
 NEW = "model-2"
-DEPLOY = Deploy.model_validate(
+DEPLOY = OnlineDeploy.model_validate(
     {
         "endpoint": "digits-live",
         "instance_type": "Standard_DS3_v2",
@@ -46,11 +48,16 @@ DEPLOY = Deploy.model_validate(
         "guards": {"error_rate": 0.01, "latency_p95_ms": 400},
     }
 )
-REQUEST = RolloutRequest(
-    pipeline=PIPELINE.model_copy(update={"deploy": DEPLOY}),
-    model=Model(name="digits", version="2", path="azureml://…"),
-    run="digits-0123456789abcdef-1",
+BATCH = BatchDeploy.model_validate(
+    {
+        "kind": "batch",
+        "endpoint": "digits-live",
+        "compute": "cpu-cluster",
+        "guards": {"smoke_minutes": 30},
+        "keep_previous_hours": 6,
+    }
 )
+MODEL = Model(name="digits", version="2", path="azureml://…")
 
 
 def healthy(_: Endpoint) -> Observation:
@@ -62,6 +69,8 @@ class Endpoint:
     """An endpoint with model 1, the record of who has it, and what people decided."""
 
     observe: Callable[[Endpoint], Observation] = healthy
+    deploy: OnlineDeploy | BatchDeploy = DEPLOY
+    smoke_seconds: float = 0
     traffic: EndpointTraffic = field(
         default_factory=lambda: EndpointTraffic(traffic={"model-1": 100})
     )
@@ -80,6 +89,7 @@ class Endpoint:
         default_factory=list[tuple[float, EndpointTraffic]]
     )
     asked_at: float | None = None
+    smoked_at: float | None = None
 
     def __post_init__(self) -> None:
         self.driver = Driver(
@@ -103,8 +113,9 @@ class Endpoint:
 
         return run
 
-    def _answer(self, name: str, request: Any) -> Contract:  # noqa: C901 - one case an activity
+    def _answer(self, name: str, request: Any) -> Contract:  # noqa: C901, PLR0912 - one case an activity
         superseded = self.superseded_at is not None and self.seconds >= self.superseded_at
+        assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
         match name:
             case "claim_endpoint":
                 if superseded:
@@ -116,6 +127,8 @@ class Endpoint:
                 return self.traffic
             case "ensure_deployment":
                 return self._deployment(request.deployment)
+            case "test_deployment":
+                return self._smoke_test(request)
             case "set_traffic":
                 named = {**request.traffic.traffic, **request.traffic.mirror}
                 assert set(named) <= self.deployments
@@ -158,6 +171,19 @@ class Endpoint:
             return DeploymentState(state="failed", message="init() raised KeyError")
         return DeploymentState(state="ready")
 
+    def _smoke_test(self, request: TestDeployment) -> SmokeTest:
+        if self.deploy.kind == "online":
+            return SmokeTest()
+        assert request.model == MODEL
+        if self.smoked_at is None:
+            self.smoked_at = self.seconds
+        assert request.deadline is not None
+        assert (request.deadline - START).total_seconds() - self.smoked_at == pytest.approx(
+            30 * 60, abs=1
+        )
+        is_over = self.seconds >= self.smoked_at + self.smoke_seconds
+        return SmokeTest(job=None if is_over else "smoke-digits-live-model-2")
+
     def roll_out(self) -> RolloutStatus:
         instance = self.start()
         self.driver.run()
@@ -166,7 +192,12 @@ class Endpoint:
         return RolloutStatus.from_dict(instance.output)
 
     def start(self) -> Instance:
-        return self.driver.start("rollout", ID, RolloutInput(request=REQUEST).to_dict())
+        request = RolloutRequest(
+            pipeline=PIPELINE.model_copy(update={"deploy": self.deploy}),
+            model=MODEL,
+            run="digits-0123456789abcdef-1",
+        )
+        return self.driver.start("rollout", ID, RolloutInput(request=request).to_dict())
 
     def decide(self, at: float, verb: Any, step: int) -> None:
         decision = Decision(verb=verb, by="ada", reason="because", step=step)
@@ -294,6 +325,53 @@ def test_a_failed_smoke_request_is_rolled_back() -> None:
     status = endpoint.roll_out()
     assert status.reason == "DeploymentRejected: it answered with 424"
     assert [each for _, each in endpoint.set_to] == [EndpointTraffic(traffic={"model-1": 100})]
+
+
+def batch_endpoint(**changes: Any) -> Endpoint:
+    def observe(_: Endpoint) -> Observation:
+        return Observation()
+
+    given: dict[str, Any] = {"observe": observe, "deploy": BATCH, "smoke_seconds": 600}
+    return Endpoint(**given | changes)
+
+
+def test_a_batch_deployment_is_the_default_after_its_smoke_job() -> None:
+    endpoint = batch_endpoint()
+    assert endpoint.roll_out().state == "finished"
+    ((at, traffic),) = endpoint.set_to
+    assert traffic == EndpointTraffic(traffic={NEW: 100})
+    assert endpoint.smoked_at is not None
+    assert at >= endpoint.smoked_at + 600
+    assert at + 6 * 3600 <= endpoint.seconds < at + 7 * 3600, "the old one is kept for its time"
+    assert endpoint.deployments == {NEW}
+    assert endpoint.notified == ["deploying", "deployed"]
+    assert [(each.outcome, each.serving) for each in endpoint.outcomes] == [("live", NEW)]
+
+
+def test_a_batch_deployment_that_fails_its_smoke_job_never_is_the_default() -> None:
+    refusal = describe(DeploymentRejected("smoke job smoke-digits-live-model-2 is failed"))
+    endpoint = batch_endpoint(refuse={"test_deployment": refusal})
+    status = endpoint.roll_out()
+    assert (status.state, endpoint.deployments) == ("rolled_back", {"model-1"})
+    assert "smoke-digits-live-model-2 is failed" in (status.reason or "")
+    assert [each for _, each in endpoint.set_to] == [EndpointTraffic(traffic={"model-1": 100})]
+
+
+@pytest.mark.parametrize("at", [200, 3600], ids=["while its smoke job runs", "when it is live"])
+def test_a_person_takes_a_batch_deployment_back(at: float) -> None:
+    endpoint = batch_endpoint()
+    endpoint.decide(at, "rollback", 0)
+    status = endpoint.roll_out()
+    assert (status.state, status.reason) == ("rolled_back", "rolled back by ada: because")
+    assert endpoint.set_to[-1][0] - at < 60, "the event woke it up"
+    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
+    assert endpoint.deployments == {"model-1"}
+
+
+def test_a_newer_model_supersedes_a_batch_deployment_during_its_smoke_job() -> None:
+    endpoint = batch_endpoint(superseded_at=200)
+    assert endpoint.roll_out().state == "superseded"
+    assert endpoint.deployments == {"model-1"}
 
 
 def test_an_outage_of_the_endpoint_only_delays_a_rollback() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrations.contracts.rollouts import EndpointTraffic, Observation
-from orchestrations.pipeline import Deploy, Guards, RolloutStep
+from orchestrations.pipeline import Guards, OnlineDeploy, RolloutStep
 from orchestrations.rollout_decisions import (
     Broken,
     Passed,
@@ -28,7 +28,7 @@ STEPS = [
     RolloutStep(traffic=10, bake_minutes=10),
     RolloutStep(traffic=100, bake_minutes=10),
 ]
-DEPLOY = Deploy(endpoint="digits", instance_type="Standard_DS3_v2", steps=STEPS)
+DEPLOY = OnlineDeploy(endpoint="digits", instance_type="Standard_DS3_v2", steps=STEPS)
 LIVE = EndpointTraffic(traffic={"model-1": 100})
 
 
@@ -75,6 +75,7 @@ def test_without_live_traffic_there_is_only_the_last_step() -> None:
 
 
 GUARDS = Guards(error_rate=0.02, latency_p95_ms=400, minimum_requests=10)
+GUARDED = DEPLOY.model_copy(update={"guards": GUARDS})
 
 
 @given(
@@ -88,7 +89,7 @@ def test_a_step_passes_only_with_evidence_within_the_guards_and_after_its_time(
 ) -> None:
     failures = int(requests * failed)
     observed = Observation(requests=requests, failures=failures, latency_p95_ms=latency)
-    verdict = judge_step(GUARDS, STEPS[1], observed, elapsed=timedelta(minutes=minutes))
+    verdict = judge_step(GUARDED, STEPS[1], observed, elapsed=timedelta(minutes=minutes))
     known = requests >= 10
     bad = known and (failures / requests > 0.02 or (latency is not None and latency > 400))
     assert isinstance(verdict, Broken) == bad
@@ -97,14 +98,14 @@ def test_a_step_passes_only_with_evidence_within_the_guards_and_after_its_time(
 
 
 def test_without_a_minimum_a_step_without_requests_passes() -> None:
-    guards = Guards(minimum_requests=0)
+    deploy = DEPLOY.model_copy(update={"guards": Guards(minimum_requests=0)})
     elapsed = timedelta(minutes=10)
-    assert judge_step(guards, STEPS[1], Observation(), elapsed=elapsed) == Passed()
+    assert judge_step(deploy, STEPS[1], Observation(), elapsed=elapsed) == Passed()
 
 
 def test_reasons_name_the_setting() -> None:
     observed = Observation(requests=50, failures=2, latency_p95_ms=10)
-    verdict = judge_step(GUARDS, STEPS[1], observed, elapsed=timedelta())
+    verdict = judge_step(GUARDED, STEPS[1], observed, elapsed=timedelta())
     assert isinstance(verdict, Broken)
     assert verdict.reason == "4.0% of 50 requests failed; deploy.guards.error_rate is 2.0%"
 
@@ -134,6 +135,6 @@ def test_the_main_deployment_has_most_traffic() -> None:
 )
 def test_steps_that_do_not_lead_to_all_traffic_are_refused(steps: list[object]) -> None:
     with pytest.raises(ValidationError):
-        Deploy.model_validate(
+        OnlineDeploy.model_validate(
             {"endpoint": "digits", "instance_type": "Standard_DS3_v2", "steps": steps}
         )

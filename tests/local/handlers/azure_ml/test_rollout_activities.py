@@ -8,6 +8,7 @@ from itertools import count
 from typing import TypeVar
 
 import pytest
+from azure.ai.ml.entities import AmlCompute
 from azure.ai.ml.entities import Model as AzureMLModel
 
 from handlers.azure_ml.deployments import (
@@ -39,11 +40,13 @@ from orchestrations.contracts.rollouts import (
     ReleaseEndpoint,
     RolloutRequest,
     SetTraffic,
+    SmokeTest,
     TestDeployment,
 )
 from orchestrations.errors import DeploymentRejected
+from orchestrations.manifest import encode_line
 from orchestrations.names import deployment_name, rollout_id
-from orchestrations.pipeline import Deploy
+from orchestrations.pipeline import EndpointKind, Pipeline
 from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.unit.orchestrations.examples import PIPELINE
 
@@ -63,6 +66,29 @@ $schema: https://azuremlschemas.azureedge.net/latest/managedOnlineDeployment.sch
 code_configuration: {code: serving, scoring_script: score.py}
 environment: {image: python}
 """
+ONLINE = {
+    "instance_type": "Standard_DS3_v2",
+    "smoke_request": "request.json",
+    "steps": [{"traffic": 100, "bake_minutes": 1}],
+}
+BATCH_SCRIPT = """
+import os, pathlib
+
+def init():
+    global weight
+    folder = pathlib.Path(os.environ["AZUREML_MODEL_DIR"]) / "model"
+    weight = float((folder / "weight.txt").read_text())
+
+def run(mini_batch):
+    return [int(pathlib.Path(each).read_text()) / weight for each in mini_batch]
+"""
+BATCH_DEPLOYMENT = """
+$schema: https://azuremlschemas.azureedge.net/latest/modelBatchDeployment.schema.json
+type: model
+code_configuration: {code: serving, scoring_script: score.py}
+environment: {image: python}
+settings: {mini_batch_size: 1, retry_settings: {max_retries: 0}}
+"""
 numbers = count(1)
 Result = TypeVar("Result")
 
@@ -70,37 +96,36 @@ Result = TypeVar("Result")
 class Shop:
     """A pipeline that deploys to an endpoint of its own."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Cloud, *, is_batch: bool = False) -> None:
         self.clients = cloud.clients
         self.name = f"shop{next(numbers)}"
         folder = cloud.pipelines / self.name
         (folder / "serving").mkdir(parents=True)
-        (folder / "serving" / "score.py").write_text(SCRIPT)
-        (folder / "deployment.yml").write_text(DEPLOYMENT)
+        (folder / "serving" / "score.py").write_text(BATCH_SCRIPT if is_batch else SCRIPT)
+        (folder / "deployment.yml").write_text(BATCH_DEPLOYMENT if is_batch else DEPLOYMENT)
         (folder / "request.json").write_text('{"x": 6}')
         self.endpoint = f"{self.name}-live"
-        deploy = Deploy.model_validate(
-            {
-                "endpoint": self.endpoint,
-                "instance_type": "Standard_DS3_v2",
-                "smoke_request": "request.json",
-                "steps": [{"traffic": 100, "bake_minutes": 1}],
-            }
-        )
-        self.pipeline = PIPELINE.model_copy(update={"name": self.name, "deploy": deploy})
+        given = {"kind": "batch", "compute": "cpu"} if is_batch else ONLINE
+        document = {**PIPELINE.model_dump(), "deploy": {"endpoint": self.endpoint, **given}}
+        self.pipeline = Pipeline.model_validate({**document, "name": self.name})
+        assert self.pipeline.deploy is not None
+        self.kind: EndpointKind = self.pipeline.deploy.kind
 
     def model(self, version: str, weight: str) -> Model:
         path = f"models/{self.name}/{version}/model/"
-        self.clients.blobs.get_blob_client("landing", f"{path}weight.txt").upload_blob(weight)
+        self.upload("landing", f"{path}weight.txt", weight)
         made = self.clients.ml.models.create_or_update(
             AzureMLModel(
                 name=self.name,
                 version=version,
                 path=f"azureml://datastores/landing/paths/{path}",
-                tags={"landfall.pipeline": self.name},
+                tags={"landfall.pipeline": self.name, "landfall.dataset-version": "v1"},
             )
         )
         return Model(name=self.name, version=version, path=str(made.path))
+
+    def upload(self, container: str, path: str, content: str) -> None:
+        self.clients.blobs.get_blob_client(container, path).upload_blob(content)
 
     def deploy(self, model: Model) -> DeploymentState:
         request = EnsureDeployment(
@@ -116,18 +141,28 @@ class Shop:
         return until(ended, what=f"deployment of {model.version}")
 
     def ensure(self) -> EndpointTraffic:
-        request = EnsureEndpoint(endpoint=self.endpoint, pipeline=self.name)
+        request = EnsureEndpoint(endpoint=self.endpoint, kind=self.kind, pipeline=self.name)
         return ensure_endpoint(self.clients, request)
 
     def set(self, traffic: dict[str, int], mirror: dict[str, int] | None = None) -> None:
         shares = EndpointTraffic(traffic=traffic, mirror=mirror or {})
-        set_traffic(self.clients, SetTraffic(endpoint=self.endpoint, traffic=shares))
+        request = SetTraffic(endpoint=self.endpoint, kind=self.kind, traffic=shares)
+        set_traffic(self.clients, request)
 
-    def smoke(self, deployment: str) -> None:
+    def smoke(self, deployment: str, **given: object) -> SmokeTest:
         request = TestDeployment(
             endpoint=self.endpoint, deployment=deployment, pipeline=self.pipeline
         )
-        test_deployment(self.clients, request)
+        return test_deployment(self.clients, request.model_copy(update=given))
+
+    def smoke_until_over(self, model: Model) -> None:
+        deadline = datetime.now(UTC) + timedelta(minutes=5)
+
+        def is_over() -> bool:
+            tested = self.smoke(deployment_name(model.version), model=model, deadline=deadline)
+            return tested.job is None
+
+        until(is_over, what=f"smoke job of {model.version}")
 
     def tags(self, version: str) -> dict[str, str]:
         return self.clients.ml.models.get(self.name, version).tags or {}
@@ -185,6 +220,7 @@ def test_models_are_deployed_tested_given_traffic_and_deleted(shop: Shop) -> Non
     record(bad, "rolled_back", "model-1")
     assert shop.tags("1") == {
         "landfall.pipeline": shop.name,
+        "landfall.dataset-version": "v1",
         "landfall.in-service": "true",
         "landfall.rollout": f"rollout-{shop.endpoint}-1",
         "landfall.rollout-outcome": "live",
@@ -196,6 +232,39 @@ def test_models_are_deployed_tested_given_traffic_and_deleted(shop: Shop) -> Non
     twice(lambda: delete_deployments(shop.clients, request))
     left = [each.name for each in shop.clients.ml.online_deployments.list(shop.endpoint)]
     assert left == ["model-1"]
+
+
+def test_models_become_the_default_of_a_batch_endpoint(cloud: Cloud) -> None:
+    shop = Shop(cloud, is_batch=True)
+    ml = shop.clients.ml
+    cluster = AmlCompute(name="cpu", size="Standard_D4s_v5", max_instances=4)
+    ml.compute.begin_create_or_update(cluster).result()
+    line = encode_line("0.txt", 1, None, "etag")
+    shop.upload("landfall", f"manifests/{shop.name}/v1/manifest.jsonl", line)
+    shop.upload("landing", f"{shop.pipeline.source.prefix}0.txt", "6")
+    good, bad = shop.model("1", "2"), shop.model("2", "0")
+    assert twice(shop.ensure) == EndpointTraffic()
+    assert twice(lambda: shop.deploy(good)).state == "ready"
+    shop.smoke_until_over(good)
+    twice(lambda: shop.set({"model-1": 100}))
+    assert shop.ensure() == EndpointTraffic(traffic={"model-1": 100})
+    assert shop.deploy(bad).state == "ready"
+    with pytest.raises(DeploymentRejected, match=r"is failed: .*division by zero"):
+        shop.smoke_until_over(bad)
+    late = shop.model("3", "1")
+    shop.deploy(late)
+    now = datetime.now(UTC)
+    job = shop.smoke("model-3", model=late, deadline=now + timedelta(minutes=5)).job
+    assert job is not None
+    with pytest.raises(DeploymentRejected, match="was not over after"):
+        shop.smoke("model-3", model=late, deadline=now)
+    until(lambda: ml.jobs.get(job).status == "Canceled", what="cancellation of the smoke job")
+    names = ["model-2", "model-3", "model-9"]
+    request = DeleteDeployments(endpoint=shop.endpoint, kind="batch", deployments=names)
+    twice(lambda: delete_deployments(shop.clients, request))
+    assert [each.name for each in ml.batch_deployments.list(shop.endpoint)] == ["model-1"]
+    twice(lambda: shop.set({}))
+    assert shop.ensure() == EndpointTraffic()
 
 
 def test_a_deployment_that_cannot_start_gives_the_end_of_its_log(shop: Shop) -> None:

@@ -67,6 +67,26 @@ def test_a_mistake_is_told_with_file_line_key_and_value(
 
 
 @pytest.mark.parametrize(
+    ("deploy", "words"),
+    [
+        ("kind: batch", r":14: deploy\.compute: Field required"),
+        ("kind: batch\n  compute: c_1", r":17: deploy\.compute: .*\(value: 'c_1'\)"),
+        ("kind: stream", r":14: deploy: kind must be 'online' or 'batch'"),
+        (
+            "instance_type: D3\n  steps: [{traffic: 10, bake_minutes: 1}]",
+            r":14: deploy: .*end with traffic: 100",
+        ),
+    ],
+)
+def test_what_deploy_gets_wrong_is_named_by_the_keys_of_the_file(
+    tmp_path: Path, deploy: str, words: str
+) -> None:
+    write(tmp_path, "digits", f"{GOOD}deploy:\n  endpoint: digits\n  {deploy}\n")
+    with pytest.raises(InvalidPipeline, match=words):
+        load_pipelines(tmp_path, records_container="landfall")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         (

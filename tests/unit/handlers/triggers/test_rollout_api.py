@@ -12,7 +12,7 @@ from handlers.rollouts.starting import handle_rollout
 from handlers.triggers.rollout_api import list_rollouts
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import RolloutRequest, RolloutStatus
-from orchestrations.pipeline import Deploy
+from orchestrations.pipeline import OnlineDeploy
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
@@ -23,7 +23,7 @@ STEPS = [{"mirror": 20, "bake_minutes": 1}, {"traffic": 100, "bake_minutes": 1}]
 
 def ask(world: World, hub: TaskHub, pipeline: str, version: str, *, minutes: int) -> str:
     """Have a rollout asked for, so many minutes after noon; its id."""
-    deploy = Deploy.model_validate(
+    deploy = OnlineDeploy.model_validate(
         {"endpoint": f"{pipeline}-live", "instance_type": "Standard_DS3_v2", "steps": STEPS}
     )
     request = RolloutRequest(

@@ -1,0 +1,124 @@
+"""The smoke job of a new batch deployment: it scores a little data before it is the default.
+
+The job's name follows from the deployment's, so that a rollout finds after a crash what it started.
+https://learn.microsoft.com/azure/machine-learning/how-to-access-data-batch-endpoints-jobs
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from azure.core import PipelineClient
+from azure.core.exceptions import HttpResponseError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+from azure.core.rest import HttpRequest
+
+from handlers.azure_ml import tags
+from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.job_failures import diagnose_job
+from handlers.azure_ml.jobs import cancel_job, find_job_state
+from handlers.azure_ml.tags import tags_of
+from handlers.configuration.clients import Clients
+from handlers.landing_zone.manifests import MANIFEST_FILE, manifest_folder
+from orchestrations.contracts.jobs import CancelJob, DiagnoseJob
+from orchestrations.contracts.models import Model
+from orchestrations.contracts.rollouts import SmokeTest, TestDeployment
+from orchestrations.errors import DeploymentRejected, shorten
+from orchestrations.manifest import decode_line
+from orchestrations.names import smoke_job
+from orchestrations.pipeline import BatchDeploy, Pipeline
+from orchestrations.waiting import ENDED
+
+AUDIENCE = "https://ml.azure.com"
+FIRST_BYTES = 16 * 1024
+"""The first line of a manifest is shorter."""
+MESSAGE_LIMIT_CHARACTERS = 600
+
+
+def check_smoke_job(
+    clients: Clients, request: TestDeployment, deploy: BatchDeploy, *, now: datetime
+) -> SmokeTest:
+    """Start the smoke job unless it is there; say whether it is over. Does not wait for it.
+
+    Raises:
+        DeploymentRejected: it failed, or was not over by the deadline.
+    """
+    name = smoke_job(request.endpoint, request.deployment)
+    state = find_job_state(clients, name)
+    if state is None:
+        _start(clients, request, deploy, name)
+        return SmokeTest(job=name)
+    if state == "completed":
+        return SmokeTest()
+    if state not in ENDED:
+        if request.deadline is None or now < request.deadline:
+            return SmokeTest(job=name)
+        cancel_job(clients, CancelJob(job=name))
+        raise DeploymentRejected(
+            f"smoke job {name} was not over after deploy.guards.smoke_minutes: "
+            f"{deploy.guards.smoke_minutes:g} minutes"
+        )
+    found = diagnose_job(clients, DiagnoseJob(job=name))
+    log = shorten(" | ".join(reversed(found.log)), MESSAGE_LIMIT_CHARACTERS)
+    raise DeploymentRejected(f"smoke job {name} is {state}: {log or found.message or 'no log'}")
+
+
+def cancel_smoke_job(clients: Clients, endpoint: str, deployment: str) -> None:
+    """Cancel the smoke job of a deployment that is taken back; one that has ended is fine."""
+    cancel_job(clients, CancelJob(job=smoke_job(endpoint, deployment)))
+
+
+def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name: str) -> None:
+    """Invoke the deployment, past the default.
+
+    Not by `batch_endpoints.invoke`: it keeps its headers, the deployment among them, in one
+    dictionary for all threads and later calls (azure-ai-ml 1.35).
+    """
+    uri = deploy.smoke_data or _first_file(clients, request.pipeline, request.model)
+    kind = "UriFolder" if uri.endswith("/") else "UriFile"
+    scoring_uri = str(clients.ml.batch_endpoints.get(request.endpoint).scoring_uri)
+    invocation = HttpRequest(
+        "POST",
+        scoring_uri,
+        json={
+            "properties": {
+                "name": name,
+                "inputData": {"smoke_data": {"jobInputType": kind, "uri": uri}},
+                "errorThreshold": deploy.guards.failed_files,
+            }
+        },
+        headers={"azureml-model-deployment": request.deployment},
+    )
+    authentication = BearerTokenCredentialPolicy(clients.credential, f"{AUDIENCE}/.default")
+    client: Any = PipelineClient(scoring_uri, policies=[authentication])
+    with client:
+        response = client.send_request(invocation, connection_timeout=10, read_timeout=60)
+        if response.status_code < 400:  # noqa: PLR2004 - HTTP
+            return
+        response.read()
+        error = HttpResponseError(response=response)
+    if error.status_code == 409:  # noqa: PLR2004 - another execution of this activity started it
+        return
+    if is_refusal(error):
+        raise DeploymentRejected(f"smoke job of {request.deployment}: {reason(error)}") from error
+    raise error
+
+
+def _first_file(clients: Clients, pipeline: Pipeline, model: Model | None) -> str:
+    """The URL of the first file of the dataset that a model was trained on.
+
+    Raises:
+        DeploymentRejected: the model does not say which dataset that was.
+    """
+    assert model is not None, "a rollout to a batch endpoint gives the model"
+    version = tags_of(clients.ml.models.get(model.name, model.version)).get(tags.DATASET_VERSION)
+    if version is None:
+        raise DeploymentRejected(
+            f"model {model.name}:{model.version} has no tag {tags.DATASET_VERSION}: name data in "
+            "deploy.smoke_data"
+        )
+    manifest = f"{manifest_folder(pipeline.name, version)}/{MANIFEST_FILE}"
+    head = clients.records.download_blob(manifest, offset=0, length=FIRST_BYTES).readall()
+    path = f"{pipeline.source.prefix}{decode_line(head.splitlines()[0]).path}"
+    return str(clients.blobs.get_blob_client(pipeline.source.container, path).url)
