@@ -21,7 +21,7 @@ from localazure.functions.triggers.queue import trigger as queue_trigger
 from localazure.functions.triggers.queue.trigger import QueueTrigger
 from localazure.functions.triggers.service_bus import message as service_bus_message
 from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
-from localazure.functions.triggers.timer.one_host import DatabaseInTurn, TimerInTurn
+from localazure.functions.triggers.timer.one_host import DatabaseInTurn, ListenerInTurn
 from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.sqlite.database import Database
@@ -58,13 +58,17 @@ class Surroundings:
     """The hosting plan whose rules apply, None for no plan."""
 
 
-def _timer(function: LoadedFunction, host: Surroundings) -> Listener:
-    timer = TimerTrigger(function, host.invoker, host.database, zone=host.zone)
-    return timer if isinstance(host.database, Database) else TimerInTurn(timer, host.database)
+def on_one_host(listener: Listener, host: Surroundings) -> Listener:
+    """A listener that runs on one of several hosts only."""
+    if isinstance(host.database, Database):
+        return listener
+    return ListenerInTurn(listener, host.database)
 
 
 LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {
-    binding_kinds.TIMER_TRIGGER: _timer,
+    binding_kinds.TIMER_TRIGGER: lambda function, host: on_one_host(
+        TimerTrigger(function, host.invoker, host.database, zone=host.zone), host
+    ),
     binding_kinds.SERVICE_BUS_TRIGGER: lambda function, host: ServiceBusTrigger(
         function, host.invoker, host.options.service_bus, host.settings
     ),

@@ -22,7 +22,12 @@ from localazure.functions.http.web_extension import WebExtension
 from localazure.functions.triggers.blob.trigger import BlobFunction, BlobTriggers, find_host_id
 from localazure.functions.triggers.event_grid.trigger import EventGridTrigger
 from localazure.functions.triggers.http.trigger import HttpEndpoint, HttpTrigger, max_request_bytes
-from localazure.functions.triggers.listeners import LISTENERS, Listener, Surroundings
+from localazure.functions.triggers.listeners import (
+    LISTENERS,
+    Listener,
+    Surroundings,
+    on_one_host,
+)
 from localazure.storage_client.service import Service
 
 
@@ -74,7 +79,7 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
             storage=host.storage,
             host_id=find_host_id(host.settings, parts.blob_functions),
         )
-        parts.listeners += [blobs, *blobs.scans()]
+        parts.listeners += [blobs, *(on_one_host(scan, host) for scan in blobs.scans())]
         webhooks += blobs.routes()
     extension = WebExtension.find(max_request_bytes(host.settings)) if parts.endpoints else None
     http = HttpTrigger(parts.endpoints, keys, host.invoker, extension)

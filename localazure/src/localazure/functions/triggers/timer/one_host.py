@@ -1,8 +1,8 @@
-"""Timers of an app that several hosts run: they fire on one host, the one that has their database.
+"""What one of several hosts does for all: timers, and scans for blobs.
 
-The kernel releases the lock of the database when its owner dies; another host takes it within
-`RETRY_SECONDS`, reads what the timers remember, and makes up for what was missed. On Azure a lease
-of a blob does the same. A host that hangs keeps its timers until it is ended.
+It is the host that has the timers' database. The kernel releases its lock when its owner dies;
+another host takes it within `RETRY_SECONDS`, reads what the timers remember, and makes up for what
+was missed. On Azure leases of blobs do the same. A host that hangs keeps the lock until it ends.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from localazure.functions import logs
-from localazure.functions.triggers.timer.trigger import MIGRATIONS, TimerTrigger
+from localazure.functions.triggers.timer.trigger import MIGRATIONS
 from localazure.sqlite.database import Database, DatabaseInUse, Transaction
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class DatabaseInTurn:
             except DatabaseInUse:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                _LOG.info("the timers run on this host")
+                _LOG.info("timers and scans for blobs run on this host")
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """See `Database.read`."""
@@ -59,11 +59,19 @@ class DatabaseInTurn:
             self._database.close()
 
 
-class TimerInTurn:
-    """A timer that starts when this host has the database."""
+class _Listener(Protocol):
+    async def start(self) -> None: ...
 
-    def __init__(self, timer: TimerTrigger, database: DatabaseInTurn) -> None:
-        self._timer = timer
+    async def stop(self) -> None: ...
+
+    async def finish(self) -> None: ...
+
+
+class ListenerInTurn:
+    """A listener that starts when this host has the database."""
+
+    def __init__(self, listener: _Listener, database: DatabaseInTurn) -> None:
+        self._listener = listener
         self._database = database
         self._starting: asyncio.Task[None] | None = None
 
@@ -72,17 +80,20 @@ class TimerInTurn:
         self._starting = asyncio.create_task(self._start())
 
     async def stop(self) -> None:
-        """Fire no more."""
+        """Begin nothing new."""
         if self._starting is not None:
             self._starting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._starting
-        await self._timer.stop()
+        await self._listener.stop()
 
     async def finish(self) -> None:
         """End it; the host has drained."""
-        await self._timer.finish()
+        await self._listener.finish()
 
     async def _start(self) -> None:
-        await self._database.acquire()
-        await self._timer.start()
+        try:
+            await self._database.acquire()
+            await self._listener.start()
+        except Exception:  # noqa: BLE001 - it would be lost in the task
+            _LOG.exception("timers or scans for blobs do not run on this host")
