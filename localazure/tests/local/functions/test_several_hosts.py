@@ -80,5 +80,5 @@ async def test_a_dead_host_is_replaced_and_its_timers_go_on(tmp_path: Path, free
             (other,) = first - {owner}
             (new,) = await hosts_that_answer(url, 2) - {other}
         assert new != owner
+        assert len(set(ticks.read_text().splitlines())) == 2  # the dead one's, and one other's
         assert hosts.end() == 0, hosts.output
-    assert len(set(ticks.read_text().splitlines())) == 2  # the dead one's, and one other's

@@ -1,0 +1,84 @@
+"""Two hosts of one app on one task hub, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import azure.durable_functions as df
+
+from harness.tiny_app import SYSTEM_KEY, RunningHub, TinyApp, running
+from localazure.functions.durable.store.shared_store import Sharing
+
+# Longer than a test lasts: what is taken over here was given back.
+LEASE = timedelta(minutes=5)
+
+
+def make_app() -> TinyApp:
+    app = TinyApp()
+
+    @app.activity
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.orchestrator
+    def chain(context: df.DurableOrchestrationContext) -> Any:
+        number = yield context.call_activity("double", 1)
+        return (yield context.call_activity("double", number))
+
+    @app.orchestrator
+    def waiting(context: df.DurableOrchestrationContext) -> Any:
+        yield context.wait_for_external_event("go")
+        return (yield context.call_entity(df.EntityId("counter", "one"), "add", 1))
+
+    @app.entity
+    def counter(context: df.DurableEntityContext) -> None:
+        total = context.get_state(lambda: 0) + context.get_input()
+        context.set_state(total)
+        context.set_result(total)
+
+    return app
+
+
+@asynccontextmanager
+async def host(app: TinyApp, folder: Path, name: str) -> AsyncGenerator[RunningHub]:
+    sharing = Sharing(host=name, partition_count=4, lease=LEASE)
+    async with running(app, folder, sharing=sharing) as hub:
+        yield hub
+
+
+async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> None:
+    app = make_app()
+    async with (
+        host(app, tmp_path, "one") as one,
+        host(app, tmp_path, "two") as two,
+        aiohttp.ClientSession() as client,
+    ):
+        # All partitions are the first host's: the second one has not renewed since it came.
+        for hub in (one, two):
+            async with client.post(
+                f"{hub.base_url}/runtime/webhooks/durabletask/orchestrators/chain",
+                params={"code": SYSTEM_KEY, "timeout": "20", "pollingInterval": "1"},
+            ) as reply:
+                assert (reply.status, await reply.json()) == (200, 4)
+
+
+async def test_what_a_host_gives_back_goes_on_elsewhere(tmp_path: Path) -> None:
+    app = make_app()
+    ids = [f"waiting-{number}" for number in range(8)]
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(host(app, tmp_path, "one"))
+        for instance_id in ids:
+            await one.client.start_new("waiting", instance_id)
+        await asyncio.gather(*(one.until(instance_id, "Running") for instance_id in ids))
+        await stack.aclose()
+        two = await stack.enter_async_context(host(app, tmp_path, "two"))
+        for instance_id in ids:
+            await two.client.raise_event(instance_id, "go", 1)
+        ends = await asyncio.gather(*map(two.until, ids))
+    assert sorted(end.output for end in ends) == list(range(1, 9))
