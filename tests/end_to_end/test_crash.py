@@ -19,6 +19,7 @@ from harness.child_process import REPOSITORY
 from harness.runtime import Runtime, processes_of, still_running
 from harness.waiting import until
 from tests.end_to_end.audience import Audience, audience
+from tests.end_to_end.pipelines import Changes, copy_pipelines, without_torch
 from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
 
 pytestmark = pytest.mark.timeout(600)
@@ -35,30 +36,22 @@ async def listeners() -> AsyncGenerator[Audience]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, listeners: Audience) -> Path:
-    """App settings of this repository's app, with a pipeline that often saves a checkpoint."""
-    folder = tmp_path / "pipelines" / "digits"
-    folder.mkdir(parents=True)
-    for name, changes in {
-        # Few digits make no good model; that is not the point here.
-        "pipeline.yml": {"floor: 0.85": "floor: 0.2"},
-        "job.yml": {
-            "code: ../../trainers": f"code: {REPOSITORY / 'trainers'}",
-            "--epochs 20": "--epochs 150",
-            "--checkpoint-every 100": "--checkpoint-every 20",
-            "environment/conda.yml": str(REPOSITORY / "pipelines/digits/environment/conda.yml"),
-        },
-    }.items():
-        text = (REPOSITORY / "pipelines" / "digits" / name).read_text()
-        for old, new in changes.items():
-            assert text.count(old) == 1, f"{name} has no longer one {old!r}"
-            text = text.replace(old, new)
-        (folder / name).write_text(text)
+def pause(tmp_path: Path) -> Path:
+    """While it is there, a training without torch stays at its first checkpoint."""
+    file = tmp_path / "pause"
+    file.touch()
+    return file
+
+
+def settings(tmp_path: Path, listeners: Audience, job: Changes) -> Path:
+    """App settings of this repository's app, with changes of the digits' job."""
+    # Few digits make no good model; that is not the point here.
+    pipelines = copy_pipelines(
+        tmp_path / "pipelines", job=job, pipeline={"floor: 0.85": "floor: 0.2"}
+    )
     ours = json.loads((REPOSITORY / "infra" / "local" / "app-settings.json").read_text())
     file = tmp_path / "app-settings.json"
-    file.write_text(
-        json.dumps({**ours, **listeners.settings, "PIPELINES_FOLDER": str(folder.parent)})
-    )
+    file.write_text(json.dumps({**ours, **listeners.settings, "PIPELINES_FOLDER": str(pipelines)}))
     return file
 
 
@@ -105,10 +98,15 @@ async def check_how_it_ended(
     return run
 
 
-async def test_everything_is_killed_in_mid_training(
-    tmp_path: Path, settings: Path, listeners: Audience
-) -> None:
-    with up(tmp_path, settings, "--port-base", "0") as killed:
+async def test_everything_is_killed_in_mid_training(tmp_path: Path, listeners: Audience) -> None:
+    # With torch, and often a checkpoint: the one test here in which its ranks train and resume.
+    with_torch = {
+        "code: ../../trainers": f"code: {REPOSITORY / 'trainers'}",
+        "--epochs 20": "--epochs 150",
+        "--checkpoint-every 100": "--checkpoint-every 20",
+    }
+    app_settings_file = settings(tmp_path, listeners, with_torch)
+    with up(tmp_path, app_settings_file, "--port-base", "0") as killed:
         endpoints = await asyncio.to_thread(killed.endpoints)
         async with connect(endpoints) as cloud:
             await listeners.subscribe(cloud)
@@ -118,7 +116,7 @@ async def test_everything_is_killed_in_mid_training(
             await asyncio.to_thread(killed.kill_everything)
     until(lambda: not still_running(ranks), RESTART_TIMEOUT_SECONDS, "end of the training")
 
-    with up(tmp_path, settings) as successor:
+    with up(tmp_path, app_settings_file) as successor:
         assert await asyncio.to_thread(successor.endpoints) == endpoints
         async with listeners.watching(endpoints) as cloud:
             ended = await check_how_it_ended(cloud, endpoints, listeners, first)
@@ -127,9 +125,10 @@ async def test_everything_is_killed_in_mid_training(
 
 
 async def test_one_part_after_the_other_is_killed_during_a_run(
-    tmp_path: Path, settings: Path, listeners: Audience
+    tmp_path: Path, listeners: Audience, pause: Path
 ) -> None:
-    with up(tmp_path, settings, "--port-base", "0") as runtime:
+    app_settings_file = settings(tmp_path, listeners, without_torch(pause))
+    with up(tmp_path, app_settings_file, "--port-base", "0") as runtime:
         endpoints = await asyncio.to_thread(runtime.endpoints)
         # Without a subscriber of the alerts: its SDK gives up when the Service Bus is away.
         async with connect(endpoints) as cloud:
@@ -140,6 +139,7 @@ async def test_one_part_after_the_other_is_killed_during_a_run(
             assert await ranks_in_mid_training(runtime.state)
             for name in ("storage", "machinelearning"):
                 await asyncio.to_thread(kill_and_wait, runtime, name)
+            pause.unlink()
         async with listeners.watching(endpoints) as cloud:
             await check_how_it_ended(cloud, endpoints, listeners, first)
         restarts = re.findall(r"(\w+) ended \(SIGKILL\): starting it again", runtime.output)

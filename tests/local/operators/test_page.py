@@ -25,7 +25,7 @@ from tests.local.operators.conftest import (
 from tests.replay.recording import HISTORIES
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, ConsoleMessage, Page
 
 playwright_api = pytest.importorskip(
     "playwright.async_api", reason="playwright is not installed: pip install playwright"
@@ -76,30 +76,37 @@ async def close(dialog: Any) -> None:
     await dialog.get_by_role("button", name="Close").click()
 
 
-@pytest_asyncio.fixture(loop_scope="package")
-async def page(laptop: Laptop) -> AsyncGenerator[Any]:
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def browser() -> AsyncGenerator[Browser]:
     async with playwright_api.async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
         )
-        page = await browser.new_page(viewport={"width": 1280, "height": 860})
-        problems: list[str] = []
-
-        def note_error(error: Any) -> None:
-            problems.append(str(error))
-
-        def note_message(message: Any) -> None:
-            # Chromium notes every answer that is no success; some tests bring them about.
-            if message.type == "error" and "Failed to load resource" not in message.text:
-                problems.append(message.text)
-
-        page.on("pageerror", note_error)
-        page.on("console", note_message)
-        await page.goto(f"{laptop.url}/api/ui#key={laptop.key}")
-        yield page
+        yield browser
         await browser.close()
-        # Also what the content security policy refuses.
-        assert problems == []
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 860})
+    page = await context.new_page()
+    problems: list[str] = []
+
+    def note_error(error: object) -> None:
+        problems.append(str(error))
+
+    def note_message(message: ConsoleMessage) -> None:
+        # Chromium notes every answer that is no success; some tests bring them about.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            problems.append(message.text)
+
+    page.on("pageerror", note_error)
+    page.on("console", note_message)
+    await page.goto(f"{laptop.url}/api/ui#key={laptop.key}")
+    yield page
+    await context.close()
+    # Also what the content security policy refuses.
+    assert problems == []
 
 
 async def open_screen(page: Page, screen: str) -> None:

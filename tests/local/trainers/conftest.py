@@ -1,4 +1,7 @@
-"""Real processes on real images: ranks are started as Azure ML, mpirun and torchrun start them."""
+"""Real processes on real images: ranks are started as Azure ML, mpirun and torchrun start them.
+
+Those of Azure ML are forked; test_pack.py has a job that starts them by its command.
+"""
 
 from __future__ import annotations
 
@@ -134,26 +137,22 @@ def start() -> Iterator[Start]:
         started.append(process)
         return process
 
-    def start(job: Job, *, ranks: int = 1, launcher: str = "azure-ml") -> Ranks:
+    def start(job: Job, *, ranks: int, launcher: str) -> Ranks:
         module = ["-m", "trainers.train", *job.arguments()]
-        program = [sys.executable, *module]
         if launcher == "torchrun":
             options = ["--standalone", f"--nproc-per-node={ranks}", "--max-restarts=1"]
             torchrun = ["-m", "torch.distributed.run", *options, *module]
             return Ranks(processes=[popen([sys.executable, *torchrun], {})])
         if launcher == "mpirun":
             options = ["--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
-            return Ranks(processes=[popen([MPIRUN, *options, *program], MPI_ENVIRONMENT)])
+            program = [MPIRUN, *options, sys.executable, *module]
+            return Ranks(processes=[popen(program, MPI_ENVIRONMENT)])
+        assert launcher == "elastic torchrun", launcher
         port = str(free_ports(1)[0])
-        if launcher == "elastic torchrun":
-            agents = [
-                [sys.executable, *elastic_agent(node, ranks, port), *module]
-                for node in range(ranks)
-            ]
-            return Ranks(processes=[popen(agent, ELASTIC_VARIABLES) for agent in agents])
-        return Ranks(
-            processes=[popen(program, variables(rank, ranks, port)) for rank in range(ranks)]
-        )
+        agents = [
+            [sys.executable, *elastic_agent(node, ranks, port), *module] for node in range(ranks)
+        ]
+        return Ranks(processes=[popen(agent, ELASTIC_VARIABLES) for agent in agents])
 
     yield start
     for process in started:
@@ -329,16 +328,16 @@ class Trained:
     """A run that nothing disturbed."""
 
     job: Job
-    ranks: Ranks
+    ranks: ForkedRanks
 
 
 @pytest.fixture(scope="session")
 def undisturbed(
-    digits: Path, manifest: Path, start: Start, tmp_path_factory: pytest.TempPathFactory
+    digits: Path, manifest: Path, fork: Fork, tmp_path_factory: pytest.TempPathFactory
 ) -> Trained:
     """The run of `job` on two ranks, from the first step to the last."""
     job = Job(data=digits, manifest=manifest, folder=tmp_path_factory.mktemp("undisturbed"))
-    ranks = start(job, ranks=2)
+    ranks = fork(job.arguments(), ranks=2)
     assert ranks.wait() == [0, 0], ranks.seen
     return Trained(job=job, ranks=ranks)
 

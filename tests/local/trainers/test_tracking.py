@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from trainers.reports.learning_curve import LearningCurve
 from trainers.reports.tracking import FOLDER_NAME, Track, tracking
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 RUN = "digits-96fec724a34af9b5-1"
 
@@ -35,6 +37,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def client(store: Path) -> MlflowClient:
+    from mlflow.tracking import MlflowClient  # noqa: PLC0415 - over a second, for this file
+
     return MlflowClient(store.as_uri())
 
 

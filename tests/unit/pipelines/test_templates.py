@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from sklearn.datasets import load_wine
 
 from handlers.configuration.pipeline_files import load_pipelines
 from tests.unit.trainers.small_datasets import freeze, image_file
@@ -85,6 +84,8 @@ def wines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's wines, in two files, with names of classes."""
     folder = tmp_path_factory.mktemp("wines")
     (folder / "data").mkdir()
+    from sklearn.datasets import load_wine  # noqa: PLC0415 - over a second, for one test
+
     bunch: Any = load_wine()
     rows = list(zip(bunch.data.tolist(), bunch.target_names[bunch.target].tolist(), strict=True))
     for number in (0, 1):

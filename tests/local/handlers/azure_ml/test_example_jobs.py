@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from azure.storage.blob import BlobClient
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from handlers.azure_ml.data_assets import register_dataset
@@ -48,6 +47,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallo
 EXAMPLES = Path(__file__).parents[4] / "pipelines"
 TRAINERS = EXAMPLES.parent / "trainers"
 SECONDS = 240
+POLL_SECONDS = 1.0  # these jobs take many seconds, and the SDK tens of milliseconds for an answer
 
 
 def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
@@ -66,6 +66,8 @@ def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
 
 def land(cloud: Cloud, pipeline: Pipeline, count: int) -> Dataset:
     """Upload so many digits, and freeze their manifest."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - over a second, for this file
+
     digits: Any = load_digits()
     lines: list[str] = []
     landing = cloud.clients.blobs.get_container_client("landing")
@@ -98,7 +100,7 @@ def run(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, attempt: int) -> Job
     deadline = time.monotonic() + SECONDS
     while job.state not in ENDED:
         assert time.monotonic() < deadline, job
-        time.sleep(0.2)
+        time.sleep(POLL_SECONDS)
         job = get_job(clients, GetJob(job=name))
     return job
 

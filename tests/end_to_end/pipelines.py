@@ -1,0 +1,41 @@
+"""Copies of this repository's pipelines, in which the digits are trained on in another way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.child_process import REPOSITORY
+
+PIPELINES = REPOSITORY / "pipelines"
+COPIED = ("digits", "digits-live", "templates")
+
+Changes = Mapping[str, str]
+"""Text of a file → text in its place."""
+
+
+def copy_pipelines(folder: Path, *, job: Changes, pipeline: Changes) -> Path:
+    """A folder of pipelines, with changes of the digits' `job.yml` and `pipeline.yml`."""
+    for name in COPIED:
+        shutil.copytree(PIPELINES / name, folder / name)
+    for name, changes in {"job.yml": job, "pipeline.yml": pipeline}.items():
+        file = folder / "digits" / name
+        text = file.read_text()
+        for old, new in changes.items():
+            assert text.count(old) == 1, f"{name} has no longer one {old!r}"
+            text = text.replace(old, new)
+        file.write_text(text)
+    return folder
+
+
+def without_torch(pause: Path) -> Changes:
+    """Changes of the job, by which it is `program/train.py`: seconds of CPU less in each rank.
+
+    A training from scratch stays at its first checkpoint for as long as `pause` is there.
+    """
+    return {
+        "code: ../../trainers": f"code: {Path(__file__).with_name('program')}",
+        "  { test -e trainers || ln -s . trainers; };\n": "",
+        "python -m trainers.train\n": f"PYTHONPATH={REPOSITORY} python train.py --pause {pause}\n",
+    }
