@@ -21,6 +21,9 @@ from orchestrations.errors import JobRejected, shorten
 # request; not 408, 429 and 5xx: they pass.
 # https://learn.microsoft.com/azure/role-based-access-control/troubleshooting
 REFUSED_STATUSES = frozenset({400, 404, 405, 409, 412, 413, 422})
+# Of storage, with 409: another submission, or a first try whose answer was lost, has uploaded the
+# same code file. The next try finds it, or uploads all files anew.
+_UPLOADED_MEANWHILE = "BlobAlreadyExists"
 
 
 @contextlib.contextmanager
@@ -45,7 +48,7 @@ def refused_as_job_rejected(action: str) -> Generator[None]:
 def is_refusal(error: AzureError) -> bool:
     """Whether the request itself is at fault, and not the way to the service or its state."""
     if isinstance(error, HttpResponseError):
-        return error.status_code in REFUSED_STATUSES
+        return _is_refused(error)
     # Not imported: what azure.ai.ml raises while it is imported itself is a fault.
     exceptions: Any = sys.modules.get("azure.ai.ml.exceptions")
     is_from_sdk = exceptions is not None and isinstance(error, exceptions.MlException)
@@ -59,6 +62,13 @@ def reason(error: AzureError) -> str:
     return shorten(str(error.message or type(error).__name__))
 
 
+def _is_refused(error: HttpResponseError) -> bool:
+    # The storage SDK adds the code to its errors.
+    if getattr(error, "error_code", None) == _UPLOADED_MEANWHILE:
+        return False
+    return error.status_code in REFUSED_STATUSES
+
+
 def _came_from_a_fault(error: BaseException) -> bool:
     """The SDK wraps faults of uploads in exceptions of its own."""
     cause = error.__cause__ or error.__context__
@@ -66,6 +76,6 @@ def _came_from_a_fault(error: BaseException) -> bool:
         if isinstance(cause, ServiceRequestError | ServiceResponseError):
             return True
         if isinstance(cause, HttpResponseError):
-            return cause.status_code not in REFUSED_STATUSES
+            return not _is_refused(cause)
         cause = cause.__cause__ or cause.__context__
     return False

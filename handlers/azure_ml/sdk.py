@@ -11,6 +11,7 @@ again, on a new connection, at each job that it reads or submits: it keeps them 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 from typing import Any
@@ -29,6 +30,8 @@ def import_azure_ml() -> None:
     with _import_lock:
         if PACKAGE in sys.modules:
             return
+        # tqdm reads it while it is imported: there is no terminal to draw progress bars on.
+        os.environ.setdefault("TQDM_DISABLE", "1")
         try:
             importlib.import_module(PACKAGE)
             _keep_endpoints()

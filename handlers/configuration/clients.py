@@ -119,7 +119,9 @@ class Clients:
             self.settings.required("AZUREML_SUBSCRIPTION_ID"),
             self.settings.required("AZUREML_RESOURCE_GROUP"),
             self.settings.required("AZUREML_WORKSPACE_NAME"),
-            show_progress=False,  # there is no terminal to draw bars on
+            # Without it the SDK drops the error of a code file's upload and waits for it for ever.
+            # `import_azure_ml` has the bars disabled.
+            show_progress=True,
             **AZURE_ML_LIMITS_SECONDS,
         )
 

@@ -8,6 +8,7 @@ from azure.core.exceptions import (
     ODataV4Format,
     ServiceRequestError,
 )
+from azure.storage.blob import StorageErrorCode
 
 from handlers.azure_ml.errors import is_refusal, reason, refused_as_job_rejected
 from orchestrations.errors import MESSAGE_LIMIT_CHARACTERS, JobRejected
@@ -27,6 +28,15 @@ def test_any_other_answer_may_pass_and_stays_as_it_is(status: int) -> None:
     with pytest.raises(HttpResponseError) as raised, refused_as_job_rejected("submit job x"):
         raise error
     assert raised.value is error
+
+
+def test_code_that_another_upload_brings_meanwhile_is_no_refusal() -> None:
+    error = refusal(409, "The specified blob already exists.")
+    vars(error)["error_code"] = StorageErrorCode.BLOB_ALREADY_EXISTS
+    assert not is_refusal(error)
+    wrapped = MlException(message="upload failed", no_personal_data_message="")
+    wrapped.__cause__ = error
+    assert not is_refusal(wrapped)
 
 
 def test_a_network_fault_is_no_refusal() -> None:

@@ -18,6 +18,8 @@ except Exception as error:
 os.environ["AZUREML_CURRENT_CLOUD"] = "AzureCloud"  # the outage is over
 import_azure_ml()
 from azure.ai.ml import MLClient, load_job
+from azure.ai.ml._utils._asset_utils import FileUploadProgressBar, tqdm
+assert tqdm(total=1).disable and FileUploadProgressBar(msg="a file").disable
 print(MLClient.__name__)
 """
 
