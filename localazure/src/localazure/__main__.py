@@ -291,7 +291,9 @@ async def _start(parsed: argparse.Namespace) -> int:
     if parsed.hosts > 1:
         from localazure.functions.several_processes import run_hosts  # noqa: PLC0415 - the same
 
-        return await run_hosts(parsed.arguments, parsed.hosts, state, _notify)
+        # The last one counts: the hosts themselves are one each.
+        command = [sys.executable, "-m", "localazure", *parsed.arguments, "--hosts", "1"]
+        return await run_hosts(command, parsed.hosts, state, _notify)
     cors = None
     if parsed.cors is not None:
         try:

@@ -1,13 +1,13 @@
 """`start --hosts N`: several hosts of one app, each a process of its own, on one port and task hub.
 
-A host that ends by itself is replaced, as Azure does. SIGTERM or SIGINT ends them together.
+A host that is killed is replaced, as Azure does. SIGTERM or SIGINT ends them together, and so does
+the error of one of them: the others would meet it, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -24,12 +24,12 @@ PAUSE_SECONDS: Final = 1.0
 
 
 async def run_hosts(
-    arguments: Sequence[str], count: int, state: Path, notify: Callable[[str], None]
+    command: Sequence[str], count: int, state: Path, notify: Callable[[str], None]
 ) -> int:
-    """Run so many hosts until SIGTERM or SIGINT; the exit status is 0.
+    """Run so many hosts until SIGTERM or SIGINT; the exit status, that of the error of a host.
 
     Args:
-        arguments: of this command line, `start` first.
+        command: what runs one of them; it ends on SIGTERM.
         count: how many.
         state: the folder that they share; its keys are made before any of them looks for them.
         notify: logs a line.
@@ -38,12 +38,12 @@ async def run_hosts(
     KeyRing.kept_in(state)
     stop = asyncio.Event()
     end_on_signals(stop.set)
-    # The last one counts: the hosts themselves are one each.
-    command = [sys.executable, "-m", "localazure", *arguments, "--hosts", "1"]
     async with asyncio.TaskGroup() as group:
-        for number in range(1, count + 1):
+        hosts = [
             group.create_task(_keep_running(command, count, stop, number, notify))
-    return 0
+            for number in range(1, count + 1)
+        ]
+    return max(host.result() for host in hosts)
 
 
 async def _keep_running(
@@ -52,7 +52,7 @@ async def _keep_running(
     stop: asyncio.Event,
     number: int,
     notify: Callable[[str], None],
-) -> None:
+) -> int:
     stopping = asyncio.create_task(stop.wait())
     while not stop.is_set():
         host = await asyncio.create_subprocess_exec(
@@ -67,6 +67,11 @@ async def _keep_running(
             await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end(host, within_seconds=STOP_SECONDS)
-        if not stop.is_set():
-            notify(f"host {number} ended ({host.returncode}): starting it again")
-            await asyncio.wait({stopping}, timeout=PAUSE_SECONDS)
+        if stop.is_set():
+            break
+        if (status := host.returncode or 0) > 0:
+            stop.set()
+            return status
+        notify(f"host {number} ended ({status}): starting it again")
+        await asyncio.wait({stopping}, timeout=PAUSE_SECONDS)
+    return 0
