@@ -221,7 +221,11 @@ class Run:
             progress=lambda: self.heartbeat(f"a pass of evaluation after step {self.step}"),
         )
         self.parallel.module.train()
-        self._record_evaluation(evaluation.loss, evaluation.headline)
+        if not math.isfinite(evaluation.loss):
+            raise self._diverged_weights()
+        point = {"step": self.step, "loss": evaluation.loss, "accuracy": evaluation.headline}
+        self.curve.held_out.append(point)
+        self.track(self.step, held_out_numbers(point))
         return evaluation
 
     def score_champion(self, folder: Path) -> dict[str, float]:
@@ -236,18 +240,6 @@ class Run:
             folder, self.dataset, settings.image_format, settings.model, self.world
         )
         return {f"champion_{champion.headline_name}": champion.headline}
-
-    def _record_evaluation(self, loss: float, accuracy: float) -> None:
-        """Add a point to the learning curve.
-
-        Raises:
-            TrainingDiverged: the loss is not finite.
-        """
-        if not math.isfinite(loss):
-            raise self._diverged_weights()
-        point = {"step": self.step, "loss": loss, "accuracy": accuracy}
-        self.curve.held_out.append(point)
-        self.track(self.step, held_out_numbers(point))
 
     def trained(self) -> Model | None:
         """The whole model in the CPU's memory of rank 0; None on other ranks."""

@@ -25,16 +25,6 @@ def warm_up_steps(steps: int, steps_per_epoch: int, epochs: float | None) -> int
     return max(1, min(steps, round(wanted)))
 
 
-def scaled(rate: float, *, batch_size: int, of_batch_size: int) -> float:
-    """The rate for a global batch, from the right rate for another: the linear scaling rule.
-
-    Without it large batches learn too little in the same epochs. They also need warm-up.
-
-    Source: arXiv 1706.02677, section 2.1.
-    """
-    return rate * batch_size / of_batch_size
-
-
 def decay_steps(epochs: Sequence[float], steps_per_epoch: int) -> tuple[int, ...]:
     """The steps at which these epochs end."""
     return tuple(round(epoch * steps_per_epoch) for epoch in epochs)

@@ -24,7 +24,7 @@ from trainers.data.image_file import ImageFormat, ImageMode
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.parallelism.devices import DeviceChoice
 from trainers.plugins import ARCHITECTURES, TIMM
-from trainers.schedule import COSINE, Schedule, scaled
+from trainers.schedule import COSINE, Schedule
 
 SGD, ADAMW = "sgd", "adamw"
 OPTIMIZERS = (SGD, ADAMW)
@@ -187,13 +187,12 @@ class Settings(DataOptions):
 
     @property
     def peak_learning_rate(self) -> float:
-        """The highest rate of the schedule, for this global batch."""
-        rate = self.learning_rate
-        return scaled(
-            _LEARNING_RATES.get(self.optimizer, _LEARNING_RATES[ADAMW]) if rate is None else rate,
-            batch_size=self.batch_size,
-            of_batch_size=self.scale_learning_rate_from or self.batch_size,
-        )
+        """The highest rate of the schedule, scaled linearly to this global batch if that is asked.
+
+        Source: arXiv 1706.02677, section 2.1.
+        """
+        rate = self.learning_rate or _LEARNING_RATES.get(self.optimizer, _LEARNING_RATES[ADAMW])
+        return rate * self.batch_size / (self.scale_learning_rate_from or self.batch_size)
 
     @property
     def chosen_momentum(self) -> float:
@@ -203,10 +202,8 @@ class Settings(DataOptions):
     @property
     def chosen_weight_decay(self) -> float:
         """The weight decay: the option, or the optimizer's default."""
-        decay = self.weight_decay
-        if decay is not None:
-            return decay
-        return _WEIGHT_DECAYS.get(self.optimizer, _WEIGHT_DECAYS[ADAMW])
+        default = _WEIGHT_DECAYS.get(self.optimizer, _WEIGHT_DECAYS[ADAMW])
+        return default if self.weight_decay is None else self.weight_decay
 
     @property
     def chosen_microbatches(self) -> int:

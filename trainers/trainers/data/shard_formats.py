@@ -94,22 +94,10 @@ class Parquet:
             write_page_checksum=True,
         ) as writer:
             for rows in groups:
-                columns = (
-                    [row.path for row in rows],
-                    [row.label for row in rows],
-                    [row.held_out for row in rows],
-                    [row.content for row in rows],
-                )
-                writer.write_batch(
-                    pa.record_batch(
-                        [
-                            pa.array(column, field.type)
-                            for column, field in zip(columns, self._schema, strict=True)
-                        ],
-                        schema=self._schema,
-                    ),
-                    row_group_size=max(1, len(rows)),
-                )
+                fields = [(row.path, row.label, row.held_out, row.content) for row in rows]
+                named = [dict(zip(self._schema.names, each, strict=True)) for each in fields]
+                batch = pa.RecordBatch.from_pylist(named, schema=self._schema)
+                writer.write_batch(batch, row_group_size=max(1, len(rows)))
         return stream.getvalue().to_pybytes(), []
 
     def read(self, path: Path, offsets: Sequence[int], groups: range) -> list[Row]:

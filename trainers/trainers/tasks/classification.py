@@ -93,30 +93,22 @@ def confusions(matrix: Tensor, classes: Sequence[str]) -> dict[str, Any]:
         `confusion`: the counts, or null above `MATRIX_CLASSES`: they grow with their square.
         `most_confused`: the `LISTED_CONFUSIONS` most frequent confusions.
     """
-    return {
-        "confusion": matrix.tolist() if len(classes) <= MATRIX_CLASSES else None,
-        "most_confused": [
-            {"true": classes[row], "predicted": classes[column], "images": images}
-            for row, column, images in most_confused(matrix, LISTED_CONFUSIONS)
-        ],
-    }
-
-
-def most_confused(confusion: Tensor, count: int) -> list[tuple[int, int, int]]:
-    """The most frequent confusions, as true class, predicted class and number of images.
-
-    Args:
-        confusion: counts of shape (classes, classes), true by predicted.
-        count: the largest length of the result.
-    """
-    wrong = confusion.clone()
+    wrong = matrix.clone()
     wrong.fill_diagonal_(0)
     rows, columns = wrong.nonzero(as_tuple=True)
     images = wrong[rows, columns]
-    first = images.argsort(descending=True, stable=True)[:count]
-    return list(
-        zip(rows[first].tolist(), columns[first].tolist(), images[first].tolist(), strict=True)
-    )
+    first = images.argsort(descending=True, stable=True)[:LISTED_CONFUSIONS].tolist()
+    return {
+        "confusion": matrix.tolist() if len(classes) <= MATRIX_CLASSES else None,
+        "most_confused": [
+            {
+                "true": classes[int(rows[position])],
+                "predicted": classes[int(columns[position])],
+                "images": int(images[position]),
+            }
+            for position in first
+        ],
+    }
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> float:
