@@ -170,8 +170,9 @@ this table does not reach.
 
 ## Batch endpoints
 
-Deployments below `cli/endpoints`, made and invoked as their `deploy-and-run.sh` does, with the same
-limits. {_completed(deployments)} complete.
+Deployments of models below `cli/endpoints`, made and invoked as their `deploy-and-run.sh` does,
+with the same limits. {_completed(deployments)} complete. Deployments of pipeline components, five
+files below `deploy-pipelines`, are not covered: they are answered with 501.
 
 {_table(deployments)}
 """

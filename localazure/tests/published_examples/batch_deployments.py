@@ -7,8 +7,6 @@ The model is the folder `model` beside the deployment, or one step above. The in
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import uuid
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +20,9 @@ _COMPONENT: Final = "pipelineComponentBatchDeployment"
 
 
 def deployment_files(sources: Path) -> list[Path]:
-    """Every deployment file below `cli/endpoints/batch`."""
-    return sorted((sources / FOLDER).rglob("deployment*.y*ml"))
+    """Every file of a model deployment below `cli/endpoints/batch`."""
+    found = sorted((sources / FOLDER).rglob("deployment*.y*ml"))
+    return [each for each in found if _COMPONENT not in each.read_text()]
 
 
 def invoke(ml: Any, file: Path) -> str:
@@ -31,29 +30,19 @@ def invoke(ml: Any, file: Path) -> str:
     # The package asks the cloud for its metadata when it is imported.
     from azure.ai.ml import Input, load_batch_endpoint  # noqa: PLC0415
     from azure.ai.ml.entities import Model  # noqa: PLC0415
-    from azure.ai.ml.entities._load_functions import (  # noqa: PLC0415
-        load_model_batch_deployment,
-        load_pipeline_component_batch_deployment,
-    )
+    from azure.ai.ml.entities._load_functions import load_model_batch_deployment  # noqa: PLC0415
 
     name = f"e{uuid.uuid4().hex[:12]}"
     named = [{"name": name}]
     endpoint = load_batch_endpoint(_find(file, "endpoint.yml"), params_override=named)
     ml.batch_endpoints.begin_create_or_update(endpoint).result()
-    of_endpoint = [{"endpoint_name": name}]
-    text = file.read_text()
-    if _COMPONENT in text:
-        deployment = load_pipeline_component_batch_deployment(file, params_override=of_endpoint)
-    else:
-        match = _MODEL.search(text)
-        assert match is not None, f"{file} names no model"
+    registered = _MODEL.search(file.read_text())
+    if registered is not None:
         folder = _find(file, "model")
         kind = "mlflow_model" if (folder / "MLmodel").is_file() else "custom_model"
-        with tempfile.TemporaryDirectory() as scratch:
-            # A copy, since the SDK leaves a file beside what it uploads.
-            copy = shutil.copytree(folder, Path(scratch) / "model")
-            ml.models.create_or_update(Model(name=match["name"], path=str(copy), type=kind))
-        deployment = load_model_batch_deployment(file, params_override=of_endpoint)
+        ml.models.create_or_update(Model(name=registered["name"], path=str(folder), type=kind))
+    of_endpoint = [{"endpoint_name": name}]
+    deployment = load_model_batch_deployment(file, params_override=of_endpoint)
     ml.batch_deployments.begin_create_or_update(deployment).result()
     given = Input(type="uri_folder", path=_data(file))
     started = ml.batch_endpoints.invoke(
