@@ -145,11 +145,15 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     except ArmError as error:
         return web.json_response(error.to_document(), status=error.status)
-    except web.HTTPException as error:
-        code = "NotFound" if error.status == web.HTTPNotFound.status_code else error.reason
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed):  # of the router: no handler raises them
         body = ArmError(
-            error.status, code, f"the local workspace has no {request.method} {request.path}"
+            web.HTTPNotImplemented.status_code,
+            "NotImplemented",
+            f"the local workspace does not have the operation {request.method} {request.path}",
         )
+        return web.json_response(body.to_document(), status=body.status)
+    except web.HTTPException as error:
+        body = ArmError(error.status, error.reason, f"{request.method} {request.path} failed")
         return web.json_response(body.to_document(), status=error.status)
     except Exception:  # the edge of the process: logged, and answered
         logger.exception("%s %s failed", request.method, request.path)

@@ -55,6 +55,7 @@ def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> 
             "primaryMetric": objective.get("primary_metric"),
         },
         "limits": {
+            "jobLimitsType": "Sweep",
             "maxTotalTrials": limits.get("max_total_trials"),
             "maxConcurrentTrials": limits.get("max_concurrent_trials"),
             "timeout": _duration(limits.get("timeout")),
@@ -62,7 +63,8 @@ def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> 
         },
         "earlyTermination": {
             _camel(key): value for key, value in (node.get("early_termination") or {}).items()
-        },
+        }
+        or None,
     }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from harness.local_workspace import (
     Local,
 )
 from harness.part_process import PartProcess
+from harness.published_api import SPECIFICATIONS_VARIABLE, Exchange, PublishedApi, recorded
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
@@ -39,6 +42,30 @@ def azure_ml_settings(environment: Environment) -> Generator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def exchanges() -> Iterator[list[Exchange]]:
+    """Requests to the workspace and their answers, if there is a specification to check."""
+    recording: list[Exchange] = []
+    with recorded(recording) if SPECIFICATIONS_VARIABLE in os.environ else nullcontext():
+        yield recording
+
+
+@pytest.fixture(scope="session")
+def published_api() -> PublishedApi:
+    return PublishedApi(Path(os.environ.get(SPECIFICATIONS_VARIABLE, "")))
+
+
+@pytest.fixture(autouse=True)
+def follows_the_published_api(
+    exchanges: list[Exchange], published_api: PublishedApi
+) -> Iterator[None]:
+    """Fail a test whose requests or answers differ from what Microsoft publishes."""
+    yield
+    found = {each for exchange in exchanges for each in published_api.deviations(exchange)}
+    exchanges.clear()
+    assert not found, "\n".join(sorted(found))
+
+
 @pytest.fixture(scope="module")
 def local(running_local: Local) -> Iterator[Local]:
     # For this module only: a later test of another folder must not trust the local certificates.
@@ -47,7 +74,10 @@ def local(running_local: Local) -> Iterator[Local]:
 
 
 @pytest.fixture(scope="session")
-def running_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def running_local(
+    tmp_path_factory: pytest.TempPathFactory,
+    exchanges: list[Exchange],  # noqa: ARG001 - the client is made while it records
+) -> Iterator[Local]:
     state = tmp_path_factory.mktemp("state")
     (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
     (state / "storage.json").write_text(json.dumps({"containers": ["landing"]}))

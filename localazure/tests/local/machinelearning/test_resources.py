@@ -237,5 +237,6 @@ def test_operations_that_are_not_covered_are_refused(local: Local) -> None:
         headers={"Authorization": f"Bearer {token}"},
         timeout=10,
     )
-    assert response.status_code == 404
-    assert "the local workspace has no GET" in response.json()["error"]["message"]
+    assert response.status_code == 501
+    message = response.json()["error"]["message"]
+    assert f"does not have the operation GET {workspace}/marketplaceSubscriptions" in message

@@ -115,5 +115,7 @@ async def put_code_version(request: web.Request) -> web.Response:
 
 
 def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
-    properties = {**resource.properties, "provisioningState": "Succeeded"}
+    # The SDK sends the version of the hash as a number.
+    own = {key: str(value) for key, value in (resource.properties.get("properties") or {}).items()}
+    properties = {**resource.properties, "properties": own, "provisioningState": "Succeeded"}
     return envelope(workspace, resource, properties)

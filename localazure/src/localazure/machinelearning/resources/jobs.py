@@ -216,6 +216,10 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
         key: {**entry, "uri": output_uri(resource.name, key, entry)}
         for key, entry in (properties.get("outputs") or {}).items()
     }
+    if objective := properties.get("objective"):
+        # The SDK sends the goal in lower case.
+        goal = str(objective.get("goal")).capitalize()
+        properties = {**properties, "objective": {**objective, "goal": goal}}
     url = workspace.environment.azure_ml_url
     return envelope(
         workspace,

@@ -123,8 +123,17 @@ def _find(request: web.Request) -> Resource:
 
 
 def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
-    properties = {"tags": {}, "properties": {}, **resource.properties}
-    return envelope(workspace, resource, {**properties, "provisioningState": "Succeeded"})
+    trigger = dict(resource.properties["trigger"])
+    if "frequency" in trigger:  # the SDK sends it in lower case
+        trigger["frequency"] = str(trigger["frequency"]).capitalize()
+    properties = {
+        "tags": {},
+        "properties": {},
+        **resource.properties,
+        "trigger": trigger,
+        "provisioningState": "Succeeded",
+    }
+    return envelope(workspace, resource, properties)
 
 
 def _operation(workspace: Workspace, operation: str) -> dict[str, str]:
