@@ -95,6 +95,7 @@ def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name:
     with client:
         response = client.send_request(invocation, connection_timeout=10, read_timeout=60)
         if response.status_code < 400:  # noqa: PLR2004 - HTTP
+            _check_name(clients, name, str(response.json().get("name")))
             return
         response.read()
         error = HttpResponseError(response=response)
@@ -103,6 +104,17 @@ def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name:
     if is_refusal(error):
         raise DeploymentRejected(f"smoke job of {request.deployment}: {reason(error)}") from error
     raise error
+
+
+def _check_name(clients: Clients, asked: str, given: str) -> None:
+    """Refuse a job of another name: it would never be found, and started again by each poll.
+
+    Raises:
+        DeploymentRejected: it has another name; it is cancelled.
+    """
+    if given != asked:
+        cancel_job(clients, CancelJob(job=given))
+        raise DeploymentRejected(f"Azure ML named the smoke job {given}, not {asked}")
 
 
 def _first_file(clients: Clients, pipeline: Pipeline, model: Model | None) -> str:
