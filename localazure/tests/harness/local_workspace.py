@@ -83,6 +83,7 @@ class Local:
     workspace: PartProcess
     storage: PartProcess
     topic: EventGridTopic
+    http: requests.Session
 
     def read_blob(self, container: str, path: str) -> bytes:
         return self.blobs.get_blob_client(container, path).download_blob().readall()
@@ -111,7 +112,7 @@ class Local:
         """A request that the SDK has no call for."""
         headers = {"Authorization": f"Bearer {self._token}"}
         url = self.environment.azure_ml_url + path
-        return requests.request(method, url, headers=headers, timeout=10)
+        return self.http.request(method, url, headers=headers, timeout=10)
 
     @cached_property
     def _token(self) -> str:

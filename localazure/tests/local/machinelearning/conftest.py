@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+import requests
+from requests.adapters import HTTPAdapter
 
 from harness.local_workspace import (
     AZURE_ML,
@@ -98,4 +100,7 @@ def running_local(
                 environment.resource_group,
                 environment.workspace,
             )
-        yield Local(environment, ml, blobs, workspace, storage, topic)
+            http = stack.enter_context(requests.Session())
+            # A connection that the workspace closed at its restart is opened again.
+            http.mount("https://", HTTPAdapter(max_retries=3))
+        yield Local(environment, ml, blobs, workspace, storage, topic, http)
