@@ -279,7 +279,7 @@ class Host:
         application.add_routes(self._triggers.webhooks)
         if self._durable is not None:
             application.add_routes(self._durable.extension.routes())
-        application.router.add_route("*", "/{path:.*}", self._triggers.http.handle)
+        application.router.add_route("*", "/{path:(?s:.*)}", self._triggers.http.handle)
         return application
 
     @web.middleware
