@@ -7,11 +7,14 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from rich.text import Text
 
 from landfall_cli import dead_letters, models, pipelines, rollouts, runs
 from landfall_cli.check import check
 from landfall_cli.connection import KEY_VARIABLE, SCOPE_VARIABLE, URL_VARIABLE, Connection
 from landfall_cli.doctor import doctor
+from landfall_cli.options import After
+from landfall_cli.output import state
 from landfall_cli.queue import queue
 from landfall_cli.session import Options, open_session, with_exit_codes
 
@@ -71,7 +74,7 @@ def explain(
         session.output.facts(
             {
                 "blob": document["blob"],
-                "state": document["state"],
+                "state": state(document["state"]),
                 "why": session.output.sentence(document["reason"]),
                 "pipeline": document["pipeline"],
                 "dataset": document.get("dataset_version"),
@@ -98,12 +101,18 @@ def alarms(context: typer.Context) -> None:
     def people(document: Any) -> None:
         output, found = session.output, document["alarms"]
         if not found:
-            output.line("none")
+            output.line("No silence alarm is on.")
             return
-        rows = [(each["kind"], each["about"], output.ago(each["since"])) for each in found]
-        output.table(("ALARM", "OF", "SINCE"), rows)
-        for each in found:
-            output.line(output.sentence(each["message"]))
+        rows = [
+            (
+                Text(each["kind"], style="red"),
+                each["about"],
+                output.ago(each["since"]),
+                output.sentence(each["message"]),
+            )
+            for each in found
+        ]
+        output.table(("ALARM", "OF", "SINCE", "WHY"), rows)
 
     session.output.show(session.api.get("/api/alarms"), people)
 
@@ -111,7 +120,10 @@ def alarms(context: typer.Context) -> None:
 @app.command()
 @with_exit_codes
 def actions(
-    context: typer.Context, *, limit: Annotated[int, typer.Option(min=1, max=100)] = 20
+    context: typer.Context,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
+    after: After = None,
 ) -> None:
     """Show actions over the API, newest first: who, when, what and why."""
     session = open_session(context)
@@ -122,9 +134,13 @@ def actions(
             (output.ago(each["at"]), each["by"], f"{each['action']} {each['on']}", each["reason"])
             for each in document["actions"]
         ]
+        if not rows:
+            output.line("There is no action: nobody has changed anything over the API yet.")
+            return
         output.table(("WHEN", "WHO", "WHAT", "WHY"), rows)
+        output.further(document["next"])
 
-    session.output.show(session.api.get("/api/actions", limit=limit), people)
+    session.output.show(session.api.get("/api/actions", limit=limit, after=after), people)
 
 
 @app.command("open")

@@ -6,8 +6,9 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from landfall_cli.connection import Connection
 
@@ -74,11 +75,18 @@ class Api:
         return self._call("POST", path, json.dumps(body).encode())
 
     def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        url = self.connection.url + path
+        resource, mark, query = path.partition("?")
+        url = self.connection.url + quote(resource) + mark + query
         if not url.startswith(("http://", "https://")):
             raise Unreachable(f"{self.connection.url!r} is no http or https address")
         headers = {"accept": "application/json", "content-type": "application/json"}
         if self.connection.key:
+            # The HTTP client would quote it in its error.
+            if not self.connection.key.isascii() or not self.connection.key.isprintable():
+                raise Unreachable(
+                    "the function key has a character that no key has, such as a line break: "
+                    "set LANDFALL_KEY or --key again"
+                )
             headers["x-functions-key"] = self.connection.key
         if self.connection.scope:
             headers["authorization"] = f"Bearer {self._get_token(self.connection.scope)}"
@@ -89,7 +97,7 @@ class Api:
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise Unreachable(
                 f"{self.connection.url} (from {self.connection.source}) does not answer: {reason}"

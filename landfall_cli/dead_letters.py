@@ -29,7 +29,7 @@ def list_letters(
     def people(document: Any) -> None:
         output, letters = session.output, document["dead_letters"]
         if not letters:
-            output.line("none: nothing gave up")
+            output.line("There is no dead letter: nothing gave up.")
             return
         rows = [
             (
@@ -42,6 +42,7 @@ def list_letters(
             for letter in letters
         ]
         output.table(("ID", "ERROR", "OF", "SINCE", "DESCRIPTION"), rows)
+        output.further(document["next"])
 
     session.output.show(session.api.get("/api/dead-letters", limit=limit, after=after), people)
 

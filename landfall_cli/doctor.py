@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import typer
 from pydantic import BaseModel
+from rich.text import Text
 
 from landfall_cli.api import Api, Refused
 from landfall_cli.session import Exit, open_output, open_session, with_exit_codes
@@ -62,8 +63,8 @@ def print_checks(context: typer.Context, checks: Sequence[Check]) -> None:
 
     def people(_: Any) -> None:
         for check in checks:
-            mark = "✓" if check.verdict == "good" else "✗"
-            output.line(f"{mark} {check.name}: {check.finding}")
+            mark = ("✓", "green") if check.verdict == "good" else ("✗", "red")
+            output.line(Text.assemble(mark, f" {check.name}: {check.finding}"))
             if check.remedy:
                 output.line(f"  {check.remedy}")
 

@@ -35,7 +35,7 @@ def list_models(
     def people(document: Any) -> None:
         output, metric = session.output, document["metric"]
         if not document["models"]:
-            output.line("none: no model was registered yet")
+            output.line("No model was registered yet.")
             return
         rows = [
             (
@@ -50,7 +50,7 @@ def list_models(
         ]
         output.table(("STAGE", "VERSION", metric.upper(), "GAIN", "REGISTERED", "RUN"), rows)
         if document["next"]:
-            output.line(f"more: --after {document['models'][-1]['version']}")
+            output.line(f"There are more: add --after {document['models'][-1]['version']}")
 
     session.output.show(session.api.get(path, limit=limit, after=after), people)
 

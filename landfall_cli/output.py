@@ -7,25 +7,23 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 COLOURS = {
-    "succeeded": "green",
-    "failed": "red",
-    "rejected": "red",
-    "needs-a-human": "red",
-    "retrying": "yellow",
-    "cancelled": "yellow",
-    "paused": "yellow",
-    "running": "blue",
-    "queued": "blue",
-    "waiting_for_nodes": "blue",
-    "training": "blue",
-    "settling": "blue",
+    **dict.fromkeys(("succeeded", "finished"), "green"),
+    **dict.fromkeys(("failed", "rejected", "needs-a-human", "rolled_back", "broken"), "red"),
+    **dict.fromkeys(("retrying", "cancelled", "paused", "held", "pending", "ending"), "yellow"),
+    **dict.fromkeys(("registering", "provisioning", "waiting_for_nodes", "submitting"), "blue"),
+    **dict.fromkeys(("queued", "running", "judging", "publishing"), "blue"),
+    **dict.fromkeys(("training", "settling", "closing"), "blue"),
+    **dict.fromkeys(("deploying", "testing", "baking", "rolling_back"), "blue"),
 }
+GAP = "  "
+TEXT_COLUMN_MINIMUM = 40
+"""Narrower than this, in characters, the last column of a table stands below its row."""
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -45,13 +43,35 @@ class Output:
             people(document)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-        """A table without lines, for eyes and for `awk`."""
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        self.console.print(table)
+        """A table without lines; its last column is the one for long text.
+
+        No other column is wrapped, so that an id can be copied. On a terminal the last one is
+        wrapped, or stands below its row where little room is left. Elsewhere each row is one line,
+        for `grep` and `awk`.
+        """
+        self._rows([[Text(name, style="dim") for name in columns], *rows])
+
+    def _rows(self, rows: Sequence[Sequence[str | Text]]) -> None:
+        cells = [[_one_line(cell) for cell in row] for row in rows]
+        widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
+        indent = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
+        room = self.console.width - indent
+        is_wrapped = self.console.is_terminal and widths[-1] > room
+        is_below = is_wrapped and room < TEXT_COLUMN_MINIMUM
+        if is_below:
+            indent, room = len(GAP) * 2, self.console.width - len(GAP) * 2
+        for *fixed, last in cells:
+            line = Text()
+            for cell, width in zip(fixed, widths, strict=False):
+                line.append_text(cell).append(" " * (width - cell.cell_len) + GAP)
+            lines = [last] if not is_wrapped else list(last.wrap(self.console, max(room, 1)))
+            for each in lines:
+                each.rstrip()
+            if not is_below and lines:
+                line.append_text(lines.pop(0))
+            line.rstrip()
+            for each in (line, *(Text(" " * indent).append_text(more) for more in lines if more)):
+                self.line(each)
 
     def line(self, text: str | Text) -> None:
         """One line."""
@@ -60,15 +80,16 @@ class Output:
     def further(self, url: str | None) -> None:
         """How to ask for the page that follows, if there is one: `next` of a list."""
         if url:
-            self.line(f"more: --after {url.partition('after=')[2]}")
+            (after,) = parse_qs(urlsplit(url).query)["after"]
+            self.line(f"There are more: add --after {after}")
 
     def facts(self, facts: Mapping[str, str | Text | None]) -> None:
         """Names and values, but for those that are None."""
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for name, value in facts.items():
-            if value is not None:
-                table.add_row(Text(name, style="dim"), value)
-        self.console.print(table)
+        shown = [
+            (Text(name, style="dim"), value) for name, value in facts.items() if value is not None
+        ]
+        if shown:
+            self._rows(shown)
 
     def ago(self, iso: str | None) -> str:
         """How far away a moment is: `3 min 20 s ago`, `in 2 h 5 min`."""
@@ -82,6 +103,15 @@ class Output:
             return f"{match[0]} ({relative(moment, self.now())})"
 
         return re.sub(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC", add, text)
+
+
+def exact(iso: str) -> str:
+    """A moment as the API's sentences write it: `2026-11-22 10:04:15 UTC`."""
+    return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _one_line(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(" ".join(cell.split()))
 
 
 def relative(moment: datetime, now: datetime) -> str:
@@ -133,7 +163,8 @@ def state(name: str) -> Text:
 def result(run: Mapping[str, Any]) -> str:
     """The outcome of a run, on one line."""
     if run["error"]:
-        return f"{run['error']['type']}: {run['error']['message']}"
+        kind = run["error"]["type"]  # which may be Azure ML's own code, too
+        return f"{kind}: {run['error']['message'].removeprefix(f'{kind}: ')}"
     if run["reason"]:
         return str(run["reason"])
     metrics = ", ".join(f"{name} {value:.5g}" for name, value in (run["metrics"] or {}).items())

@@ -30,7 +30,7 @@ def list_rollouts(
     def people(document: Any) -> None:
         output = session.output
         if not document["rollouts"]:
-            output.line("none: no model was rolled out yet")
+            output.line("No model was rolled out yet.")
             return
         rows = [
             (

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from landfall_cli.options import After, By, OptionalReason, Reason, Yes
-from landfall_cli.output import Output, cost, duration, result, state
+from landfall_cli.output import Output, cost, duration, exact, result, state
 from landfall_cli.session import Exit, asked_by, open_session, with_exit_codes
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
@@ -62,7 +62,7 @@ def list_runs(  # noqa: PLR0913 - an option each
     def people(document: Any) -> None:
         output = session.output
         if not document["runs"]:
-            output.line("no run matches")
+            output.line("No run matches.")
             return
         rows = [
             (state(run["state"]), run["id"], output.ago(run["created_at"]), result(run))
@@ -95,7 +95,7 @@ def watch(context: typer.Context, run: Run) -> None:
         if document.get("state", shown) != shown:
             shown = document["state"]
             if not session.output.as_json:
-                session.output.line(Text(f"{document['since']}  ").append_text(state(shown)))
+                session.output.line(Text(f"{exact(document['since'])}  ").append_text(state(shown)))
         if following is not None:
             run, shown = following, ""
         elif _has_ended(document):
@@ -136,7 +136,12 @@ def cancel(
     session = open_session(context)
     session.confirm(f"Cancel {run}?", is_confirmed=yes)
     document = session.api.post(f"/api/runs/{run}/cancel", {"reason": reason, **asked_by(by)})
-    session.output.show(document, lambda _: session.output.line(f"{run} is asked to end"))
+    session.output.show(
+        document,
+        lambda _: session.output.line(
+            f"{run} is asked to end: follow it with `landfall runs watch {run}`"
+        ),
+    )
 
 
 @app.command()
@@ -187,7 +192,8 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "cost": cost(run) or run.get("no_cost"),
             "job": run["job_url"] or run["job"],
             "previous": run["links"]["previous_attempt"],
-            "next": run["links"]["next_attempt"] or run["next_attempt_at"],
+            "next": run["links"]["next_attempt"]
+            or (run["next_attempt_at"] and output.ago(run["next_attempt_at"])),
             "redriven from": run["links"]["redriven_from"],
             "redriven as": run["links"]["redriven_as"],
             "superseded by": run["links"]["superseded_by"],
@@ -199,7 +205,7 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
         if step["ended_at"]:
             ended_at = datetime.fromisoformat(step["ended_at"])
             span = duration(ended_at - datetime.fromisoformat(step["began_at"]))
-        rows.append((state(step["state"]), step["began_at"], span))
+        rows.append((state(step["state"]), exact(step["began_at"]), span))
     output.line("")
     output.table(("STATE", "FROM", "FOR"), rows)
     for line in ("", *run["log"]) if run["log"] else ():

@@ -62,7 +62,8 @@ class Session:
             complain(f"{what} There is no terminal to ask on: give --yes.")
             raise typer.Exit(Exit.USAGE)
         if not typer.confirm(what, err=True):
-            raise typer.Exit(Exit.DONE)
+            complain("Nothing was done.")
+            raise typer.Exit(Exit.FAILED)
 
 
 def complain(text: str) -> None:

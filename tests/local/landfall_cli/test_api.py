@@ -50,3 +50,12 @@ def test_a_refusal_says_what_was_not_accepted(
 ) -> None:
     with pytest.raises(Unreachable, match=words):
         get(url, key=key, scope=scope)
+
+
+def test_an_id_may_have_any_characters_and_a_secret_is_in_no_error(url: str) -> None:
+    scope = "api://landfall/.default"
+    api = Api(Connection(url, "k", "--url", scope), lambda asked: f"token for {asked}")
+    assert api.get("/api/runs/a b\n#?") == {"key": "k"}
+    with pytest.raises(Unreachable, match="the function key has a character") as refusal:
+        get(url, key="hidden\nkey", scope=None)
+    assert "hidden" not in str(refusal.value)

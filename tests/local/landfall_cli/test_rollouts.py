@@ -76,7 +76,7 @@ def test_a_list_has_state_traffic_and_reason_of_each(url: str) -> None:
     assert heading.split() == ["STATE", "ROLLOUT", "TRAFFIC", "BEGAN", "WHY"]
     assert row.split()[:4] == ["baking", ROLLOUT.id, "model-1", "100%"]
     assert row.rstrip().endswith("the step is baking")
-    assert more == "more: --after 8236_rollout-digits-live-2"
+    assert more == "There are more: add --after 8236_rollout-digits-live-2"
 
 
 def test_one_shows_its_step_and_what_the_metrics_say(url: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,3 +25,45 @@ def test_exact_times_in_a_sentence_are_followed_by_how_far_away_they_are() -> No
 def test_durations_have_their_two_largest_units(seconds: int, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text
     assert relative(NOW - timedelta(seconds=seconds), NOW) == f"{text} ago"
+
+
+LONG = "the cluster has no node of this size, and the subscription no quota for one"
+
+
+def table(width: int, *, terminal: bool) -> list[str]:
+    """The lines of a table with one row."""
+    text = io.StringIO()
+    console = Console(file=text, width=width, force_terminal=terminal, color_system=None)
+    output = Output(console, as_json=False, now=lambda: NOW)
+    output.table(("STATE", "RUN", "RESULT"), [("failed", "digits-0123456789abcdef-1", LONG)])
+    return text.getvalue().splitlines()
+
+
+def test_each_row_is_one_line_where_there_is_no_terminal() -> None:
+    header, row = table(40, terminal=False)
+    assert header == "STATE   RUN                        RESULT"
+    assert row == f"failed  digits-0123456789abcdef-1  {LONG}"
+
+
+def test_long_text_is_wrapped_beside_an_id_that_is_never_broken() -> None:
+    _, *rows = table(80, terminal=True)
+    assert rows[0].startswith("failed  digits-0123456789abcdef-1  the cluster has")
+    assert {row[:35] for row in rows[1:]} == {" " * 35}
+    assert " ".join(row[35:] for row in rows) == LONG
+    assert max(map(len, rows)) <= 80
+
+
+def test_long_text_stands_below_its_row_on_a_narrow_terminal() -> None:
+    _, name, row, *below = table(60, terminal=True)
+    assert name == "    RESULT"
+    assert row == "failed  digits-0123456789abcdef-1"
+    assert " ".join(each.strip() for each in below) == LONG
+    assert max(map(len, below)) <= 60
+
+
+def test_the_next_page_is_asked_for_by_its_first_item_alone() -> None:
+    text = io.StringIO()
+    output = Output(Console(file=text, width=80), as_json=False, now=lambda: NOW)
+    output.further("/api/dead-letters?after=17&limit=50")
+    output.further(None)
+    assert text.getvalue() == "There are more: add --after 17\n"
