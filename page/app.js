@@ -128,6 +128,8 @@ function App() {
   useKeyboard(() => setHelpOpen(true));
   useEffect(() => {
     document.title = `${id ?? screen.title} · Landfall`;
+    // On a phone the screens' names are wider than it.
+    document.querySelector("nav [aria-current]").scrollIntoView({ inline: "center", block: "nearest" });
   }, [screen, id]);
   useEffect(() => {
     const refused = ({ detail }) => setNeeds(detail === "/problems/not-signed-in" ? "sign-in" : "key");

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
 import { post } from "/api/ui/api.js";
-import { Time } from "/api/ui/times.js";
+import { Sentence, Time } from "/api/ui/times.js";
 
 const KINDS = {
   good: ["succeeded", "champion", "live", "finished"],
@@ -22,7 +22,7 @@ export const href = (screen, parameters = {}) => {
 };
 
 export const RunLink = ({ id }) => html`<a class="mono" href=${href(`runs/${id}`)}>${id}</a>`;
-export const PipelineLink = ({ name }) => html`<a href=${href(`pipelines/${name}`)}>${name}</a>`;
+export const PipelineLink = ({ name }) => html`<a class="nowrap" href=${href(`pipelines/${name}`)}>${name}</a>`;
 
 // Until something is known: that it loads, or why it does not. After that, whether it is fresh.
 export function Loaded({ of, children }) {
@@ -72,18 +72,25 @@ export function RunTable({ runs, caption, empty }) {
   />`;
 }
 
+// Azure ML's own code may be the same word as Landfall's type: once is enough.
+export const messageOf = (type, message) => (message.startsWith(`${type}: `) ? message.slice(type.length + 2) : message);
+
+// Two lines of a long text; all of it is the tooltip, and on the screen of the one thing.
+export const Brief = ({ text }) => html`<span class="dim brief" title=${text}>${text}</span>`;
+
 export function RunResult({ run }) {
-  if (run.error) return html`<b>${run.error.type}</b> <span class="dim">${run.error.message}</span>`;
-  if (run.reason) return html`<span class="dim">${run.reason}</span>`;
+  if (run.error) return html`<b>${run.error.type}</b> <${Brief} text=${messageOf(run.error.type, run.error.message)} />`;
+  if (run.reason) return html`<span class="dim"><${Sentence} text=${run.reason} /></span>`;
   if (run.model) return html`model <b>${run.model.name}:${run.model.version}</b> <${Metrics} of=${run.metrics} />`;
   if (run.metrics) return html`<${Metrics} of=${run.metrics} />`;
   return html`<span class="dim">in this state since <${Time} at=${run.since} /></span>`;
 }
 
 // An action: a button that asks who and why before it acts, and shows what it did.
+// `disabled`: false, or the sentence why it cannot be done now.
 export function Action({ label, title, explains, path, body, needsReason, danger, disabled }) {
   const [isOpen, setOpen] = useState(false);
-  return html`<button class=${danger ? "danger" : ""} disabled=${disabled} onClick=${() => setOpen(true)}>${label}</button>
+  return html`<button class=${danger ? "danger" : ""} disabled=${Boolean(disabled)} title=${disabled || null} onClick=${() => setOpen(true)}>${label}</button>
     ${isOpen && html`<${ActionDialog} ...${{ label, title, explains, path, body, needsReason, danger }} onClose=${() => setOpen(false)} />`}`;
 }
 
@@ -123,7 +130,7 @@ function ActionDialog({ label, title, explains, path, body, needsReason, danger,
             <label>Why?${needsReason ? "" : " (for the record)"}<input name="reason" required=${needsReason} maxlength="500" value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
             ${error && html`<p class="note bad" role="alert">${error.message}</p>`}
             <menu>
-              <button type="button" onClick=${() => dialog.current.close()}>Leave it</button>
+              <button type="button" onClick=${() => dialog.current.close()}>Do nothing</button>
               <button class=${danger ? "danger" : "primary"} disabled=${isBusy}>${label}</button>
             </menu>`}
     </form>

@@ -19,6 +19,9 @@ export function duration(milliseconds) {
   return text;
 }
 
+// As `duration`, but with decimals while they tell steps apart.
+export const precise = (milliseconds) => (milliseconds < 10000 ? `${(milliseconds / 1000).toFixed(2)} s` : duration(milliseconds));
+
 export function useNow(everyMs = 1000) {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {

@@ -48,8 +48,8 @@ def of_run(run: Mapping[str, Any], pipeline: Pipeline) -> str:
     """Of a run that is under way."""
     since = datetime.fromisoformat(run["since"])
     text = (
-        f"run {run['id']} (attempt {run['attempt']} of {pipeline.retry.attempts}) is "
-        f"{run['state']} since {clock(since)}"
+        f"run {run['id']} (attempt {run['attempt']} of {pipeline.retry.attempts}) has been "
+        f"{run['state'].replace('_', ' ')} since {clock(since)}"
     )
     limits = {
         "queued": pipeline.limits.queued_seconds,
@@ -78,7 +78,8 @@ def of_given_up(run: Mapping[str, Any], remedy: str | None) -> str:
         # Azure ML's own code may be the same word.
         message = run["error"]["message"].removeprefix(f"{run['error']['type']}: ")
         error = f"{run['error']['type']}: {message}"
-    return f"run {run['id']} is {run['state']} ({error}). {remedy or ''}".rstrip()
+    gave_up = "was rejected" if run["state"] == "rejected" else run["state"]
+    return f"run {run['id']} {gave_up} ({error}). {remedy or ''}".rstrip()
 
 
 def of_held(batch: LastBatch, why: str) -> str:

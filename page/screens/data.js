@@ -28,7 +28,7 @@ export function DataScreen({ filters }) {
 
 function Found({ data }) {
   return html`
-    <h2><span class="mono">${data.blob}</span> <${Badge} state=${data.state} /></h2>
+    <h2><span class="mono">${data.blob}</span> <${Badge} state=${data.state === "run" ? "in a run" : data.state} /></h2>
     <p class="note"><${Sentence} text=${data.reason} /></p>
     <dl class="facts">
       <dt>Pipeline</dt><dd>${data.pipeline ? html`<${PipelineLink} name=${data.pipeline} />` : "none watches this place"}</dd>

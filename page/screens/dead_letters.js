@@ -2,7 +2,7 @@
 
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, href, Loaded, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Brief, href, Loaded, messageOf, RunLink, Table } from "/api/ui/parts.js";
 import { Time } from "/api/ui/times.js";
 
 export function LetterActions({ letter, letters = [letter] }) {
@@ -10,12 +10,16 @@ export function LetterActions({ letter, letters = [letter] }) {
   const what = ids.length === 1 ? `dead letter ${ids[0]}` : `${ids.length} dead letters`;
   const canRedrive = letters.some((each) => each.kind !== "message");
   return html`<span class="actions">
-    <${Action} label="Redrive" disabled=${!canRedrive} title=${`Redrive ${what}?`} path="/api/dead-letters/redrive" body=${{ ids }}
+    <${Action} label="Redrive" disabled=${!canRedrive && "A message that nobody could read cannot be sent again."} title=${`Redrive ${what}?`} path="/api/dead-letters/redrive" body=${{ ids }}
       explains="Runs go on as their next attempt, deliveries are tried again. Mend the cause first." />
     <${Action} label="Discard" danger needsReason title=${`Discard ${what}?`} path="/api/dead-letters/discard" body=${{ ids }}
       explains="They leave the queue for good. Their content and your reason stay in the records container, under discarded/." />
   </span>`;
 }
+
+export const LetterError = ({ letter }) => html`
+  <a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <${Brief} text=${messageOf(letter.reason, letter.description)} />
+  ${letter.remedy && html`<p>${letter.remedy}</p>`}`;
 
 export function DeadLettersScreen({ filters }) {
   const letters = useResource(`/api/dead-letters${filters.after ? `?after=${filters.after}` : ""}`);
@@ -30,14 +34,14 @@ export function DeadLettersScreen({ filters }) {
     <${Loaded} of=${letters}>${(data) => {
       const selected = data.dead_letters.filter((letter) => chosen.has(letter.id));
       return html`
+        <${RedriveByError} letters=${data.dead_letters} isWhole=${!data.next && !filters.after} />
         ${selected.length > 0 && html`<p class="bar">${selected.length} chosen <${LetterActions} letters=${selected} /></p>`}
-        <${Table} caption="Dead letters" empty="None: nothing gave up." columns=${["Choose", "Error", "Of", "Since", "What to do", "Actions"]}
+        <${Table} caption="Dead letters" empty="There is no dead letter: no run, notification or message has given up." columns=${["Choose", "Error, and what to do", "Of", "Since", "Actions"]}
           rows=${data.dead_letters.map((letter) => [
             html`<input type="checkbox" aria-label=${`choose ${letter.id}`} checked=${chosen.has(letter.id)} onChange=${toggle(letter.id)} />`,
-            html`<a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <span class="dim">${letter.description}</span>`,
-            letter.run ? html`<${RunLink} id=${letter.run} /> <span class="dim">${letter.kind}</span>` : letter.kind,
+            html`<${LetterError} letter=${letter} />`,
+            letter.run ? html`<${RunLink} id=${letter.run} />${letter.kind !== "run" && html` <span class="dim">${letter.kind}</span>`}` : letter.kind,
             html`<${Time} at=${letter.enqueued_at} />`,
-            letter.remedy ?? "–",
             html`<${LetterActions} letter=${letter} />`,
           ])} />
         <p class="pages">
@@ -48,6 +52,18 @@ export function DeadLettersScreen({ filters }) {
   `;
 }
 
+// One button for each error: after its cause is removed, everything that gave up by it goes on.
+function RedriveByError({ letters, isWhole }) {
+  const counts = new Map();
+  for (const letter of letters) {
+    if (letter.kind !== "message") counts.set(letter.reason, (counts.get(letter.reason) ?? 0) + 1);
+  }
+  return html`<p class="actions">${[...counts].map(([error, count]) => html`<${Action}
+    label=${`Redrive all of ${error}${isWhole ? ` (${count})` : ""}`} title=${`Redrive all that gave up with ${error}?`}
+    path="/api/dead-letters/redrive" body=${{ error }}
+    explains="Runs go on as their next attempt, deliveries are tried again, at most 100 at a time. Remove the cause first." />`)}</p>`;
+}
+
 export function DeadLetterScreen({ id }) {
   const letter = useResource(`/api/dead-letters/${encodeURIComponent(id)}`);
   return html`
@@ -55,7 +71,7 @@ export function DeadLetterScreen({ id }) {
     <${Loaded} of=${letter}>${(data) => html`
       <h1>${data.reason}</h1>
       <p class="actions"><${LetterActions} letter=${data} /></p>
-      <article class="card bad"><p>${data.description}</p>${data.remedy && html`<p><b>What to do:</b> ${data.remedy}</p>`}</article>
+      <article class="card bad"><p>${messageOf(data.reason, data.description)}</p>${data.remedy && html`<p><b>What to do:</b> ${data.remedy}</p>`}</article>
       <dl class="facts">
         <dt>Message</dt><dd class="mono">${data.message_id}</dd>
         <dt>Kind</dt><dd>${data.kind}</dd>

@@ -9,7 +9,7 @@ export const modelHref = (pipeline, version, parameters) =>
   href(`models/${encodeURIComponent(version ? `${pipeline}:${version}` : pipeline)}`, parameters);
 
 export const ModelLink = ({ pipeline, version }) =>
-  html`<a href=${modelHref(pipeline, version)}>version ${version}</a>`;
+  html`<a class="nowrap" href=${modelHref(pipeline, version)}>version ${version}</a>`;
 
 export function ModelsScreen() {
   const pipelines = useResource("/api/pipelines");
@@ -37,8 +37,8 @@ function Versions({ pipeline, filters }) {
   const path = `/api/pipelines/${encodeURIComponent(pipeline)}/models`;
   const models = useResource(`${path}${filters.after ? `?after=${filters.after}` : ""}`);
   return html`<${Loaded} of=${models}>${(data) => html`
-    <p class="path"><a href=${href("models")}>Models</a></p>
-    <h1>Models of <${PipelineLink} name=${data.pipeline} /></h1>
+    <p class="path"><a href=${href("models")}>Models</a> · <${PipelineLink} name=${data.pipeline} /></p>
+    <h1>Models of ${data.pipeline}</h1>
     <p class="note">${data.champion
       ? html`In service: <${ModelLink} pipeline=${pipeline} version=${data.champion} />. Runs are compared with it on <b>${data.metric}</b> (${data.goal}; the floor is ${number(data.floor)}).`
       : "No model is in service: the first one above the floor will be."}</p>
@@ -70,7 +70,7 @@ function ModelActions({ pipeline, model }) {
         explains="Runs are compared with it from now on. A later version that beats it takes over." />`}</span>`;
 }
 
-const WIDTH = 760;
+const WIDEST = 760;
 const HEIGHT = 220;
 const LEFT = 64;
 const BOTTOM = 24;
@@ -83,14 +83,16 @@ function Chart({ data }) {
   const all = [...values, data.floor];
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const span = high - low || 1;
-  const x = (index) => LEFT + 14 + (index / (points.length - 1)) * (WIDTH - LEFT - 34);
+  // Text is as large on a phone as elsewhere: there the points are closer.
+  const width = Math.min(WIDEST, innerWidth - 40);
+  const x = (index) => LEFT + 14 + (index / (points.length - 1)) * (width - LEFT - 34);
   const y = (value) => 14 + ((high - value) / span) * (HEIGHT - BOTTOM - 28);
   const every = Math.ceil(points.length / 20);
   const said = points.map((each, index) => `version ${each.version}: ${number(values[index])}`).join(", ");
   return html`<figure class="chart">
-    <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${data.metric} over versions: ${said}`}>
+    <svg viewBox=${`0 0 ${width} ${HEIGHT}`} role="img" aria-label=${`${data.metric} over versions: ${said}`}>
       ${[low, high].map((value) => html`<text x=${LEFT - 8} y=${y(value) + 4} text-anchor="end">${number(value)}</text>`)}
-      <line class="floor" x1=${LEFT} x2=${WIDTH} y1=${y(data.floor)} y2=${y(data.floor)}><title>floor ${number(data.floor)}</title></line>
+      <line class="floor" x1=${LEFT} x2=${width} y1=${y(data.floor)} y2=${y(data.floor)}><title>floor ${number(data.floor)}</title></line>
       <polyline points=${values.map((value, index) => `${x(index)},${y(value)}`).join(" ")} />
       ${points.map((each, index) => html`<circle class=${each.stage} cx=${x(index)} cy=${y(values[index])} r=${each.stage === "champion" ? 7 : 4}><title>version ${each.version}, ${each.stage}: ${number(values[index])}</title></circle>`)}
       ${points.map((each, index) => index % every === 0 && html`<text x=${x(index)} y=${HEIGHT - 6} text-anchor="middle">${each.version}</text>`)}
@@ -116,14 +118,14 @@ function Version({ pipeline, version, filters }) {
         <dt>Compared with</dt><dd>${data.compared_with ? html`<${ModelLink} pipeline=${pipeline} version=${data.compared_with} />` : "nothing: it was the first"}</dd>
         <dt>Gain</dt><dd>${data.gain === null ? "–" : number(data.gain)}</dd>
         <dt>Rolls back to</dt><dd>${data.rolls_back_to ? html`<${ModelLink} pipeline=${pipeline} version=${data.rolls_back_to} />` : "none"}</dd>
-        <dt>Job</dt><dd class="mono">${data.job ?? "–"}</dd>
+        <dt>Job</dt><dd class="mono" title=${data.job}>${data.job?.split("/").at(-1) ?? "–"}</dd>
       </dl></section>
       <section><h2>Metrics</h2><dl class="facts">${Object.entries(data.metrics).map(([name, value]) => html`<dt>${name}</dt><dd>${number(value)}</dd>`)}</dl></section>
     </div>
     <h2>Trained on</h2>
     <${Loaded} of=${blobs}>${(found) => html`
       <${Table} caption="Blobs" empty="None." columns=${["Path", "Size", "MD5"]} rows=${found.blobs.map((blob) => [
-        html`<a class="mono" href=${href("data", { pipeline, path: blob.path })}>${blob.path}</a>`,
+        html`<a class="mono wrap" href=${href("data", { pipeline, path: blob.path })}>${blob.path}</a>`,
         `${number(blob.size)} B`,
         html`<span class="mono">${blob.md5 ?? "–"}</span>`,
       ])} />

@@ -3,7 +3,7 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Badge, href, Loaded, Metrics, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
-import { LetterActions } from "/api/ui/screens/dead_letters.js";
+import { LetterActions, LetterError } from "/api/ui/screens/dead_letters.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
 export function NowScreen() {
@@ -15,7 +15,7 @@ export function NowScreen() {
     <${Loaded} of=${pipelines}>${({ pipelines: all }) => html`
       <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} letters=${letters} alarms=${alarms} />
       <${Running} pipelines=${all.filter((each) => each.running.length)} of=${all.length} />
-      <${Waiting} pipelines=${all.filter((each) => !each.running.length && each.state !== "needs-a-human")} />
+      <${Waiting} pipelines=${all.filter((each) => !each.running.length && each.state !== "needs-a-human")} of=${all.length} />
       <${Successes} pipelines=${all.filter((each) => each.last_success)} of=${all.length} />
     `}</>
   `;
@@ -27,26 +27,27 @@ function NeedsHuman({ pipelines, letters, alarms }) {
   const isQuiet = letters.data && alarms.data && !found.length && !pipelines.length && !silent.length;
   // Dead letters stand in the table below, with their actions.
   const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
+  const count = found.length + others.length + silent.length;
   return html`<section aria-label="Needs a human">
-    <h2>Needs a human</h2>
+    <h2>Needs a human ${count > 0 && html`<span class="bad">${count}${letters.data?.next ? " or more" : ""}</span>`}</h2>
     ${isQuiet && html`<p class="note good">Nothing: no dead letter, no held batch, no pipeline that gave up, no silence alarm.</p>`}
     ${others.map((each) => html`<article class="card bad">
       <h3><${PipelineLink} name=${each.name} /></h3>
       <p><${Sentence} text=${each.sentence} /></p>
+      ${each.last_run && html`<p><${RunLink} id=${each.last_run.id} /></p>`}
     </article>`)}
     ${silent.map((each) => html`<article class="card bad">
       <h3>${each.pipeline ? html`<${PipelineLink} name=${each.pipeline} />` : each.about} <${Badge} state=${each.kind} /></h3>
       <p><${Sentence} text=${each.message} /></p>
     </article>`)}
     <${Loaded} of=${letters}>${(data) => found.length > 0 && html`
-      <${Table} caption="Dead letters" columns=${["Error", "Of", "Since", "What to do", "Actions"]} rows=${found.map((letter) => [
-        html`<a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <span class="dim">${letter.description}</span>`,
+      <${Table} caption="Dead letters" columns=${["Error, and what to do", "Of", "Since", "Actions"]} rows=${found.map((letter) => [
+        html`<${LetterError} letter=${letter} />`,
         letter.run ? html`<${RunLink} id=${letter.run} />` : letter.kind,
         html`<${Time} at=${letter.enqueued_at} />`,
-        letter.remedy ?? "–",
         html`<${LetterActions} letter=${letter} />`,
       ])} />
-      ${data.next && html`<p><a href=${href("dead-letters")}>all dead letters</a></p>`}
+      <p><a href=${href("dead-letters")}>${data.next ? "All dead letters" : "Dead letters"}</a>: redrive several at once.</p>
     `}</>
   </section>`;
 }
@@ -54,22 +55,25 @@ function NeedsHuman({ pipelines, letters, alarms }) {
 function Running({ pipelines, of }) {
   return html`<section aria-label="Running">
     <h2>Running</h2>
-    <${Table} caption="Running" empty=${`No run is under way: none of ${of} pipelines has one. What each waits for stands below.`} columns=${["Pipeline", "Run", "State", "In it since", "Compute"]}
+    <${Table} caption="Running" empty=${`No run is under way: none of ${of} pipelines has one. What each waits for stands below.`} columns=${["Pipeline", "Run", "State", "Since", "Compute, or why it waits"]}
       rows=${pipelines.flatMap((pipeline) => pipeline.running.map((run) => [
         html`<${PipelineLink} name=${pipeline.name} />`,
         html`<${RunLink} id=${run.id} />`,
         html`<${Badge} state=${run.state} />`,
         html`<${Time} at=${run.since} />`,
-        run.compute ? `${run.compute.nodes} × ${run.compute.size} (${run.compute.cluster})` : "–",
+        run.compute ? `${run.compute.nodes} × ${run.compute.size} (${run.compute.cluster})` : html`<${Sentence} text=${run.reason ?? pipeline.sentence} />`,
       ]))} />
   </section>`;
 }
 
-function Waiting({ pipelines }) {
+// Pipelines that have data to wait for come before those without any.
+function Waiting({ pipelines, of }) {
+  const rank = (each) => (each.state === "idle" ? 1 : 0);
+  const sorted = [...pipelines].sort((a, b) => rank(a) - rank(b));
   return html`<section aria-label="Waiting, and why">
     <h2>Waiting, and why</h2>
-    ${!pipelines.length && html`<p class="note">No pipeline waits.</p>`}
-    ${pipelines.map((each) => html`<p class="line"><${Badge} state=${each.state} /> <${PipelineLink} name=${each.name} /> <${Sentence} text=${each.sentence} /></p>`)}
+    <${Table} caption="Waiting" empty=${`No pipeline waits: all ${of} have a run or need a human.`} columns=${["State", "Pipeline", "Why"]}
+      rows=${sorted.map((each) => [html`<${Badge} state=${each.state} />`, html`<${PipelineLink} name=${each.name} />`, html`<${Sentence} text=${each.sentence} />`])} />
   </section>`;
 }
 

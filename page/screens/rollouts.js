@@ -7,7 +7,7 @@ import { ModelLink } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
 const ENDED = ["finished", "rolled_back", "superseded"];
-const shares = (of) => Object.entries(of ?? {}).map(([name, share]) => `${name} ${share} %`).join(", ") || "–";
+const shares = (of) => Object.entries(of ?? {}).map(([name, share]) => `${name}\u00a0${share}\u00a0%`).join(", ") || "–";
 const percent = (rate) => (rate === null ? "–" : `${number(rate * 100)} %`);
 
 export function RolloutsScreen({ filters }) {
@@ -59,7 +59,7 @@ export function RolloutScreen({ id }) {
 function RolloutActions({ rollout }) {
   if (rollout.broken || ENDED.includes(rollout.state)) return null;
   const path = `/api/rollouts/${encodeURIComponent(rollout.id)}`;
-  return html`<${Action} label="Promote" needsReason disabled=${!["baking", "live"].includes(rollout.state)} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
+  return html`<${Action} label="Promote" needsReason disabled=${!["baking", "live"].includes(rollout.state) && "Only while a step is baking, or when the model is live."} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
       explains="The next step begins at once. Of a model that is live, the previous deployments are deleted." />
     <${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.id} back?`} path=${`${path}/rollback`}
       explains="The endpoint gets the traffic of before, and the new deployment is deleted." />`;

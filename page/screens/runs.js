@@ -2,9 +2,9 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, kindOf, Loaded, money, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
+import { Action, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
 import { ModelLink } from "/api/ui/screens/models.js";
-import { duration, exact, Time, useNow } from "/api/ui/times.js";
+import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
 
 const GROUPS = ["unfinished", "needs-a-human"];
 const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "superseded", "cancelled", "rejected", "failed"];
@@ -30,7 +30,7 @@ export function RunsScreen({ filters }) {
       <label>Dataset version<input value=${filters.data ?? ""} placeholder="any" pattern="[0-9a-f]{16}" title="16 digits of lower-case hex" onChange=${change("data")} /></label>
       <label>Model<input value=${filters.model ?? ""} placeholder="name:version" onChange=${change("model")} /></label>
       <label>Begun from<input type="datetime-local" value=${local(filters.from)} onChange=${change("from")} /></label>
-      <label>to<input type="datetime-local" value=${local(filters.to)} onChange=${change("to")} /></label>
+      <label>Begun until<input type="datetime-local" value=${local(filters.to)} onChange=${change("to")} /></label>
       ${isFiltered && html`<a href=${href("runs")}>clear</a>`}
     </form>
     <${Loaded} of=${runs}>${(data) => html`
@@ -72,16 +72,16 @@ function Run({ run }) {
     <p class="path"><a href=${href("runs", { pipeline: run.pipeline })}>Runs of ${run.pipeline}</a></p>
     <h1><span class="mono">${run.id}</span> <${Badge} state=${run.state} /></h1>
     <p class="actions">
-      <${Action} label="Cancel" danger disabled=${hasEnded} title=${`Cancel ${run.id}?`} path=${`/api/runs/${run.id}/cancel`}
+      <${Action} label="Cancel" danger disabled=${hasEnded && "This run has ended."} title=${`Cancel ${run.id}?`} path=${`/api/runs/${run.id}/cancel`}
         explains="Its job is ended and no model is registered. Nothing is tried again: this content counts as trained on." />
-      <${Action} label="Retry" disabled=${!["failed", "rejected"].includes(run.state)} title=${`Redrive ${run.id}?`} path="/api/redrive" body=${{ run: run.id }}
+      <${Action} label="Retry" disabled=${!["failed", "rejected"].includes(run.state) && "Only a run that gave up can be tried again."} title=${`Redrive ${run.id}?`} path="/api/redrive" body=${{ run: run.id }}
         explains="What is dead-lettered of it is sent again. The run goes on as its next attempt, from its checkpoint. Mend the cause first." />
     </p>
     ${run.error && html`<article class="card bad">
-      <h2>${run.error.type}</h2><p>${run.error.message}</p>
+      <h2>${run.error.type}</h2><p>${messageOf(run.error.type, run.error.message)}</p>
       ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
     </article>`}
-    ${run.reason && html`<p class="note">${run.reason}</p>`}
+    ${run.reason && html`<p class="note"><${Sentence} text=${run.reason} /></p>`}
     <h2>Timeline</h2>
     <${Gantt} run=${run} hasEnded=${hasEnded} />
     <div class="columns">
@@ -114,12 +114,13 @@ function Facts({ run }) {
     <dt>Cost</dt><dd>${run.cost ? `${money(run.cost.amount, run.cost.currency)} in queue ${run.cost.queue}` : run.no_cost}</dd>
     <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>
     <dt>Model</dt><dd>${run.model ? html`<${ModelLink} pipeline=${run.pipeline} version=${run.model.version} />` : "none"}</dd>
-    <dt>Began</dt><dd><${Time} at=${run.created_at} /></dd>
+    <dt>Began</dt><dd>${exact(run.created_at)}, <${Time} at=${run.created_at} /></dd>
+    <dt>Took</dt><dd>${ENDS.includes(run.state) ? precise(Date.parse(run.since) - Date.parse(run.created_at)) : html`under way, in this state since <${Time} at=${run.since} />`}</dd>
     ${optional.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
   </dl>`;
 }
 
-const size = (bytes) => (bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
+const size = (bytes) => (bytes < 1e3 ? `${number(bytes)} B` : bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
 
 function MetricTable({ run }) {
   const all = Object.keys(run.all_metrics).length ? run.all_metrics : (run.metrics ?? {});
@@ -156,10 +157,10 @@ function Gantt({ run, hasEnded }) {
   const last = Math.max(...steps.map((step) => step.to), first + 1000);
   const x = (time) => LABEL + ((time - first) / (last - first)) * (width - LABEL - 120);
   return html`<figure class="gantt">
-    <svg viewBox=${`0 0 ${width} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${duration(step.to - step.from)}`).join(", ")}`}>
+    <svg viewBox=${`0 0 ${width} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${precise(step.to - step.from)}`).join(", ")}`}>
       ${steps.map((step, index) => {
         const isEnd = hasEnded && index === steps.length - 1;
-        const text = isEnd ? exact(step.began_at).slice(11) : duration(step.to - step.from);
+        const text = isEnd ? exact(step.began_at).slice(11) : precise(step.to - step.from);
         return html`<g class=${kindOf(step.state)}>
           <title>${step.state}: from ${exact(step.began_at)}${step.ended_at ? ` to ${exact(step.ended_at)}` : ""}</title>
           <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${step.state.replaceAll("_", " ")}</text>

@@ -3,7 +3,7 @@
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { href, Loaded, RunLink } from "/api/ui/parts.js";
-import { duration, exact } from "/api/ui/times.js";
+import { exact, precise } from "/api/ui/times.js";
 
 const TRACE_ID = "[0-9a-f]{32}";
 
@@ -35,9 +35,11 @@ function Waterfall({ spans }) {
   const whole = Math.max(...timed.map((span) => span.to)) - first;
   const services = new Set(spans.map((span) => span.service));
   return html`
-    <p class="dim">${spans.length} ${spans.length === 1 ? "span" : "spans"} of ${[...services].join(", ")}, ${long(whole)} from ${exact(new Date(first).toISOString())}. Open one to see what is known of it.</p>
+    <p class="dim">${spans.length} ${spans.length === 1 ? "span" : "spans"} of ${[...services].join(", ")}, ${precise(whole)} from ${exact(new Date(first).toISOString())}. Open one to see what is known of it.</p>
     <ol class="waterfall" aria-label="Spans">${timed.map((span) => html`<${Span} key=${span.id} span=${span} first=${first} whole=${Math.max(whole, 1)} />`)}</ol>`;
 }
+
+const moment = (time) => new Date(time).toISOString().replace("T", " ").replace("Z", " UTC");
 
 function Span({ span, first, whole }) {
   const run = span.attributes["landfall.run.id"];
@@ -46,17 +48,17 @@ function Span({ span, first, whole }) {
   const width = Math.max(((span.to - span.from) / whole) * 100, 0.4);
   return html`<li>
     <details>
-      <summary aria-label=${`${span.name}, ${long(span.to - span.from)}${span.error ? `, ${span.error}` : ""}`}>
+      <summary aria-label=${`${span.name}, ${precise(span.to - span.from)}${span.error ? `, ${span.error}` : ""}`}>
         <span class="span-name" style=${{ paddingLeft: `${span.depth * 0.9}rem` }}>${span.name}${span.error && html` <b class="bad">${span.error}</b>`}</span>
         <svg class=${span.error ? "bad" : span.kind === "internal" ? "busy" : "quiet"} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
           <rect x=${Math.min(left, 100 - width)} y="1" width=${width} height="8" />
         </svg>
-        <span class="span-time">${long(span.to - span.from)}</span>
+        <span class="span-time">${precise(span.to - span.from)}</span>
       </summary>
       <dl class="facts">
         <dt>Service</dt><dd>${span.service}</dd>
-        <dt>From</dt><dd>${new Date(span.from).toISOString()}</dd>
-        <dt>To</dt><dd>${new Date(span.to).toISOString()}</dd>
+        <dt>From</dt><dd>${moment(span.from)}</dd>
+        <dt>To</dt><dd>${moment(span.to)}</dd>
         <dt>Kind</dt><dd>${span.kind}</dd>
         <dt>Span</dt><dd class="mono">${span.id}</dd>
         ${run && html`<dt>Run</dt><dd><${RunLink} id=${run} /></dd>`}
@@ -98,5 +100,3 @@ function grouped(spans) {
   }
   return rows;
 }
-
-const long = (milliseconds) => (milliseconds < 10000 ? `${(milliseconds / 1000).toFixed(2)} s` : duration(milliseconds));

@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -18,18 +18,32 @@ from azure.storage.blob.aio import BlobServiceClient
 from demo.waiting import eventually
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import running
+from tests.local.operators.page_steps import CHROMIUM
 from tests.replay.record import copy_pipeline, make_app
 from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
 from tests.replay.tape import Tape
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, ConsoleMessage, Page
 
 # Two models, a run without quota, one that fails twice, and one that pays for its nodes.
 PLAYED = ("batches", "no-quota", "hopeless", "admitted")
 # What a test changes is its own, so that tests may come in any order.
 HELD = "shrunk"
 """Its second batch waits to be released."""
+HELD_BY_PAUSE = "without-quota-paused"
+"""It was paused before its first batch landed."""
 IN_QUEUE = "over-budget"
-"""Its run waits for money, until somebody cancels it."""
-FAILING = ("without-quota-1", "without-quota-2", "without-quota-3")
+"""Its run waits for money."""
+IN_QUEUE_TOO = "over-budget-too"
+"""As `IN_QUEUE`, until somebody cancels the run."""
+DISCARDED = ("without-quota-1", "without-quota-2")
+"""Their dead letters are discarded."""
+FAILING = ("no-quota", "without-quota-3")
+"""Their runs give up again each time that they are redriven."""
+FUZZED = "without-quota-fuzzed"
+"""Drawn requests are about it."""
+WITHOUT_QUOTA = (*DISCARDED, *FAILING[1:], FUZZED)
 """Copies of `no-quota`, whose runs gave up: older data of one pipeline would be superseded."""
 # A zone that waits for its marker.
 WAITING = "marked"
@@ -55,6 +69,12 @@ class Laptop:
         async with self.http.get(self.url + path, headers=given) as answer:
             text = await answer.text()
             return answer.status, json.loads(text) if text else None, answer.headers
+
+    async def post(self, path: str, **body: Any) -> tuple[int, Any]:
+        """Status and document of the answer to an action."""
+        given = {"x-functions-key": self.key}
+        async with self.http.post(self.url + path, headers=given, json=body) as answer:
+            return answer.status, await answer.json()
 
     async def until(self, path: str, holds: Callable[[Any], Any]) -> Any:
         """Wait until something holds of a document; returns what it is."""
@@ -96,6 +116,14 @@ async def hold(scene: Scene) -> None:
     await scene.until("landing", landed_as("held"))
 
 
+async def hold_by_pause(scene: Scene) -> None:
+    """Have the first batch held, for the pipeline is paused."""
+    reason = json.dumps({"by": "ada", "reason": "wrong upload"})
+    await scene.post(f"api/pipelines/{scene.pipeline}/pause", body=reason)
+    await scene.land("1")
+    await scene.until("landing", landed_as("held"))
+
+
 async def wait_in_queue(scene: Scene) -> None:
     """Have a run wait that may not be paid for."""
     await scene.land("1")
@@ -110,8 +138,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
     names = (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY)
     options = make_app(state, names, settings)
-    for name in FAILING:
+    for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
+    copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
     async with running(options, lambda _: None) as (environment, _):
         endpoints = describe_endpoints(environment)
         async with (
@@ -135,11 +164,50 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             await asyncio.gather(
                 *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
                 hold(scene(HELD)),
-                wait_in_queue(scene(IN_QUEUE)),
-                *(SITUATIONS["no-quota"].play(scene(name)) for name in FAILING),
+                hold_by_pause(scene(HELD_BY_PAUSE)),
+                *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
+                *(SITUATIONS["no-quota"].play(scene(name)) for name in WITHOUT_QUOTA),
             )
             # Last: its job takes all nodes of the cluster.
             await scene(BUSY).land("1", seconds=1000)
             await scene(BUSY).running()
             functions = endpoints["functions"]
             yield Laptop(functions["base_url"], functions["function_key"], http, scene(BUSY))
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def browser() -> AsyncGenerator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    playwright_api = pytest.importorskip(
+        "playwright.async_api", reason="playwright is not installed: pip install playwright"
+    )
+    async with playwright_api.async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
+    """The page with its key, in a browser profile of its own."""
+    async with await browser.new_context(viewport={"width": 1280, "height": 860}) as context:
+        page = await context.new_page()
+        problems: list[str] = []
+
+        def note_error(error: object) -> None:
+            problems.append(str(error))
+
+        def note_message(message: ConsoleMessage) -> None:
+            # Chromium notes every answer that is no success; some tests bring them about.
+            if message.type == "error" and "Failed to load resource" not in message.text:
+                problems.append(message.text)
+
+        page.on("pageerror", note_error)
+        page.on("console", note_message)
+        await page.goto(f"{laptop.url}/api/ui#key={laptop.key}")
+        yield page
+    # Also what the content security policy refuses.
+    assert problems == []

@@ -114,6 +114,7 @@ async def test_what_a_run_has_cost_is_in_the_run_its_pipeline_and_its_queue(
 
 
 async def test_every_pipeline_says_what_it_waits_for(laptop: Laptop) -> None:
+    await laptop.dead_letters(1, "no-quota")
     _, listed, _ = await laptop.get("/api/pipelines")
     pipelines = {each["name"]: each for each in listed["pipelines"]}
     assert pipelines[WAITING]["state"] == "settling"
@@ -188,10 +189,10 @@ async def test_a_wrong_key_is_refused_and_the_page_needs_none(laptop: Laptop) ->
 async def test_the_command_line_prints_the_documents_and_ends_with_its_codes(
     laptop: Laptop,
 ) -> None:
-    await laptop.dead_letters(2)
+    await laptop.dead_letters(1, "no-quota")
     listed = await command(laptop, "runs", "list", "--pipeline", "no-quota")
     assert listed.exit_code == 0, listed.output
-    (run,) = json.loads(listed.output)["runs"]
+    (run, *_) = json.loads(listed.output)["runs"]
     assert (await command(laptop, "runs", "get", run["id"])).exit_code == 0
     assert (await command(laptop, "runs", "watch", run["id"])).exit_code == 1
     assert (await command(laptop, "runs", "get", "nothing-1")).exit_code == 4

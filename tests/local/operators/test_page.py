@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
 
 from handlers.api.documents.rollouts import RolloutSummary
-from handlers.configuration.settings import APP_FOLDER
-from tests.local.operators.conftest import (
-    FAILING,
-    HELD,
-    IN_QUEUE,
-    WAITING,
-    Laptop,
+from tests.local.operators.conftest import FAILING, WAITING, Laptop
+from tests.local.operators.page_steps import (
+    IMAGES,
+    PICTURES,
+    act,
+    answered,
+    close,
+    open_screen,
+    picture,
 )
 from tests.replay.recording import HISTORIES
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, ConsoleMessage, Page
+    from playwright.async_api import Page
 
-playwright_api = pytest.importorskip(
-    "playwright.async_api", reason="playwright is not installed: pip install playwright"
-)
 axe: Any = pytest.importorskip(
     "axe_playwright_python.async_playwright",
     reason="axe is not installed: pip install axe-playwright-python",
 )
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# With LANDFALL_SCREENSHOTS=<folder> the pictures of the docs are made anew; the others go there.
-PICTURES = (
-    Path(os.environ["LANDFALL_SCREENSHOTS"]) if "LANDFALL_SCREENSHOTS" in os.environ else None
-)
-IMAGES = PICTURES and APP_FOLDER / "docs" / "images"
-
 SCREENS = (
     "now",
     "runs",
@@ -55,82 +42,7 @@ SCREENS = (
     "actions",
 )
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="package"),
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
-]
-
-
-async def act(page: Page, action: str, why: str, button: Any = None) -> Any:
-    """Press a button, say who and why; the dialog, with what the API answered."""
-    await (button or page.get_by_role("button", name=action)).click()
-    dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Who are you?").fill("ada")
-    await dialog.get_by_label("Why?").fill(why)
-    await dialog.get_by_role("button", name=action).click()
-    await dialog.get_by_text("Done. The API answered:").wait_for()
-    return dialog
-
-
-async def close(dialog: Any) -> None:
-    await dialog.get_by_role("button", name="Close").click()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="package")
-async def browser() -> AsyncGenerator[Browser]:
-    async with playwright_api.async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        await browser.close()
-
-
-@pytest_asyncio.fixture(loop_scope="package")
-async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
-    context = await browser.new_context(viewport={"width": 1280, "height": 860})
-    page = await context.new_page()
-    problems: list[str] = []
-
-    def note_error(error: object) -> None:
-        problems.append(str(error))
-
-    def note_message(message: ConsoleMessage) -> None:
-        # Chromium notes every answer that is no success; some tests bring them about.
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            problems.append(message.text)
-
-    page.on("pageerror", note_error)
-    page.on("console", note_message)
-    await page.goto(f"{laptop.url}/api/ui#key={laptop.key}")
-    yield page
-    await context.close()
-    # Also what the content security policy refuses.
-    assert problems == []
-
-
-async def open_screen(page: Page, screen: str) -> None:
-    await page.goto(f"{page.url.split('#')[0]}#/{screen}")
-
-
-async def picture(page: Page, name: str, folder: Path | None) -> None:
-    if folder is not None:
-        await page.screenshot(path=folder / f"{name}.png", full_page=True)
-
-
-async def test_now_says_what_needs_a_human_and_what_waits_and_why(
-    laptop: Laptop, page: Page
-) -> None:
-    await laptop.dead_letters(1)
-    human = page.get_by_role("region", name="Needs a human")
-    await human.get_by_role("link", name="QuotaExceeded").first.wait_for()
-    await human.get_by_text("Ask for quota, or add a compute option").first.wait_for()
-    waiting = page.get_by_role("region", name="Waiting, and why")
-    await waiting.get_by_text("waits for the marker _SUCCESS").wait_for()
-    successes = page.get_by_role("region", name="Last successes")
-    await successes.get_by_text("batches:2").wait_for()
-    assert laptop.key not in page.url
-    await picture(page, "operators-page", IMAGES)
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
 async def test_a_run_has_its_timeline_and_metrics_beside_the_champions(page: Page) -> None:
@@ -162,38 +74,6 @@ async def test_a_run_leads_to_its_trace(page: Page) -> None:
     await spans.get_by_text("landfall.model").wait_for()
     assert (await axe.Axe().run(page)).violations_count == 0
     await picture(page, "operators-trace", IMAGES)
-
-
-async def test_the_champion_is_promoted_and_rolled_back_on_the_page(page: Page) -> None:
-    await page.get_by_role("link", name="Models", exact=True).click()
-    await page.get_by_role("link", name="batches", exact=True).click()
-    await page.get_by_role("img", name="accuracy over versions: version 1: 0.7").wait_for()
-    await picture(page, "operators-models", IMAGES)
-
-    async def change(action: str, version: int) -> None:
-        row = page.locator("tbody tr").filter(has_text=f"version {version}")
-        button = row.get_by_role("button", name=action)
-        await close(await act(page, action, "wrong answers", button))
-
-    note = page.get_by_text("In service:")
-    await change("Roll back", 2)
-    await note.get_by_role("link", name="version 1", exact=True).wait_for()
-    await change("Promote", 2)
-    await note.get_by_role("link", name="version 2", exact=True).wait_for()
-
-
-async def test_a_model_leads_to_its_blobs_and_a_blob_to_its_models(page: Page) -> None:
-    await open_screen(page, "models/batches:2")
-    await page.get_by_role("img", name="Lineage: dataset").wait_for()
-    await picture(page, "model", PICTURES)
-    await page.get_by_role("link", name="3", exact=True).click()
-    await page.get_by_text("dataset version").wait_for()
-    assert await page.get_by_label("What became of the blob").input_value() == "landing/batches/3"
-    await page.get_by_label("What became of the blob").fill("landing/batches/1")
-    await page.get_by_role("button", name="Search").click()
-    table = page.get_by_role("table", name="Models that saw it")
-    await table.get_by_role("link", name="version 1", exact=True).wait_for()
-    await picture(page, "data", PICTURES)
 
 
 async def test_the_keyboard_leads_through_the_screens(page: Page) -> None:
@@ -260,62 +140,6 @@ async def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen(page: Page) 
         await page.clock.run_for(3_100)
 
 
-async def test_a_pipeline_is_paused_and_resumed_with_who_and_why(page: Page) -> None:
-    await open_screen(page, f"pipelines/{WAITING}")
-
-    await close(await act(page, "Pause", "wrong upload"))
-    await page.get_by_text("paused by ada since").wait_for()
-    await picture(page, "paused", PICTURES)
-    await close(await act(page, "Resume", "the upload is mended"))
-    await page.get_by_text("waits for the marker _SUCCESS").wait_for()
-
-
-async def test_a_run_that_waits_says_why_and_is_cancelled(laptop: Laptop, page: Page) -> None:
-    (run,) = (await laptop.get(f"/api/runs?pipeline={IN_QUEUE}"))[1]["runs"]
-    await open_screen(page, "compute")
-    queue = page.get_by_role("region", name="Queue poor")
-    await queue.get_by_role("link", name=run["id"]).wait_for()
-    await queue.get_by_text("more than the whole budget").wait_for()
-    await picture(page, "compute", PICTURES)
-    await queue.get_by_role("link", name=run["id"]).click()
-    await page.get_by_role("img", name="Timeline: registering").wait_for()
-    await close(await act(page, "Cancel", "wrong upload"))
-    await laptop.until(f"/api/runs/{run['id']}", lambda found: found["state"] == "cancelled")
-    await page.get_by_role("heading", name="cancelled").wait_for()
-    assert await page.get_by_role("button", name="Cancel").is_disabled()
-
-
-async def test_a_held_batch_is_released(laptop: Laptop, page: Page) -> None:
-    held = (await laptop.get(f"/api/pipelines/{HELD}"))[1]["zones"][0]["held"]
-    await open_screen(page, f"pipelines/{HELD}")
-    zone = page.get_by_role("table", name="Zones")
-    await zone.get_by_text(held["dataset_version"]).wait_for()
-    await zone.get_by_text(held["message"]).wait_for()
-    await picture(page, "held", PICTURES)
-    await close(await act(page, "Release", "they were duplicates"))
-
-    def has_run(found: Any) -> bool:  # which may wait for the nodes of another
-        return held["dataset_version"] in {run["dataset_version"] for run in found["runs"]}
-
-    await laptop.until(f"/api/runs?pipeline={HELD}", has_run)
-    await zone.get_by_text(held["message"]).wait_for(state="detached")
-
-
-async def test_what_a_run_has_cost_is_on_its_screens(laptop: Laptop, page: Page) -> None:
-    (run,) = (await laptop.get("/api/runs?pipeline=admitted"))[1]["runs"]
-    amount = f"{run['cost']['amount']:,.2f} USD"
-    await open_screen(page, f"runs/{run['id']}")
-    await page.get_by_text("at 100.00 USD a node-hour").wait_for()
-    await page.get_by_text(f"{amount} in queue open").wait_for()
-    await picture(page, "cost", PICTURES)
-    for screen in ("pipelines", "pipelines/admitted"):
-        await open_screen(page, screen)
-        await page.get_by_text(f"{amount} in 20").wait_for()
-    await open_screen(page, "compute")
-    costs = page.get_by_role("table", name="Cost")
-    await costs.get_by_role("cell", name=amount).wait_for()
-
-
 def recorded_rollouts() -> dict[str, dict[str, Any]]:
     """Rollouts as the API shows them, by id: recorded ones, each as it was at the end or before."""
     found: dict[str, dict[str, Any]] = {}
@@ -374,7 +198,7 @@ async def test_chosen_dead_letters_are_redriven(laptop: Laptop, page: Page) -> N
     await picture(page, "chosen", PICTURES)
     redrive = bar.get_by_role("button", name="Redrive")
     dialog = await act(page, "Redrive", "the program is mended", redrive)
-    following: list[str] = json.loads(await dialog.locator("pre").text_content())["redriven"]
+    following: list[str] = (await answered(dialog))["redriven"]
     await close(dialog)
     stems = [letter["run"].rpartition("-")[0] for letter in chosen]
     assert sorted(each.rpartition("-")[0] for each in following) == sorted(stems)
@@ -432,32 +256,3 @@ async def test_an_outage_is_shown_and_what_was_known_stays(page: Page) -> None:
     assert "does not answer" in str(await alert.text_content())
     await page.get_by_role("region", name="Waiting, and why").wait_for()
     await page.unroute("**/api/pipelines")
-
-
-async def test_a_redriven_run_goes_on_as_its_next_attempt(laptop: Laptop, page: Page) -> None:
-    (letter, *_) = await laptop.dead_letters(1, "no-quota")
-    await open_screen(page, f"runs/{letter['run']}")
-    await page.get_by_role("button", name="Retry").click()
-    dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Who are you?").fill("ada")
-    await dialog.get_by_role("button", name="Retry").click()
-    stem, _, attempt = letter["run"].rpartition("-")
-    following = f"{stem}-{int(attempt) + 1}"
-    await dialog.get_by_text(following).wait_for()
-    await dialog.get_by_role("button", name="Close").click()
-    await page.get_by_role("link", name=following).first.click()
-    await page.get_by_role("img", name="Timeline: registering").wait_for()
-
-
-async def test_a_dead_letter_is_discarded_with_a_reason_that_is_kept(
-    laptop: Laptop, page: Page
-) -> None:
-    letter = (await laptop.dead_letters(1, *FAILING))[-1]
-    await open_screen(page, f"dead-letters/{letter['id']}")
-    dialog = await act(page, "Discard", "a test of the page")
-    assert f"{letter['id']}" in str(await dialog.locator("pre").text_content())
-    await close(dialog)
-    await page.get_by_role("link", name="Actions").click()
-    await page.get_by_role("cell", name="a test of the page").wait_for()
-    _, left, _ = await laptop.get("/api/dead-letters")
-    assert letter["id"] not in [each["id"] for each in left["dead_letters"]]

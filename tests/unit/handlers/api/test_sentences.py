@@ -56,7 +56,7 @@ def test_a_zone_that_may_be_whole_waits_for_nothing() -> None:
 def test_a_run_says_how_long_its_state_may_last() -> None:
     run = {"id": "r", "attempt": 1, "state": "running", "since": FROZEN_AT.isoformat()}
     assert sentences.of_run(run, PIPELINE) == (
-        "run r (attempt 1 of 3) is running since 2026-11-21 09:30:00 UTC; "
+        "run r (attempt 1 of 3) has been running since 2026-11-21 09:30:00 UTC; "
         "it is ended after 2 h in this state"
     )
 

@@ -1,0 +1,65 @@
+"""Steps of an engineer on the page, and pictures of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from handlers.configuration.settings import APP_FOLDER
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# With LANDFALL_SCREENSHOTS=<folder> the pictures of the docs are made anew; the others go there.
+PICTURES = (
+    Path(os.environ["LANDFALL_SCREENSHOTS"]) if "LANDFALL_SCREENSHOTS" in os.environ else None
+)
+IMAGES = PICTURES and APP_FOLDER / "docs" / "images"
+
+
+async def act(page: Page, action: str, why: str, button: Locator | None = None) -> Locator:
+    """Press a button, enter who and why; the dialog, with what the API answered."""
+    await (button or page.get_by_role("button", name=action, exact=True)).click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Who are you?").fill("ada")
+    await dialog.get_by_label("Why?").fill(why)
+    await dialog.get_by_role("button", name=action).click()
+    await dialog.get_by_text("Done. The API answered:").wait_for()
+    return dialog
+
+
+async def answered(dialog: Locator) -> dict[str, Any]:
+    """The API's answer, as the dialog of an action shows it."""
+    return json.loads(str(await dialog.locator("pre").text_content()))
+
+
+async def close(dialog: Locator) -> None:
+    """Close the dialog of an action."""
+    await dialog.get_by_role("button", name="Close").click()
+
+
+async def go(page: Page, screen: str) -> None:
+    """Click a screen's link in the navigation."""
+    navigation = page.get_by_role("navigation", name="Screens")
+    await navigation.get_by_role("link", name=screen, exact=True).click()
+    await page.get_by_role("heading", level=1, name=screen).wait_for()
+
+
+async def open_screen(page: Page, screen: str) -> None:
+    """Open a screen by its address."""
+    await page.goto(f"{page.url.split('#')[0]}#/{screen}")
+
+
+async def picture(page: Page, name: str, folder: Path | None) -> None:
+    """Take a picture of the whole page, where pictures are asked for."""
+    if folder is not None:
+        await page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+
+def row(page: Page | Locator, text: Any) -> Locator:
+    """The row of a table that has this text."""
+    return page.locator("tbody tr").filter(has_text=text)

@@ -1,0 +1,389 @@
+"""The ten tasks of docs/operators.md, each by the command line alone and by the page alone.
+
+The command line's are the very commands of that script. On the page it is clicks and keys, as the
+script says. What came of it is asked of the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from datetime import UTC, datetime, timedelta
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from handlers.configuration.settings import APP_FOLDER
+from landfall_cli.__main__ import app
+from tests.local.operators.conftest import (
+    BUSY,
+    DISCARDED,
+    HELD,
+    HELD_BY_PAUSE,
+    IN_QUEUE,
+    IN_QUEUE_TOO,
+    WAITING,
+    Laptop,
+)
+from tests.local.operators.page_steps import (
+    IMAGES,
+    PICTURES,
+    act,
+    answered,
+    close,
+    go,
+    picture,
+    row,
+)
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+# Under a minute, without the start of the app and the browser.
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(60, func_only=True),
+]
+
+TASKS = {
+    1: "What failed last night, and why?",
+    2: "Stop the bleeding",
+    3: "Let a held batch be trained on",
+    4: "Redrive all that failed by quota",
+    5: "Try a failed run again, or throw its message away",
+    6: "Is my file in the model?",
+    7: "Roll the champion back",
+    8: "Why does this run wait, and why does nothing happen in this pipeline?",
+    9: "What did it cost?",
+    10: "Is everything in order, and who did what?",
+}
+SCRIPT = (APP_FOLDER / "docs" / "operators.md").read_text("utf-8")
+COMMANDS = dict(
+    re.findall(r"^### (\d+)\. .*?\n```console\n(.*?)```", SCRIPT, re.DOTALL | re.MULTILINE)
+)
+# They ask before they act.
+ACTIONS = {
+    "pause",
+    "resume",
+    "release",
+    "cancel",
+    "retry",
+    "redrive",
+    "discard",
+    "promote",
+    "rollback",
+}
+
+
+def commands(task: int) -> list[str]:
+    """The commands of a task, as the script has them."""
+    return [line.removeprefix("$ landfall ") for line in COMMANDS[str(task)].splitlines()]
+
+
+async def run(laptop: Laptop, line: str, exits: int = 0, /, **names: str) -> Any:
+    """Run one command; the document that it prints."""
+    arguments = shlex.split(Template(line).substitute(names))
+    given = ["--url", laptop.url, "--key", laptop.key, "--json", *arguments]
+    if ACTIONS & set(arguments[:2]):
+        given.append("--yes")
+    done = await asyncio.to_thread(CliRunner().invoke, app, given)
+    assert done.exit_code == exits, (line, done.output)
+    return json.loads(done.output)
+
+
+async def do(laptop: Laptop, task: int, **names: str) -> list[Any]:
+    """Run the commands of a task, one after another; the documents that they print."""
+    return [await run(laptop, line, 0, **names) for line in commands(task)]
+
+
+async def runs_of(laptop: Laptop, pipeline: str) -> list[Any]:
+    return (await laptop.get(f"/api/runs?pipeline={pipeline}"))[1]["runs"]
+
+
+async def has_run(laptop: Laptop, pipeline: str, version: str) -> None:
+    """Wait for a run on a dataset version; it may wait for the nodes of another."""
+    await laptop.until(
+        f"/api/runs?pipeline={pipeline}",
+        lambda found: version in {each["dataset_version"] for each in found["runs"]},
+    )
+
+
+async def follows(laptop: Laptop, failed: str, following: str) -> None:
+    """Wait until a run has begun as the next attempt of one that failed."""
+    begun = await laptop.until(f"/api/runs/{following}", lambda found: found.get("links"))
+    assert begun["redriven_from"] == begun["previous_attempt"] == failed
+    _, first, _ = await laptop.get(f"/api/runs/{failed}")
+    assert first["links"]["redriven_as"] == following
+
+
+async def test_the_script_has_these_tasks_and_each_is_done_both_ways() -> None:
+    headings = re.findall(r"^### (\d+)\. (.*)$", SCRIPT, re.MULTILINE)
+    assert {int(number): title for number, title in headings} == TASKS
+    assert set(COMMANDS) == {str(number) for number in TASKS}
+    for way in ("command", "page"):
+        done = {name.split("_")[1] for name in globals() if re.match(rf"test_\d+_{way}_", name)}
+        assert done == set(COMMANDS), way
+
+
+async def test_1_command_what_failed_last_night_and_why(laptop: Laptop) -> None:
+    evening = (datetime.now(UTC) - timedelta(hours=12)).isoformat(timespec="seconds")
+    (last, *_) = await runs_of(laptop, "hopeless")
+    listed, shown = await do(laptop, 1, LAST_EVENING=evening, RUN=last["id"])
+    assert listed["runs"]
+    assert {each["state"] for each in listed["runs"]} <= {"failed", "rejected"}
+    assert shown["error"]["type"] == "JobFailed"
+    assert shown["remedy"]
+
+
+async def test_1_page_what_failed_last_night_and_why(laptop: Laptop, page: Page) -> None:
+    (last, *_) = await runs_of(laptop, "hopeless")
+    _, failed, _ = await laptop.get(f"/api/runs/{last['id']}")
+    await go(page, "Runs")
+    await page.get_by_label("State").select_option("needs a human")
+    evening = (datetime.now(UTC) - timedelta(hours=12)).strftime("%Y-%m-%dT%H:%M")
+    await page.get_by_label("Begun from").fill(evening)
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**#/runs?*from=*")
+    await row(page, "hopeless").get_by_role("link", name=last["id"]).click()
+    await page.get_by_role("heading", name=failed["error"]["type"]).wait_for()
+    message = failed["error"]["message"].removeprefix(f"{failed['error']['type']}: ")
+    await page.get_by_text(message, exact=True).wait_for()
+    await page.get_by_text(failed["remedy"]).wait_for()
+    await picture(page, "failed-run", PICTURES)
+
+
+async def test_2_command_stop_the_bleeding(laptop: Laptop) -> None:
+    (under_way,) = await runs_of(laptop, BUSY)
+    paused, listed, _ = await do(laptop, 2, PIPELINE=BUSY, RUN=under_way["id"])
+    assert paused["changed"]
+    assert [each["id"] for each in listed["runs"]] == [under_way["id"]]
+    await laptop.until(f"/api/runs/{under_way['id']}", lambda found: found["state"] == "cancelled")
+    _, pipeline, _ = await laptop.get(f"/api/pipelines/{BUSY}")
+    assert (pipeline["state"], pipeline["paused"]["reason"]) == ("paused", "wrong upload")
+
+
+async def test_2_page_stop_the_bleeding(laptop: Laptop, page: Page) -> None:
+    (under_way,) = await runs_of(laptop, IN_QUEUE_TOO)
+    await go(page, "Pipelines")
+    await page.get_by_role("link", name=IN_QUEUE_TOO, exact=True).click()
+    await close(await act(page, "Pause", "wrong upload"))
+    await page.get_by_text("paused by ada since").wait_for()
+    await picture(page, "paused", PICTURES)
+    await page.get_by_role("link", name=under_way["id"]).first.click()
+    await close(await act(page, "Cancel", "wrong upload"))
+    await page.get_by_role("heading", name="cancelled").wait_for()
+    assert await page.get_by_role("button", name="Cancel").is_disabled()
+    _, cancelled, _ = await laptop.get(f"/api/runs/{under_way['id']}")
+    assert cancelled["state"] == "cancelled"
+    _, pipeline, _ = await laptop.get(f"/api/pipelines/{IN_QUEUE_TOO}")
+    assert (pipeline["paused"]["by"], pipeline["paused"]["reason"]) == ("ada", "wrong upload")
+
+
+async def test_3_command_let_a_held_batch_be_trained_on(laptop: Laptop) -> None:
+    path = f"/api/pipelines/{HELD_BY_PAUSE}"
+    held = (await laptop.get(path))[1]["zones"][0]["held"]
+    assert held["reason"] == "paused"
+    _, explained, _ = await laptop.get(f"/api/explain?blob=landing/{HELD_BY_PAUSE}/1")
+    assert explained["state"] == "held"
+    assert "wrong upload" in explained["reason"]
+    version = held["dataset_version"]
+    shown, released, resumed = await do(laptop, 3, PIPELINE=HELD_BY_PAUSE, DATASET_VERSION=version)
+    assert shown["zones"][0]["held"] == held
+    assert released["id"] == f"landing-{HELD_BY_PAUSE}"
+    assert resumed == {"paused": None, "changed": True, "landings": resumed["landings"]}
+    await has_run(laptop, HELD_BY_PAUSE, version)
+    _, explained, _ = await laptop.get(f"/api/explain?blob=landing/{HELD_BY_PAUSE}/1")
+    assert explained["state"] == "run"
+
+
+async def test_3_page_let_a_held_batch_be_trained_on(laptop: Laptop, page: Page) -> None:
+    held = (await laptop.get(f"/api/pipelines/{HELD}"))[1]["zones"][0]["held"]
+    await go(page, "Pipelines")
+    await page.get_by_role("link", name=HELD, exact=True).click()
+    zone = page.get_by_role("table", name="Zones")
+    await zone.get_by_text(held["dataset_version"]).wait_for()
+    await zone.get_by_text(held["message"]).wait_for()
+    await picture(page, "held", PICTURES)
+    await close(await act(page, "Release", "they were duplicates"))
+    await has_run(laptop, HELD, held["dataset_version"])
+    await zone.get_by_text(held["message"]).wait_for(state="detached")
+
+
+async def test_4_command_redrive_all_that_failed_by_quota(laptop: Laptop) -> None:
+    (letter, *_) = await laptop.dead_letters(1, "no-quota")
+    listed, redriven = await do(laptop, 4)
+    assert "QuotaExceeded" in {each["reason"] for each in listed["dead_letters"]}
+    # Of the other pipelines without quota they are redriven, too.
+    (following,) = (each for each in redriven["redriven"] if each.startswith("no-quota-"))
+    await follows(laptop, letter["run"], following)
+
+
+async def test_4_page_redrive_all_that_failed_by_quota(laptop: Laptop, page: Page) -> None:
+    (letter, *_) = await laptop.dead_letters(1, "no-quota")
+    await go(page, "Dead letters")
+    await row(page, letter["run"]).wait_for()
+    await picture(page, "operators-dead-letters", IMAGES)
+    every = page.get_by_role("button", name="Redrive all of QuotaExceeded")
+    dialog = await act(page, "Redrive all of QuotaExceeded", "the quota was raised", every)
+    redriven = (await answered(dialog))["redriven"]
+    await close(dialog)
+    (following,) = (each for each in redriven if each.startswith("no-quota-"))
+    await follows(laptop, letter["run"], following)
+
+
+async def test_5_command_try_a_failed_run_again_or_throw_its_message_away(laptop: Laptop) -> None:
+    listing, retry, show, discard = commands(5)
+    (letter,) = await laptop.dead_letters(1, DISCARDED[0])
+    listed = await run(laptop, listing)
+    assert letter in listed["dead_letters"]
+    redriven = await run(laptop, retry, RUN=letter["run"])
+    (following,) = redriven["redriven"]
+    await follows(laptop, letter["run"], following)
+    (again,) = await laptop.dead_letters(1, following)
+    number = str(again["id"])
+    assert (await run(laptop, show, DEAD_LETTER=number))["body"]
+    discarded = await run(laptop, discard, DEAD_LETTER=number)
+    assert discarded == {"discarded": [again["id"]]}
+    assert (await laptop.get(f"/api/dead-letters/{number}"))[0] == 404
+
+
+async def test_5_page_try_a_failed_run_again_or_throw_its_message_away(
+    laptop: Laptop, page: Page
+) -> None:
+    (letter,) = await laptop.dead_letters(1, DISCARDED[1])
+    await go(page, "Dead letters")
+    await row(page, letter["run"]).get_by_role("link", name=letter["run"]).click()
+    dialog = await act(page, "Retry", "the quota was raised")
+    (following,) = (await answered(dialog))["redriven"]
+    await close(dialog)
+    await page.get_by_role("link", name=following).first.wait_for()
+    await follows(laptop, letter["run"], following)
+    (again,) = await laptop.dead_letters(1, following)
+    await go(page, "Dead letters")
+    await row(page, following).get_by_role("link", name="QuotaExceeded").click()
+    await page.get_by_role("heading", name="QuotaExceeded").wait_for()
+    await picture(page, "dead-letter", PICTURES)
+    await close(await act(page, "Discard", "a test of the page"))
+    await (
+        page.get_by_text("It is no longer there").or_(page.get_by_text("no dead letter")).wait_for()
+    )
+    assert (await laptop.get(f"/api/dead-letters/{again['id']}"))[0] == 404
+
+
+async def test_6_command_is_my_file_in_the_model(laptop: Laptop) -> None:
+    (explained,) = await do(laptop, 6, BLOB="landing/batches/1")
+    assert {model["version"] for model in explained["models"]} == {"1", "2"}
+
+
+async def test_6_page_is_my_file_in_the_model(page: Page) -> None:
+    await go(page, "Data")
+    await page.get_by_label("What became of the blob").fill("landing/batches/3")
+    await page.keyboard.press("Enter")
+    table = page.get_by_role("table", name="Models that saw it")
+    await table.get_by_role("link", name="version 2", exact=True).click()
+    # And the other way round: from a model to its blobs.
+    await page.get_by_role("img", name="Lineage: dataset").wait_for()
+    await picture(page, "model", PICTURES)
+    await page.get_by_role("link", name="1", exact=True).click()
+    await table.get_by_role("link", name="version 1", exact=True).wait_for()
+    assert await page.get_by_label("What became of the blob").input_value() == "landing/batches/1"
+    await picture(page, "data", PICTURES)
+
+
+async def test_7_command_roll_the_champion_back(laptop: Laptop) -> None:
+    listed, back, forward = await do(laptop, 7, PIPELINE="batches", VERSION="2")
+    assert listed["champion"] == "2"
+    assert back == {"champion": "1", "changed": True}
+    assert forward == {"champion": "2", "changed": True}
+
+
+async def test_7_page_roll_the_champion_back(laptop: Laptop, page: Page) -> None:
+    await go(page, "Models")
+    await page.get_by_role("link", name="batches", exact=True).click()
+    await page.get_by_role("img", name="accuracy over versions: version 1: 0.7").wait_for()
+    await picture(page, "operators-models", IMAGES)
+    for action, champion in (("Roll back", "1"), ("Promote", "2")):
+        button = row(page, "version 2").get_by_role("button", name=action)
+        await close(await act(page, action, "wrong answers since 02:00", button))
+        in_service = page.get_by_text("In service:")
+        await in_service.get_by_role("link", name=f"version {champion}", exact=True).wait_for()
+        _, pipeline, _ = await laptop.get("/api/pipelines/batches")
+        assert pipeline["champion"] == {"version": champion}
+
+
+async def test_8_command_why_does_this_run_wait(laptop: Laptop) -> None:
+    queues, pipeline = await do(laptop, 8, PIPELINE=WAITING)
+    assert pipeline["sentence"].startswith("waits for the marker _SUCCESS, which has not come")
+    flavors = {each["name"]: each for each in queues["flavors"]}
+    assert flavors["queued"]["price_per_node_hour"] == 100
+    waiting = {
+        each["pipeline"]: each["sentence"]
+        for queue in queues["queues"]
+        for each in queue["waiting"]
+    }
+    assert "more than the whole budget" in waiting[IN_QUEUE]
+
+
+async def test_8_page_why_does_this_run_wait(laptop: Laptop, page: Page) -> None:
+    (waits,) = await runs_of(laptop, IN_QUEUE)
+    await page.get_by_role("heading", name="Now", exact=True).wait_for()
+    waiting = page.get_by_role("region", name="Waiting, and why")
+    await waiting.get_by_text("waits for the marker _SUCCESS, which has not come").wait_for()
+    await go(page, "Compute")
+    line = row(page.get_by_role("region", name="Queue poor"), waits["id"])
+    await line.get_by_text("more than the whole budget").wait_for()
+    await picture(page, "compute", PICTURES)
+
+
+async def test_9_command_what_did_it_cost(laptop: Laptop) -> None:
+    (ended,) = await runs_of(laptop, "admitted")
+    queues, pipeline, shown = await do(laptop, 9, PIPELINE="admitted", RUN=ended["id"])
+    assert shown["cost"]["amount"] > 0
+    assert queues["costs"] == pipeline["costs"]
+    assert queues["costs"][0]["amount"] == pytest.approx(shown["cost"]["amount"], abs=0.005)
+
+
+async def test_9_page_what_did_it_cost(laptop: Laptop, page: Page) -> None:
+    (ended,) = await runs_of(laptop, "admitted")
+    amount = f"{ended['cost']['amount']:,.2f} USD"
+    await go(page, "Compute")
+    costs = page.get_by_role("table", name="Cost")
+    await costs.get_by_role("cell", name=amount).wait_for()
+    await costs.get_by_role("link", name="admitted").click()
+    await page.get_by_text(f"{amount} in 20").wait_for()
+    await page.get_by_role("table", name="Runs").get_by_role("link", name=ended["id"]).click()
+    await page.get_by_text("at 100.00 USD a node-hour").wait_for()
+    await page.get_by_text(f"{amount} in queue open").wait_for()
+    await picture(page, "cost", PICTURES)
+
+
+async def test_10_command_is_everything_in_order_and_who_did_what(laptop: Laptop) -> None:
+    doctor, alarms, actions = commands(10)
+    checks = (await run(laptop, doctor, 1))["checks"]
+    verdicts = {check["name"]: check["verdict"] for check in checks}
+    assert verdicts["pipeline no-quota"] == "bad"
+    assert verdicts["pipeline batches"] == "good"
+    assert (await run(laptop, alarms)) == {"alarms": []}
+    await run(laptop, "pipelines resume batches --reason drill")
+    newest = (await run(laptop, actions))["actions"][0]
+    assert (newest["action"], newest["reason"]) == ("resume", "drill")
+
+
+async def test_10_page_is_everything_in_order_and_who_did_what(laptop: Laptop, page: Page) -> None:
+    await laptop.dead_letters(1, "no-quota")
+    await laptop.post("/api/pipelines/batches/resume", by="ada", reason="drill of the page")
+    human = page.get_by_role("region", name="Needs a human")
+    await human.get_by_role("link", name="QuotaExceeded").first.wait_for()
+    await human.get_by_text("Ask for quota, or add a compute option").first.wait_for()
+    successes = page.get_by_role("region", name="Last successes")
+    await successes.get_by_text("batches:2").wait_for()
+    assert laptop.key not in page.url
+    await picture(page, "operators-page", IMAGES)
+    await go(page, "Actions")
+    done = row(page, "drill of the page")
+    await done.get_by_role("cell", name="ada", exact=True).wait_for()
+    await picture(page, "actions", PICTURES)
