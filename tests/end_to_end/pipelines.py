@@ -36,6 +36,5 @@ def without_torch(pause: Path) -> Changes:
     """
     return {
         "code: ../../trainers": f"code: {Path(__file__).with_name('program')}",
-        "  { test -e trainers || ln -s . trainers; };\n": "",
         "python -m trainers.train\n": f"PYTHONPATH={REPOSITORY} python train.py --pause {pause}\n",
     }
