@@ -19,7 +19,7 @@ from localazure.functions.durable.store.store import Store
 from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 
 LEASE: Final = 1.0
-DEADLINE_SECONDS: Final = 60.0
+DEADLINE_SECONDS: Final = 120.0
 
 
 @dataclass
@@ -98,6 +98,20 @@ class Hub:
         assert least <= signals <= sum(client.signals_sent for client in self.clients)
 
 
+def under_way(folder: Folder) -> dict[str, list[tuple[object, ...]]]:
+    """What is not done yet."""
+    queries = {
+        "leases": "SELECT partition, owner, epoch FROM leases",
+        "instances": "SELECT instance_id, status, started FROM instances"
+        " WHERE status NOT IN ('Completed', 'Failed', 'Terminated')",
+        "inbox": "SELECT sequence, target FROM inbox",
+        "activities": "SELECT instance_id, event_id, not_before_us FROM activities",
+        "timers": "SELECT instance_id, event_id, fire_at FROM timers",
+    }
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection:
+        return {name: connection.execute(query).fetchall() for name, query in queries.items()}
+
+
 def journal(folder: Folder, number: int) -> Path:
     return folder.path / f"journal-{number}"
 
@@ -123,6 +137,8 @@ async def two_hosts(path: Path) -> AsyncGenerator[Hub]:
             hub = Hub(folder, hosts, [Client("a"), Client("b")])
             await hub.until_shared()
             yield hub
+    except TimeoutError:
+        raise AssertionError(f"not in time: {under_way(folder)}") from None
     finally:
         for host in hosts:
             host.kill()

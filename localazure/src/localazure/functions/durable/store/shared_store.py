@@ -208,18 +208,18 @@ class SharedStore(Store):
     # --- reading -------------------------------------------------------------------------------
 
     def arrived(self) -> Arrivals:
-        """What has come since the last time."""
-        return Arrivals(self._arrived_instances(), self._arrived_messages())
-
-    def _arrived_instances(self) -> list[str]:
+        """What has come since the last time; after an error, the next time has it, too."""
         rows = self._database.read(
             "SELECT arrival, instance_id FROM instances WHERE started = 0 AND arrival > ?"
             " ORDER BY arrival",
             (self._last_instance,),
         )
+        messages = self._arrived_messages()
         if rows:
             self._last_instance = rows[-1]["arrival"]
-        return [row["instance_id"] for row in rows if self.owns(row["instance_id"])]
+        return Arrivals(
+            [row["instance_id"] for row in rows if self.owns(row["instance_id"])], messages
+        )
 
     def _arrived_messages(self) -> list[Message]:
         rows = self._database.read(
