@@ -211,11 +211,12 @@ async def killed(stage: Stage) -> Facts:
     """A training process dies in mid-flight: the run comes back, resumes, and succeeds."""
     await stage.land(shifted(stage.digits[:SHIFTED]))
 
-    async def training() -> Run | None:
+    async def submitted() -> Run | None:
         new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]
-        return new[0] if new and new[0]["state"] == "running" else None
+        return new[0] if new and new[0]["state"] in ("queued", "running") else None
 
-    first = await eventually(training, stage.run_seconds, "run in training")
+    # Its checkpoint shows that it trains; the run may see that only at its next poll.
+    first = await eventually(submitted, stage.run_seconds, "run whose job is submitted")
     stage.say(f"run {first['id']}: waiting for a checkpoint")
     checkpoint = await stage.cloud.wait_for_checkpoint(first["dataset_version"], stage.run_seconds)
     pid = kill_rank(first["job"], 1)

@@ -65,7 +65,7 @@ def wait_for_job(run: RunProgress, waiting: Waiting) -> Generator[Any, Any, Job 
             with contextlib.suppress(TransientError):
                 yield from call(run.context, CancelJob(job=job.name))
                 waiting = waiting.model_copy(update={"cancel_sent": True})
-        yield from timer.wait(now + poll_delay(waiting.polls - 1))
+        yield from timer.wait(now + poll_delay(waiting.polls - 1, poll_failures))
         if timer.restart_needed:
             break
     run.context.continue_as_new(RunInput(request=run.request, waiting=waiting).to_dict())
@@ -88,7 +88,8 @@ def end_job(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
             return True
         else:
             return True
-        yield run.context.create_timer(run.context.current_utc_datetime + poll_delay(attempt))
+        delay = poll_delay(attempt, failures=attempt + 1)
+        yield run.context.create_timer(run.context.current_utc_datetime + delay)
     run.context.continue_as_new(RunInput(request=run.request, ending=failure).to_dict())
     return False
 

@@ -26,7 +26,12 @@ from orchestrations.manifest import (
 from orchestrations.names import batch_id, run_id
 from orchestrations.pipeline import Gate, Limits, Retry
 from orchestrations.retrying import GiveUp, TryAgain, after_failure, describe
-from orchestrations.waiting import LAST_POLL_SECONDS, check_deadline, poll_delay
+from orchestrations.waiting import (
+    LAST_POLL_SECONDS,
+    POLL_FAILURES_ALLOWED,
+    check_deadline,
+    poll_delay,
+)
 from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request, version_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -159,6 +164,18 @@ def test_a_refusal_is_raised_again_as_what_it_was() -> None:
 @given(st.integers(0, 1_000_000))
 def test_polls_grow_to_a_bound(polls: int) -> None:
     assert poll_delay(polls) <= poll_delay(polls + 1) <= timedelta(seconds=LAST_POLL_SECONDS)
+
+
+def test_the_first_polls_see_a_short_job_start() -> None:
+    first_three = sum((poll_delay(polls) for polls in range(3)), timedelta())
+    assert first_three < timedelta(seconds=10)
+
+
+@given(st.integers(0, 1_000_000))
+def test_polls_that_fail_outlast_an_outage_whenever_it_begins(polls: int) -> None:
+    failed = range(1, POLL_FAILURES_ALLOWED + 1)
+    waited = sum((poll_delay(polls + each - 1, each) for each in failed), timedelta())
+    assert timedelta(minutes=20) < waited < timedelta(hours=1)
 
 
 def test_only_waiting_and_running_have_a_limit() -> None:

@@ -288,18 +288,18 @@ def test_a_run_goes_on_when_its_record_cannot_be_written() -> None:
 def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer() -> None:
     waits: dict[bool, float] = {}
     for event_lost in (False, True):
-        cluster = Cluster([(0, "running"), (5, "completed")])
+        cluster = Cluster([(0, "running"), (6, "completed")])
         name = run_id("digits", DATASET.version, 1)
         if not event_lost:
             cluster.driver.at(
-                START + timedelta(seconds=5.1),
+                START + timedelta(seconds=6.1),
                 functools.partial(wake, cluster, name),
             )
         status = cluster.run()
         assert status.state == "succeeded"
         waits[event_lost] = (status.since - START).total_seconds()
-    assert waits[False] < 6
-    assert 15 <= waits[True] < 17
+    assert waits[False] < 7
+    assert 9 <= waits[True] < 11
 
 
 @pytest.mark.parametrize(
