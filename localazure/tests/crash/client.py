@@ -150,3 +150,9 @@ async def _post(
             raise Refused(f"{path} was answered {reply.status}: {await reply.text()}")
         if reply.status == 503:  # it is draining, and does not process this
             raise aiohttp.ServerDisconnectedError
+
+
+async def status_of(http: aiohttp.ClientSession, method: str, path: str) -> int:
+    """The status of a request without a body."""
+    async with http.request(method, f"{_API}/{path}", params=_KEY) as reply:
+        return reply.status

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import aiohttp
 
-from crash.host import KEYS, Folder, HostProcess
+from crash.client import status_of
+from crash.host import Folder, HostProcess
 from localazure.functions.durable.store.store import Store
 
 TESTS = Path(__file__).parents[1]
-API = "/runtime/webhooks/durabletask"
 DEADLINE_SECONDS = 60.0
 
 
@@ -63,8 +63,3 @@ async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path
         second.end()
         assert await second.wait() == 0
     assert folder.journal.read_text() == "began p/0/held\nreturned p/0/held\n"
-
-
-async def status_of(http: aiohttp.ClientSession, method: str, path: str) -> int:
-    async with http.request(method, f"{API}/{path}", params={"code": KEYS.system}) as reply:
-        return reply.status
