@@ -83,6 +83,8 @@ class Hub:
 
     async def end_and_check(self) -> None:
         """End the hosts; every instance has its one right result, and nothing is left."""
+        # Signals to entities are awaited by no instance.
+        await self.until(lambda: not any(under_way(self.folder).values()))
         for host in self.hosts:
             host.end()
         for host in self.hosts:
@@ -103,7 +105,6 @@ class Hub:
 def under_way(folder: Folder) -> dict[str, list[tuple[object, ...]]]:
     """What is not done yet."""
     queries = {
-        "leases": "SELECT partition, owner, epoch FROM leases",
         "instances": "SELECT instance_id, status, started FROM instances"
         " WHERE status NOT IN ('Completed', 'Failed', 'Terminated')",
         "inbox": "SELECT sequence, target FROM inbox",
