@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.child_process import REPOSITORY
 
 PIPELINES = REPOSITORY / "pipelines"
+TRAINERS = REPOSITORY / "trainers"
 COPIED = ("digits", "digits-live", "templates")
 
 Changes = Mapping[str, str]
@@ -36,5 +37,5 @@ def without_torch(pause: Path) -> Changes:
     """
     return {
         "code: ../../trainers": f"code: {Path(__file__).with_name('program')}",
-        "python -m trainers.train\n": f"PYTHONPATH={REPOSITORY} python train.py --pause {pause}\n",
+        "python -m trainers.train\n": f"PYTHONPATH={TRAINERS} python train.py --pause {pause}\n",
     }
