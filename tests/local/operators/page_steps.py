@@ -54,6 +54,11 @@ async def open_screen(page: Page, screen: str) -> None:
     await page.goto(f"{page.url.split('#')[0]}#/{screen}")
 
 
+async def fits(page: Page) -> bool:
+    """Whether nothing on the page is wider than the window."""
+    return await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 async def picture(page: Page, name: str, folder: Path | None) -> None:
     """Take a picture of the whole page, where pictures are asked for."""
     if folder is not None:

@@ -35,6 +35,7 @@ from tests.local.operators.page_steps import (
     act,
     answered,
     close,
+    fits,
     go,
     picture,
     row,
@@ -207,6 +208,7 @@ async def test_3_page_let_a_held_batch_be_trained_on(laptop: Laptop, page: Page)
     zone = page.get_by_role("table", name="Zones")
     await zone.get_by_text(held["dataset_version"]).wait_for()
     await zone.get_by_text(held["message"]).wait_for()
+    assert await fits(page)
     await picture(page, "held", PICTURES)
     await close(await act(page, "Release", "they were duplicates"))
     await has_run(laptop, HELD, held["dataset_version"])
