@@ -145,7 +145,8 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
     # Every activity ran twice: a span that came twice is one.
     assert len({span["spanId"] for span in spans}) == len(spans)
     by_id = {span["spanId"]: span for span in spans}
-    known = {"accept digits", "batch digits", "run digits", "running", "publishing", "train"}
+    # No "running": as on Azure no event says so, and a short job can run between two polls.
+    known = {"accept digits", "batch digits", "run digits", "queued", "publishing", "train"}
     assert {span["name"] for span in spans} >= known
 
     def ancestors(span: dict[str, Any]) -> list[str]:
