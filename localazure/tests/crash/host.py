@@ -21,6 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import psutil
+
 from localazure.functions.app_process import run_app
 from localazure.functions.http.access_keys import KeyRing
 from localazure.runtime.environment import LOOPBACK
@@ -125,6 +127,11 @@ class HostProcess:
         """Another signal."""
         assert self._process.pid is not None
         os.kill(self._process.pid, signum)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP has taken effect: on a busy machine that takes a while."""
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
 
     def end(self) -> None:
         """SIGTERM: it drains."""

@@ -49,6 +49,7 @@ class Hub:
         host = self.hosts[number]
         while True:
             host.send(signal.SIGSTOP)
+            await self.until(lambda: host.is_stopped)
             with contextlib.closing(
                 sqlite3.connect(self.folder.database, isolation_level=None, timeout=1)
             ) as connection:
