@@ -37,7 +37,14 @@ from published_examples import batch_deployments
 
 PAGE: Final = REPOSITORY / "localazure" / "docs" / "published-examples.md"
 BATCH: Final = "batch"
-FOLDERS: Final = ("basics", "single-step", "pipelines", "pipelines-with-components", BATCH)
+FOLDERS: Final = (
+    "basics",
+    "single-step",
+    "pipelines",
+    "pipelines-with-components",
+    "parallel",
+    BATCH,
+)
 # As the examples' infra/bootstrapping makes them.
 CLUSTERS: Final = ("cpu-cluster", "gpu-cluster", *batch_deployments.CLUSTERS)
 JOB_SCHEMA: Final = re.compile(
