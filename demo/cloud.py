@@ -7,7 +7,7 @@ import contextlib
 import functools
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -238,21 +238,13 @@ class Cloud:
         download = await records.download_blob(run["results"])
         return json.loads(await download.readall())["metrics"]
 
-    async def wait_for_checkpoint(self, dataset_version: str, timeout_seconds: float) -> str:
-        """The name of the first checkpoint that training has put into the datastore.
-
-        Raises:
-            TimeoutError: there was none.
-        """
+    async def first_checkpoint(self, dataset_version: str) -> str | None:
+        """The name of the first checkpoint that training has put into the datastore, if any."""
         container = self.workspace_blobs.get_container_client("azureml-blobstore")
         folder = f"landfall/digits/{dataset_version}/checkpoints/"
-
-        async def first() -> str | None:
-            async for name in container.list_blob_names(name_starts_with=folder):
-                return name.removeprefix(folder)
-            return None
-
-        return await eventually(first, timeout_seconds, "checkpoint")
+        async for name in container.list_blob_names(name_starts_with=folder):
+            return name.removeprefix(folder)
+        return None
 
 
 def workspace(endpoints: dict[str, Any]) -> MLClient:
@@ -288,15 +280,29 @@ def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda model: int(model["version"]))
 
 
-def kill_rank(job: str, rank: int) -> int | None:
-    """Kill -9 one training process of a job; its process id, None when it is not there."""
+def find_rank(job: str, rank: int) -> psutil.Process | None:
+    """One training process of a job; None when it is not there."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             environment = process.environ()
             if environment.get("AZUREML_RUN_ID") == job and environment.get("RANK") == str(rank):
-                process.kill()
-                return process.pid
+                return process
     return None
+
+
+@contextlib.contextmanager
+def suspended(process: psutil.Process) -> Generator[None]:
+    """Stop a process, and let it go on afterwards, if it is still there.
+
+    Raises:
+        psutil.NoSuchProcess: it has ended before.
+    """
+    process.suspend()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, get_args
 
-from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, kill_rank
+from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, find_rank, suspended
 from demo.digits import File, no_images, shifted
 from demo.endpoint import Customers, read_endpoint
 from demo.receivers import Channel, Mailbox
@@ -215,13 +215,23 @@ async def killed(stage: Stage) -> Facts:
         new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]
         return new[0] if new and new[0]["state"] in ("queued", "running") else None
 
-    # Its checkpoint shows that it trains; the run may see that only at its next poll.
     first = await eventually(submitted, stage.run_seconds, "run whose job is submitted")
+    job = first["job"]
+    process = await eventually(
+        lambda: find_rank(job, 1), stage.run_seconds, f"process of rank 1 of job {job}"
+    )
     stage.say(f"run {first['id']}: waiting for a checkpoint")
-    checkpoint = await stage.cloud.wait_for_checkpoint(first["dataset_version"], stage.run_seconds)
-    pid = kill_rank(first["job"], 1)
-    expect(pid is not None, f"job {first['job']} has no process of rank 1")
-    stage.say(f"killed process {pid}, rank 1 of job {first['job']}")
+
+    async def killed_after_checkpoint() -> str | None:
+        # A listing may be slow under faults. The job must not end before its process is killed.
+        with suspended(process):
+            name = await stage.cloud.first_checkpoint(first["dataset_version"])
+            if name is not None:
+                process.kill()
+            return name
+
+    checkpoint = await eventually(killed_after_checkpoint, stage.run_seconds, "checkpoint")
+    stage.say(f"killed process {process.pid}, rank 1 of job {job}")
     failed, again = await stage.runs_end(2)
     expect(failed["state"] == "retrying", f"run {failed['id']} ended {failed['state']}")
     _succeeded(again)
