@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import azure.functions as func
-from out import out
+from outputs import out
 
 app = func.FunctionApp()
 app.register_functions(out)
