@@ -16,6 +16,10 @@ _FUNCTIONS_DOCS: Final = "https://learn.microsoft.com/azure/azure-functions"
 _SERVICE_BUS_QUOTAS: Final = (
     "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"
 )
+_SERVICE_BUS_LARGE_MESSAGES: Final = (
+    "https://learn.microsoft.com/azure/service-bus-messaging/"
+    "service-bus-premium-messaging#large-messages-support"
+)
 _SERVICE_BUS_TROUBLESHOOTING: Final = (
     "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot"
 )
@@ -155,8 +159,28 @@ SERVICE_BUS_MESSAGE: Final = Limit(
     value=256 * 1024,
     unit="bytes",
     source=_SERVICE_BUS_QUOTAS,
-    enforced_in="localazure.servicebus.server",
+    enforced_in="localazure.servicebus.configuration",
     test="local/servicebus/test_sync_sdk.py::test_large_bodies_pass_and_too_large_ones_are_refused",
+)
+SERVICE_BUS_PREMIUM_MESSAGE: Final = Limit(
+    service="Service Bus",
+    subject="a message or a batch on the premium tier, and a message to an entity without "
+    "`MaxMessageSizeInKilobytes`; `amqp:link:message-size-exceeded`",
+    value=1024 * 1024,
+    unit="bytes",
+    source=_SERVICE_BUS_LARGE_MESSAGES,
+    enforced_in="localazure.servicebus.configuration",
+    test="local/servicebus/test_tiers.py::test_the_sizes_of_the_premium_tier",
+)
+SERVICE_BUS_LARGE_MESSAGE: Final = Limit(
+    service="Service Bus",
+    subject="`MaxMessageSizeInKilobytes` of a queue or topic, on the premium tier only; "
+    "the broker does not start",
+    value=102_400,
+    unit="kilobytes",
+    source=_SERVICE_BUS_LARGE_MESSAGES,
+    enforced_in="localazure.servicebus.configuration",
+    test="unit/servicebus/test_configuration.py::test_errors_name_file_line_key_and_value",
 )
 SERVICE_BUS_LOCK: Final = Limit(
     service="Service Bus",
@@ -211,7 +235,7 @@ SERVICE_BUS_CREDITS: Final = Limit(
     unit="a second",
     source="https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling",
     enforced_in="localazure.servicebus.credits",
-    test="local/servicebus/test_throttling.py::test_a_burst_over_the_credits_of_the_standard_tier",
+    test="local/servicebus/test_tiers.py::test_a_burst_over_the_credits_of_the_standard_tier",
 )
 STORAGE_ACCOUNT_REQUESTS: Final = Limit(
     service="Storage",

@@ -44,6 +44,7 @@ DEFAULT_MAX_DELIVERY_COUNT = 10
 DEFAULT_DUPLICATE_WINDOW = timedelta(minutes=10)
 MAX_DUPLICATE_WINDOW = timedelta(days=7)
 MAX_FORWARD_HOPS = 4
+LARGE_MESSAGES_KEY = "MaxMessageSizeInKilobytes"
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -113,6 +114,10 @@ class Properties(_Model):
 class TopicProperties(Properties):
     """Properties of topics, which queues have, too."""
 
+    max_message_size_in_kilobytes: (
+        Annotated[StrictInt, Field(ge=1024, le=limits.SERVICE_BUS_LARGE_MESSAGE.value)] | None
+    ) = None
+    """For large messages, on the premium tier only."""
     requires_duplicate_detection: StrictBool = False
     duplicate_detection_history_time_window: Annotated[
         _Duration, _at_most(MAX_DUPLICATE_WINDOW)
@@ -269,6 +274,13 @@ class Sku(StrEnum):
     STANDARD = "Standard"
     PREMIUM = "Premium"
 
+    @property
+    def batch_bytes(self) -> int:
+        """The size of a batch, and of a message where the entity says nothing else."""
+        if self is Sku.PREMIUM:
+            return limits.SERVICE_BUS_PREMIUM_MESSAGE.value
+        return limits.SERVICE_BUS_MESSAGE.value
+
 
 class NamespaceConfiguration(_Model):
     """All entities of the file."""
@@ -280,6 +292,13 @@ class NamespaceConfiguration(_Model):
     """Microsoft's emulator has no such key. Beside the one that every namespace has."""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
+
+    def message_bytes(self, entity: Queue | Topic | Subscription) -> int:
+        """The size that a message to an entity may have."""
+        properties = entity.properties
+        if isinstance(properties, TopicProperties) and properties.max_message_size_in_kilobytes:
+            return properties.max_message_size_in_kilobytes * 1024
+        return self.sku.batch_bytes
 
     def entities(self) -> Iterator[tuple[str, Queue | Topic | Subscription]]:
         """All entities with their paths, in the case of the file."""
@@ -310,6 +329,15 @@ class NamespaceConfiguration(_Model):
                 raise error_at(
                     (*location, "Properties", "ForwardTo"),
                     f"messages are forwarded more than {MAX_FORWARD_HOPS} times, or in a circle",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _large_messages_are_premium(self) -> NamespaceConfiguration:
+        for location, _, entity in self._located():
+            if self.sku is not Sku.PREMIUM and self.message_bytes(entity) > self.sku.batch_bytes:
+                raise error_at(
+                    (*location, "Properties", LARGE_MESSAGES_KEY), 'needs "Sku": "Premium"'
                 )
         return self
 

@@ -67,10 +67,19 @@ class Entity:
 
     Args:
         path: in the case of the configuration file.
+        message_bytes: the size that a message to it may have.
     """
 
-    def __init__(self, number: int, path: str, configured: Queue | Topic | Subscription) -> None:
+    def __init__(
+        self,
+        number: int,
+        path: str,
+        configured: Queue | Topic | Subscription,
+        *,
+        message_bytes: int,
+    ) -> None:
         self.number = number
+        self.message_bytes = message_bytes
         self.path = path
         self.configured = configured
         properties = configured.properties
@@ -117,9 +126,15 @@ class Namespace:
 
     def __init__(self, configuration: NamespaceConfiguration, numbers: dict[str, int]) -> None:
         self._by_path = {
-            path.lower(): Entity(numbers[path], path, configured)
+            path.lower(): Entity(
+                numbers[path],
+                path,
+                configured,
+                message_bytes=configuration.message_bytes(configured),
+            )
             for path, configured in configuration.entities()
         }
+        self.batch_bytes = configuration.sku.batch_bytes
 
     @property
     def entities(self) -> list[Entity]:

@@ -85,6 +85,11 @@ class SendNode:
         self._link = link
         self._entity = entity
 
+    @property
+    def message_bytes(self) -> int:
+        """The size that a message may have."""
+        return self._entity.message_bytes
+
     def on_message(self, received: MessageReceived) -> None:
         """Accept the message once it is durable; otherwise reject it."""
         self._client.spawn(self._accept(received))

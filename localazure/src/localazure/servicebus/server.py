@@ -46,8 +46,6 @@ logger = logging.getLogger(__name__)
 CONTAINER_ID = "localazure"
 # Microsoft's SDKs prefer MSSBCBS. All mechanisms but PLAIN authenticate over $cbs.
 MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
-# The standard tier of Azure Service Bus: one message, or one batch of them.
-MAX_MESSAGE_SIZE = limits.SERVICE_BUS_MESSAGE.value
 MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
 # A client that has not opened its connection by then is cut off, be it slow or silent.
 HANDSHAKE_SECONDS = 60.0
@@ -227,9 +225,13 @@ class ClientProtocol(asyncio.Protocol):
         except RefusedError as refusal:
             link.refuse(p.Error(refusal.condition, str(refusal), {}))
             return
+        batch_bytes = self.broker.namespace.batch_bytes
+        node = link.node
         link.accept(
-            max_message_size=MAX_MESSAGE_SIZE,
-            properties={MAX_BATCH_SIZE_PROPERTY: ULong(MAX_MESSAGE_SIZE)},
+            max_message_size=(
+                node.message_bytes if isinstance(node, nodes.SendNode) else batch_bytes
+            ),
+            properties={MAX_BATCH_SIZE_PROPERTY: ULong(batch_bytes)},
         )
 
     def _on_detached(self, event: LinkDetached) -> None:

@@ -149,6 +149,14 @@ def with_rule(properties: Any) -> dict[str, Any]:
             r"Rules\[0\].Properties.FilterType: must be Correlation; SQL filters are not",
         ),
         (with_rule(ACTION_RULE), "Action: rule actions are not covered"),
+        (
+            {"Queues": [queue(MaxMessageSizeInKilobytes=2048)]},
+            'MaxMessageSizeInKilobytes: needs "Sku": "Premium", found 2048',
+        ),
+        (
+            {"Sku": "Premium", "Queues": [queue(MaxMessageSizeInKilobytes=102_401)]},
+            "MaxMessageSizeInKilobytes: .*less than or equal to 102400, found 102401",
+        ),
         ({"AuthorizationRules": [policy("Read")]}, r"Rights.*'Listen', 'Send' or 'Manage'"),
         ({"AuthorizationRules": [policy()]}, "Rights: .*at least 1 item"),
         (

@@ -1,4 +1,4 @@
-"""The rates of the tiers, as the SDK meets them."""
+"""The rates and sizes of the tiers, as the SDK meets them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.servicebus.exceptions import ServiceBusServerBusyError
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusServerBusyError
 
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
@@ -21,11 +22,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @contextmanager
-def namespace(folder: Path, sku: str) -> Generator[Callable[[int], ServiceBusClient]]:
-    """A broker of a tier; opens clients of it, with so many retries."""
+def namespace(
+    folder: Path, sku: str, *queues: dict[str, Any]
+) -> Generator[Callable[[int], ServiceBusClient]]:
+    """A broker of a tier, with more queues; opens clients of it, with so many retries."""
     document = {
         "Sku": sku,
-        "Queues": [{"Name": "q"}],
+        "Queues": [{"Name": "q"}, *queues],
         "Topics": [{"Name": "t", "Subscriptions": [{"Name": str(n)} for n in range(4)]}],
     }
     (folder / "Config.json").write_text(
@@ -86,3 +89,25 @@ def test_the_premium_tier_has_no_credits(tmp_path: Path) -> None:
         client.get_queue_sender("q") as sender,
     ):
         repeat(lambda: sender.send_messages(messages(BATCH)), times=10)
+
+
+def test_the_sizes_of_the_premium_tier(tmp_path: Path) -> None:
+    large = {"Name": "large", "Properties": {"MaxMessageSizeInKilobytes": 2048}}
+    with (
+        namespace(tmp_path, "Premium", large) as connect,
+        connect(0) as client,
+        client.get_queue_sender("q") as sender,
+        client.get_queue_sender("large") as large_sender,
+        client.get_queue_receiver("large", receive_mode="receiveanddelete") as receiver,
+    ):
+        sender.send_messages(ServiceBusMessage(b"x" * 1_000_000))
+        with pytest.raises(MessageSizeExceededError, match="1048576"):
+            sender.send_messages(ServiceBusMessage(b"x" * 1_100_000))
+        assert sender.create_message_batch().max_size_in_bytes == 1024 * 1024
+        large_sender.send_messages(ServiceBusMessage(b"x" * 2_000_000))
+        (received,) = receiver.receive_messages(max_wait_time=5)
+        assert len(b"".join(received.body)) == 2_000_000
+        with pytest.raises(MessageSizeExceededError, match="2097152"):
+            large_sender.send_messages(ServiceBusMessage(b"x" * 2_200_000))
+        # A batch has no more room than elsewhere.
+        assert large_sender.create_message_batch().max_size_in_bytes == 1024 * 1024
