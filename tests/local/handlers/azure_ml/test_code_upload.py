@@ -45,7 +45,9 @@ def test_a_failed_upload_ends_the_submission_and_the_next_one_uploads_again(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SubmitJob, "LIMIT_SECONDS", 20.0)
-    pipeline = PIPELINE.model_copy(update={"name": "uploads"})
+    # The workspace is shared: the data assets of other tests have another name.
+    own = PIPELINE.dataset.model_copy(update={"name": "uploads"})
+    pipeline = PIPELINE.model_copy(update={"name": "uploads", "dataset": own})
     folder = cloud.pipelines / pipeline.name
     (folder / "code").mkdir(parents=True)
     (folder / "job.yml").write_text(JOB_YML)
