@@ -25,8 +25,8 @@ from localazure.functions.durable.store.shared_store import SharedStore
 
 _logger = logging.getLogger(__name__)
 
-# The Azure Storage provider polls its queues after 0 to 30 s, by how much comes. Here a poll is a few
-# reads by an index.
+# The Azure Storage provider polls its queues after 0 to 30 s, by how much comes. Here a poll
+# is some reads by an index.
 POLL_SECONDS: Final = 0.05
 RENEWALS_PER_LEASE: Final = 3
 
