@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -17,8 +17,6 @@ API_VERSION = "2018-01-01"
 # Events of the parts are about 1 KB each: far below Event Grid's 1 MB a request.
 # https://learn.microsoft.com/azure/event-grid/quotas-limits
 MAX_EVENTS_PER_REQUEST = 100
-# After a request that was not full: events that come one by one share the next one.
-GATHERING_SECONDS = 0.02
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 TIMEOUT = aiohttp.ClientTimeout(total=30)
@@ -41,32 +39,18 @@ class Outbox(Protocol):
 
 
 class EventPublisher:
-    """One publisher of one outbox.
-
-    Args:
-        outbox: that it empties.
-        session: connections to Event Grid.
-        endpoint: publish URL of the topic.
-        key: of the topic.
-        sleep: for some seconds.
-    """
+    """One publisher of one outbox."""
 
     def __init__(
-        self,
-        outbox: Outbox,
-        session: aiohttp.ClientSession,
-        endpoint: str,
-        key: str,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        self, outbox: Outbox, session: aiohttp.ClientSession, endpoint: str, key: str
     ) -> None:
-        self._sleep = sleep
         self._outbox = outbox
         self._session = session
         self._endpoint = endpoint
         self._key = key
 
     async def run(self) -> None:
-        """Publish events as they come, the first ones at once, until cancelled."""
+        """Publish events as they come, until cancelled."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._outbox.filled.wait()
@@ -76,12 +60,10 @@ class EventPublisher:
                 if problem is None:
                     await self._outbox.published([number for number, _ in batch])
                     pause = FIRST_PAUSE_SECONDS
-                    if len(batch) < MAX_EVENTS_PER_REQUEST:
-                        await self._sleep(GATHERING_SECONDS)
                 else:
                     level = logging.DEBUG if pause < LONGEST_PAUSE_SECONDS else logging.WARNING
                     logger.log(level, "%s; events are kept, next try in %g s", problem, pause)
-                    await self._sleep(pause)
+                    await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _publish(self, events: list[dict[str, Any]]) -> str | None:

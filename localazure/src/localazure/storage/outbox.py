@@ -101,7 +101,6 @@ class Outbox:
     async def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
         """Replace intents by their events; delete intents of operations that did not take place.
 
-        No client waits for it, so it may share the commit of the next operation's intent.
         Sequencers follow the order of calls, not of returns.
         """
 
@@ -111,7 +110,7 @@ class Outbox:
                 if event is not None:
                     connection.execute("INSERT INTO events (body) VALUES (?)", (json.dumps(event),))
 
-        await self._database.submit(replace, is_patient=True)
+        await self._database.write(replace)
         if any(event is not None for _, event in outcomes):
             self.filled.set()
 
