@@ -202,6 +202,7 @@ def _name(sources: Path, path: Path) -> str:
 
 def _short(text: str) -> str:
     text = re.sub(r"\x1b\[\d*m", "", text)  # the SDK writes some errors in colours
+    text = text.replace(sys.executable, "python")  # the page is about any machine
     return " ".join(text.replace("|", "/").split())[:REASON_LIMIT_CHARACTERS]
 
 
