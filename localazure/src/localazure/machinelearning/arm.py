@@ -24,8 +24,8 @@ from localazure.machinelearning.authorization import (
     authorize,
 )
 from localazure.machinelearning.compute import Compute
-from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.store import Resource
+from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.store import Resource, get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.identity import APP, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
@@ -44,6 +44,9 @@ WORKSPACE_PATH = (
 OPEN_PATHS = ("/metadata/endpoints", "/discovery", "/online-endpoints")
 """Paths that need no token of ARM: the SDK reads the first two without one, and scoring requests
 carry a key or token of their endpoint."""
+
+# Retry-After has whole seconds. The Azure SDKs prefer the header in milliseconds.
+POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
@@ -136,6 +139,46 @@ def path_name(request: web.Request, key: str = "name") -> str:
             "the first a letter or digit"
         )
     return name
+
+
+def find_resource(request: web.Request, kind: str, called: str) -> Resource:
+    """The resource that the URL names.
+
+    Args:
+        request: of it.
+        kind: of the resource, as the store has it.
+        called: what an error calls it.
+
+    Raises:
+        ArmError: 400, the name is not valid; 404, there is no such resource.
+    """
+    name = path_name(request)
+    resource = get_resource(request.app[WORKSPACE].database.read, kind, name)
+    if resource is None:
+        raise not_found(called, name)
+    return resource
+
+
+def operation_url(request: web.Request, statuses: str, operation: str, *, version: str) -> str:
+    """Where a client polls an operation.
+
+    Args:
+        request: that began it.
+        statuses: the collection, such as `computeOperationsStatus`.
+        operation: its id.
+        version: of the API.
+    """
+    environment = request.app[WORKSPACE].environment
+    return (
+        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
+        f"/providers/{PROVIDER}/locations/{environment.location}"
+        f"/{statuses}/{operation}?api-version={version}"
+    )
+
+
+def operation_headers(url: str) -> dict[str, str]:
+    """The headers of an answer whose operation goes on."""
+    return {"Azure-AsyncOperation": url, "Location": url, **POLL_AFTER}
 
 
 @web.middleware

@@ -10,15 +10,18 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import (
     COMPUTE,
+    POLL_AFTER,
     PRINCIPAL,
     ROLE_ASSIGNMENTS,
     WORKSPACE,
     WORKSPACE_PATH,
     envelope,
+    find_resource,
     listing,
+    operation_headers,
+    operation_url,
     path_name,
     read_body,
     timestamp,
@@ -48,9 +51,8 @@ from localazure.machinelearning.store import (
 routes = web.RouteTableDef()
 
 _PATH = f"{WORKSPACE_PATH}/{COMPUTES}"
-_OPERATION_PATH = f"{LOCATION_PATH}/computeOperationsStatus/{{operation}}"
-# Retry-After has whole seconds. The Azure SDKs prefer the header in milliseconds.
-_POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
+_STATUSES = "computeOperationsStatus"
+_OPERATION_PATH = f"{LOCATION_PATH}/{_STATUSES}/{{operation}}"
 
 
 @routes.get(_PATH)
@@ -97,7 +99,7 @@ async def put_compute(request: web.Request) -> web.Response:
     return web.json_response(
         document,
         status=201 if is_new else 200,
-        headers={"Azure-AsyncOperation": _operation_url(request, f"put-{name}"), **_POLL_AFTER},
+        headers={"Azure-AsyncOperation": _operation_url(request, f"put-{name}"), **POLL_AFTER},
     )
 
 
@@ -123,9 +125,8 @@ async def delete_compute(request: web.Request) -> web.Response:
         )
         await request.app[COMPUTE].stop(job, order)
     request.app[COMPUTE].wake()
-    url = _operation_url(request, f"delete-{name}")
     return web.Response(
-        status=202, headers={"Azure-AsyncOperation": url, "Location": url, **_POLL_AFTER}
+        status=202, headers=operation_headers(_operation_url(request, f"delete-{name}"))
     )
 
 
@@ -145,7 +146,7 @@ async def get_operation(request: web.Request) -> web.Response:
             status = "Canceled"  # the opposite was asked for meanwhile
     return web.json_response(
         {"id": request.path, "name": request.match_info["operation"], "status": status},
-        headers=_POLL_AFTER if status == "InProgress" else {},
+        headers=POLL_AFTER if status == "InProgress" else {},
     )
 
 
@@ -185,11 +186,7 @@ async def preempt_node(request: web.Request) -> web.Response:
 
 
 def _find(request: web.Request) -> Resource:
-    name = path_name(request)
-    resource = get_resource(request.app[WORKSPACE].database.read, COMPUTES, name)
-    if resource is None:
-        raise not_found("compute", name)
-    return resource
+    return find_resource(request, COMPUTES, "compute")
 
 
 def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
@@ -215,9 +212,4 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
 
 
 def _operation_url(request: web.Request, operation: str) -> str:
-    environment = request.app[WORKSPACE].environment
-    return (
-        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
-        f"/providers/{PROVIDER}/locations/{environment.location}"
-        f"/computeOperationsStatus/{operation}?api-version=2023-08-01-preview"
-    )
+    return operation_url(request, _STATUSES, operation, version="2023-08-01-preview")

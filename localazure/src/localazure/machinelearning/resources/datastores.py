@@ -16,13 +16,14 @@ from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
     envelope,
+    find_resource,
     listing,
     path_name,
     read_body,
 )
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
 from localazure.machinelearning.container_access import create_container, sas_token
-from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.store import (
     Resource,
     delete_resource,
@@ -128,11 +129,7 @@ async def list_secrets(request: web.Request) -> web.Response:
 
 
 def _find(request: web.Request) -> Resource:
-    name = path_name(request)
-    resource = get_resource(request.app[WORKSPACE].database.read, DATASTORES, name)
-    if resource is None:
-        raise not_found("datastore", name)
-    return resource
+    return find_resource(request, DATASTORES, "datastore")
 
 
 def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:

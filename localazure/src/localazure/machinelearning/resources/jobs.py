@@ -16,12 +16,13 @@ from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
     envelope,
+    find_resource,
     is_listed,
     listing,
     path_name,
     read_body,
 )
-from localazure.machinelearning.errors import ArmError, immutable, invalid, not_found
+from localazure.machinelearning.errors import ArmError, immutable, invalid
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
@@ -172,14 +173,6 @@ def check_job_name(name: str) -> None:
         raise invalid(f"job name {name!r}: only letters, digits, '-' and '_' are allowed")
 
 
-def _find(request: web.Request) -> Resource:
-    name = path_name(request)
-    resource = get_resource(request.app[WORKSPACE].database.read, JOBS, name)
-    if resource is None:
-        raise not_found("job", name)
-    return resource
-
-
 def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
     """The document with the metadata of a second PUT.
 
@@ -205,6 +198,10 @@ def _bare(value: Any) -> Any:
         entries = {key: _bare(entry) for key, entry in value.items()}
         return {key: entry for key, entry in entries.items() if entry is not None} or None
     return value
+
+
+def _find(request: web.Request) -> Resource:
+    return find_resource(request, JOBS, "job")
 
 
 def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:

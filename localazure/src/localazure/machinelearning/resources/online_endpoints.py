@@ -16,10 +16,13 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import (
+    POLL_AFTER,
     TOKENS,
     WORKSPACE,
     WORKSPACE_PATH,
     listing,
+    operation_headers,
+    operation_url,
     read_body,
     timestamp,
 )
@@ -54,8 +57,7 @@ SCORING_PREFIX = "/online-endpoints"
 _NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,30}[a-zA-Z0-9]$")
 _AUTH_MODES = ("Key", "AMLToken", "AADToken")
 SCORING_LIMIT_BYTES = 10 * 1024 * 1024
-# Retry-After has whole seconds. The Azure SDKs prefer the header in milliseconds.
-POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
+_STATUSES = "onlineOperationsStatus"
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ async def score(request: web.Request) -> web.Response:
     return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
 
-@routes.get(f"{LOCATION_PATH}/onlineOperationsStatus/{{operation}}")
+@routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
     """State of a PUT or DELETE of an endpoint or a deployment, derived from its current state."""
     kind, _, subject = request.match_info["operation"].partition("_")
@@ -284,13 +286,8 @@ def online_name(request: web.Request, key: str) -> str:
 
 def operation(request: web.Request, kind: str, *subject: str) -> dict[str, str]:
     """The headers of an answer whose operation goes on."""
-    environment = request.app[WORKSPACE].environment
-    url = (
-        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
-        f"/providers/{PROVIDER}/locations/{environment.location}"
-        f"/onlineOperationsStatus/{'_'.join((kind, *subject))}?api-version=2023-04-01-preview"
-    )
-    return {"Azure-AsyncOperation": url, "Location": url, **POLL_AFTER}
+    name = "_".join((kind, *subject))
+    return operation_headers(operation_url(request, _STATUSES, name, version="2023-04-01-preview"))
 
 
 def _id(request: web.Request, name: str) -> str:

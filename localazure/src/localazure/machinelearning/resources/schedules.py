@@ -10,17 +10,19 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import (
     COMPUTE,
     WORKSPACE,
     WORKSPACE_PATH,
     envelope,
+    find_resource,
     listing,
+    operation_headers,
+    operation_url,
     path_name,
     read_body,
 )
-from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.resources.workspace import LOCATION_PATH
 from localazure.machinelearning.schedules import (
     SCHEDULES,
@@ -28,12 +30,13 @@ from localazure.machinelearning.schedules import (
     put_schedule,
     start_job,
 )
-from localazure.machinelearning.store import Resource, get_resource, list_resources
+from localazure.machinelearning.store import Resource, list_resources
 from localazure.machinelearning.workspace import Workspace
 
 routes = web.RouteTableDef()
 
 _PATH = f"{WORKSPACE_PATH}/{SCHEDULES}"
+_STATUSES = "mfeOperationsStatus"
 _VIEWS = {"EnabledOnly": (True,), "DisabledOnly": (False,), "All": (True, False)}
 
 
@@ -73,7 +76,7 @@ async def put_one_schedule(request: web.Request) -> web.Response:
     document = _document(workspace, resource)
     document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
     return web.json_response(
-        document, status=201 if is_new else 200, headers=_operation(workspace, f"put-{name}")
+        document, status=201 if is_new else 200, headers=_operation(request, f"put-{name}")
     )
 
 
@@ -104,10 +107,10 @@ async def delete_one_schedule(request: web.Request) -> web.Response:
     name = path_name(request)
     if not await workspace.database.write(lambda connection: delete_schedule(connection, name)):
         return web.Response(status=204)
-    return web.Response(status=202, headers=_operation(workspace, f"delete-{name}"))
+    return web.Response(status=202, headers=_operation(request, f"delete-{name}"))
 
 
-@routes.get(f"{LOCATION_PATH}/mfeOperationsStatus/{{operation}}")
+@routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
     """State of a PUT or DELETE of a schedule: both are done when they are answered."""
     operation = request.match_info["operation"]
@@ -115,11 +118,7 @@ async def get_operation(request: web.Request) -> web.Response:
 
 
 def _find(request: web.Request) -> Resource:
-    name = path_name(request)
-    resource = get_resource(request.app[WORKSPACE].database.read, SCHEDULES, name)
-    if resource is None:
-        raise not_found("schedule", name)
-    return resource
+    return find_resource(request, SCHEDULES, "schedule")
 
 
 def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
@@ -136,12 +135,8 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
     return envelope(workspace, resource, properties)
 
 
-def _operation(workspace: Workspace, operation: str) -> dict[str, str]:
+def _operation(request: web.Request, operation: str) -> dict[str, str]:
     """The headers of an answer whose operation goes on."""
-    environment = workspace.environment
-    url = (
-        f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
-        f"/providers/{PROVIDER}/locations/{environment.location}"
-        f"/mfeOperationsStatus/{operation}?api-version=2023-06-01-preview"
+    return operation_headers(
+        operation_url(request, _STATUSES, operation, version="2023-06-01-preview")
     )
-    return {"Azure-AsyncOperation": url, "Location": url, "Retry-After": "1"}
