@@ -60,10 +60,9 @@ def rank(
             for each in waiting
             if not any(_is_better(other, each, speeds, minimum_efficiency) for other in waiting)
         )
-        overtaken = [each for each in waiting[: waiting.index(chosen)] if each.nodes > chosen.nodes]
         reasons += [
             _sentence(chosen, each, speeds, minimum_efficiency)
-            for each in overtaken
+            for each in waiting[: waiting.index(chosen)]
             if _is_better(chosen, each, speeds, minimum_efficiency)
         ]
         waiting.remove(chosen)

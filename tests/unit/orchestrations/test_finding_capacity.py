@@ -127,12 +127,17 @@ def test_a_wake_up_cuts_the_wait_short() -> None:
     assert cluster.asked[-1] < 16
 
 
-def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
-    seconds = 3 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
-    cluster = ClusterWithQueue(
+def busy_for(seconds: float) -> ClusterWithQueue:
+    """A cluster without free nodes for so long; then the job is done."""
+    return ClusterWithQueue(
         [(0, "queued"), (seconds + 200, "running"), (seconds + 300, "completed")],
         free_after=seconds,
     )
+
+
+def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
+    seconds = 3 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
+    cluster = busy_for(seconds)
     instance = cluster.start(pipeline=IN_A_QUEUE)
     assert RunStatus.from_dict(instance.output).state == "succeeded"
     assert instance.generations >= 3
@@ -210,10 +215,7 @@ def test_nodes_that_cannot_be_given_back_end_no_run() -> None:
 
 def test_the_options_are_ranked_once_however_long_the_run_waits() -> None:
     seconds = 2 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
-    cluster = ClusterWithQueue(
-        [(0, "queued"), (seconds + 200, "running"), (seconds + 300, "completed")],
-        free_after=seconds,
-    )
+    cluster = busy_for(seconds)
     instance = cluster.start(pipeline=RANKED)
     assert RunStatus.from_dict(instance.output).state == "succeeded"
     assert instance.generations >= 2

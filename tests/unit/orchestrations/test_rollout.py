@@ -274,18 +274,6 @@ def test_without_requests_a_step_goes_on_until_a_person_promotes_it() -> None:
     assert endpoint.driver.instances[ID].generations > 3, "a long wait continues as new"
 
 
-@pytest.mark.parametrize("at", [1800, 4 * 3600], ids=["while it bakes", "when it is live"])
-def test_a_person_rolls_back(at: float) -> None:
-    endpoint = Endpoint()
-    endpoint.decide(at, "rollback", 0)
-    status = endpoint.roll_out()
-    assert (status.state, status.reason) == ("rolled_back", "rolled back by ada: because")
-    assert endpoint.set_to[-1][0] - at < 60, "the event woke it up"
-    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
-    assert endpoint.deployments == {"model-1"}
-    assert endpoint.outcomes[-1].serving == "model-1"
-
-
 def test_a_newer_model_supersedes_while_baking_and_while_waiting() -> None:
     baking = Endpoint(superseded_at=3600)
     assert baking.roll_out().state == "superseded"
@@ -357,15 +345,24 @@ def test_a_batch_deployment_that_fails_its_smoke_job_never_is_the_default() -> N
     assert [each for _, each in endpoint.set_to] == [EndpointTraffic(traffic={"model-1": 100})]
 
 
-@pytest.mark.parametrize("at", [200, 3600], ids=["while its smoke job runs", "when it is live"])
-def test_a_person_takes_a_batch_deployment_back(at: float) -> None:
-    endpoint = batch_endpoint()
+@pytest.mark.parametrize(
+    ("make", "at"),
+    [
+        pytest.param(Endpoint, 1800, id="while it bakes"),
+        pytest.param(Endpoint, 4 * 3600, id="when it is live"),
+        pytest.param(batch_endpoint, 200, id="while its smoke job runs"),
+        pytest.param(batch_endpoint, 3600, id="when it is the default"),
+    ],
+)
+def test_a_person_rolls_back(make: Callable[[], Endpoint], at: float) -> None:
+    endpoint = make()
     endpoint.decide(at, "rollback", 0)
     status = endpoint.roll_out()
     assert (status.state, status.reason) == ("rolled_back", "rolled back by ada: because")
     assert endpoint.set_to[-1][0] - at < 60, "the event woke it up"
     assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
     assert endpoint.deployments == {"model-1"}
+    assert endpoint.outcomes[-1].serving == "model-1"
 
 
 def test_a_newer_model_supersedes_a_batch_deployment_during_its_smoke_job() -> None:

@@ -96,16 +96,16 @@ class SharedStore(Store):
     async def prepare(self) -> None:
         """Make the leases, where they are missing; see `leases.prepare`."""
         count, now_us = self._sharing.partition_count, self._now_us()
-        await self._alone(lambda db: leases.prepare(db, count, now_us))
+        await self._write(lambda db: leases.prepare(db, count, now_us))
 
     async def renew_leases(self) -> None:
         """Renew the host's leases, and take those that it should have."""
         host, now_us, until_us = self._sharing.host, self._now_us(), self._until_us()
-        self._take(await self._alone(lambda db: leases.renew(db, host, now_us, until_us)))
+        self._take(await self._write(lambda db: leases.renew(db, host, now_us, until_us)))
 
     async def release_leases(self) -> None:
         """Give the host's leases back: another host need not wait for their end."""
-        await self._alone(lambda db: leases.release(db, self._sharing.host))
+        await self._write(lambda db: leases.release(db, self._sharing.host))
 
     def check_leases(self) -> None:
         """See whether they are still the host's own."""
@@ -131,25 +131,13 @@ class SharedStore(Store):
         return Message(target=target, event=event, execution_id=execution_id, sequence=UNNUMBERED)
 
     async def create(self, execution: Execution) -> None:
-        """See `transactions.create`, as for all of the following."""
+        """See `transactions.create`."""
 
         def created(db: sqlite3.Connection) -> None:
             transactions.create(db, execution)
             leases.mark_arrivals(db, [execution.instance_id])
 
-        await self._sent(created)
-
-    async def post(self, message: Message) -> None:
-        """Put a message into an inbox."""
-        await self._sent(lambda db: transactions.post(db, message))
-
-    def complete_activity(self, event_id: int, message: Message) -> asyncio.Future[bool]:
-        """Record the end of an activity, once."""
-        return self._sent(lambda db: transactions.complete_activity(db, event_id, message))
-
-    async def postpone_activity(self, activity: Activity) -> bool:
-        """Postpone an activity."""
-        return await self._alone(lambda db: transactions.postpone_activity(db, activity))
+        await self._send(created)
 
     def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
         """Commit an episode; what it sends comes by `arrived`."""
@@ -180,11 +168,7 @@ class SharedStore(Store):
             transactions.rewrite(db, rewrites, at)
             leases.advance(db, partitions)
 
-        await self._sent(rewritten)
-
-    async def purge(self, instance_ids: Sequence[str]) -> int:
-        """Delete finished instances."""
-        return await self._alone(lambda db: transactions.purge(db, instance_ids))
+        await self._send(rewritten)
 
     # --- activities ----------------------------------------------------------------------------
 
@@ -198,12 +182,12 @@ class SharedStore(Store):
     async def claim_activities(self, most: int) -> list[Activity]:
         """Take up to so many activities that no host runs, for the time of a lease."""
         now_us, until_us = self._now_us(), self._until_us()
-        return await self._alone(lambda db: leases.claim_activities(db, most, now_us, until_us))
+        return await self._write(lambda db: leases.claim_activities(db, most, now_us, until_us))
 
     async def renew_claims(self, activities: Sequence[Activity]) -> None:
         """Keep activities that still run."""
         until_us = self._until_us()
-        await self._alone(lambda db: leases.renew_claims(db, activities, until_us))
+        await self._write(lambda db: leases.renew_claims(db, activities, until_us))
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -281,11 +265,11 @@ class SharedStore(Store):
             self.held = error.held  # before the engine reads anew what is its own
         super()._on_done(lane, future)
 
-    def _alone(self, transaction: Transaction[T]) -> asyncio.Future[T]:
+    def _write(self, transaction: Transaction[T]) -> asyncio.Future[T]:
         return self._database.submit(transaction)
 
-    def _sent(self, transaction: Transaction[T]) -> asyncio.Future[T]:
-        future = self._alone(transaction)
+    def _send(self, transaction: Transaction[T]) -> asyncio.Future[T]:
+        future = self._write(transaction)
         future.add_done_callback(lambda _: self.on_sent())
         return future
 

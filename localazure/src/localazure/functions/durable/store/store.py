@@ -89,15 +89,15 @@ class Store:
 
     async def post(self, message: Message) -> None:
         """Put a message into an inbox."""
-        await self._submit(lambda db: transactions.post(db, message))
+        await self._send(lambda db: transactions.post(db, message))
 
     def complete_activity(self, event_id: int, message: Message) -> asyncio.Future[bool]:
         """Record the end of an activity, once."""
-        return self._submit(lambda db: transactions.complete_activity(db, event_id, message))
+        return self._send(lambda db: transactions.complete_activity(db, event_id, message))
 
     async def postpone_activity(self, activity: Activity) -> bool:
         """Postpone an activity."""
-        return await self._submit(lambda db: transactions.postpone_activity(db, activity))
+        return await self._write(lambda db: transactions.postpone_activity(db, activity))
 
     def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
         """Commit an episode; see `Database.submit` for patience."""
@@ -113,7 +113,15 @@ class Store:
 
     async def purge(self, instance_ids: Sequence[str]) -> int:
         """Delete finished instances."""
-        return await self._submit(lambda db: transactions.purge(db, instance_ids))
+        return await self._write(lambda db: transactions.purge(db, instance_ids))
+
+    def _send(self, transaction: Transaction[T]) -> asyncio.Future[T]:
+        """Write something for an instance that is not the engine's decision."""
+        return self._write(transaction)
+
+    def _write(self, transaction: Transaction[T]) -> asyncio.Future[T]:
+        """Write something that does not build on what the engine has in memory."""
+        return self._submit(transaction)
 
     def _submit(
         self, transaction: Transaction[T], *, is_patient: bool = False
